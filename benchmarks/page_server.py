@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.process import Answering
 
-RECORDED = Path(__file__).parents[1] / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
+RECORDED = Path(__file__).parents[1] / "tests/data/pages/vllm-0.32.0-python-ngram-k4.prom"
 
 _COUNTING = re.compile(r"^(\S+_(?:total|count|sum|bucket)(?:\{.*\})?) (\S+)$")
 

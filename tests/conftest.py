@@ -7,7 +7,6 @@ import heapq
 import inspect
 import time
 from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import hypothesis
@@ -16,34 +15,34 @@ import structlog
 
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
-from tests.fixtures.simulated import Network
+from tests.fakes.simulated import Network
+from tests.paths import CHECKOUT
 
-pytest_plugins = ["tests.fixtures.windows", "tests.fixtures.engines"]
+pytest_plugins = ["tests.fakes.windows", "tests.fakes.engines"]
 
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
 hypothesis.settings.load_profile("exporter")
 
 
-CHECKOUT = Path(__file__).parents[1]
 SLOW = (
     "tests/unit/experiments/test_pace.py",
-    "tests/benchmarks",
+    "tests/unit/benchmarks",
     "tests/unit/cli/test_observe_reference.py",
-    "tests/fuzz",
-    "tests/hostile",
+    "tests/robustness/fuzz",
+    "tests/robustness/hostile",
     "tests/unit/monitor/test_deep_pair_trace.py",
-    "tests/story/test_drop_story.py",
-    "tests/story/test_experiment_story.py",
+    "tests/service/test_drop_story.py",
+    "tests/service/test_experiment_story.py",
     "tests/unit/experiments/test_experiment_tracker.py",
-    "tests/story/test_silent_drafter.py",
+    "tests/service/test_silent_drafter.py",
     "tests/unit/monitor/test_simulated_truth.py",
-    "tests/pins",
+    "tests/contract/test_pins.py",
     "tests/unit/reports/test_observation.py",
     "tests/unit/reports/test_comparison.py",
     "tests/unit/simulator/test_ground_truth.py",
     "tests/unit/simulator/test_simulation.py",
-    "tests/story",
+    "tests/service",
 )
 """Files and directories of which each takes seconds of CPU time: whole simulations and worst-case inputs."""
 

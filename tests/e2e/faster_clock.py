@@ -29,7 +29,7 @@ from spec_decode_exporter.simulator.simulated_request import Answer as RequestAn
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
-from tests.fixtures.scenarios import scenario
+from tests.fakes.scenarios import scenario
 
 SCRAPE_SECONDS = 15
 SCRAPED = {"job": "spec-decode", "instance": "exporter:7732"}

@@ -21,9 +21,10 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.reports.history_report import history_html
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.simulated_history import StoredHistory
+from tests.paths import CHECKOUT
 
-PICTURE = Path(__file__).parents[2] / "docs" / "images" / "history.png"
+PICTURE = CHECKOUT / "docs" / "images" / "history.png"
 MIDNIGHT = 1_789_948_800.0
 """21 September 2026."""
 HOUR = 3600

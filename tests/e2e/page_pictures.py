@@ -19,8 +19,9 @@ from spec_decode_exporter.scrape.errors import PollError
 from tests.e2e import pictured_fleet as shown
 from tests.e2e.faster_clock import Answers, Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
+from tests.paths import CHECKOUT
 
-OUT = Path(__file__).parents[2] / "docs" / "images"
+OUT = CHECKOUT / "docs" / "images"
 WALL = 1_790_000_000.0
 DROP_AT = 360
 """Seconds; the longest window is full before."""

@@ -29,8 +29,9 @@ from tests.e2e.faster_clock import (
     SomeAnswers,
     record,
 )
+from tests.paths import CHECKOUT
 
-PROMETHEUS = Path(__file__).parents[2] / "config" / "prometheus"
+PROMETHEUS = CHECKOUT / "config" / "prometheus"
 SHIPPED = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
 RULES = sorted(str(path) for pattern in SHIPPED["rule_files"] for path in PROMETHEUS.glob(pattern))
 TEXT = "".join(Path(path).read_text(encoding="utf-8") for path in RULES)

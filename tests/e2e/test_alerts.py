@@ -12,16 +12,17 @@ import re
 import sys
 import time
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.paths import CHECKOUT
+
 pytestmark = pytest.mark.timeout(1200)
 
-ROOT = Path(__file__).parents[2]
+ROOT = CHECKOUT
 CONFIG = ROOT / "config"
 FOR, KEEP = "30s", "20s"
 

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from helm import chart_files
+from tests.contract.chart.kubernetes_pages import TEXT
+from tests.contract.chart.rendering import CHART, render_chart
 from tests.e2e.kube_api import ApiServer, needs_kube_api
 from tests.e2e.kubelet import Projected, container_class
-from tests.helm.kubernetes_pages import TEXT
-from tests.helm.rendering import CHART, render_chart
 
 pytestmark = [
     needs_kube_api,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from grafana.style import VERDICTS
-from tests.integrations.shipped import KEDA_MATCHERS, keda_queries
+from tests.contract.integrations.shipped import KEDA_MATCHERS, keda_queries
+from tests.paths import CHECKOUT
 
-FOLDER = Path(__file__).parents[2] / "grafana" / "dashboards"
+FOLDER = CHECKOUT / "grafana" / "dashboards"
 BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
 
 SCENARIO = """

@@ -14,9 +14,9 @@ from itertools import pairwise
 import pytest
 
 from spec_decode_exporter.simulator.scenario import load_scenario
-from tests.docs.documented_commands import DOCS, Way, documented
-from tests.docs.documents import blocks
-from tests.fixtures.simulated_history import StoredHistory
+from tests.contract.docs.documented_commands import DOCS, Way, documented
+from tests.contract.docs.documents import blocks
+from tests.fakes.simulated_history import StoredHistory
 
 COMMANDS = [command for command in documented() if command.way is not Way.PARSED]
 MINUTES = 20

@@ -11,8 +11,8 @@ import urllib.request
 import pytest
 
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.scenarios import speedup
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.scenarios import speedup
+from tests.fakes.simulated_history import StoredHistory
 
 MINUTE = 60
 SERVER = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}

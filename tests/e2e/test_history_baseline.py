@@ -11,8 +11,8 @@ import yaml
 
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.scenarios import speedup
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.scenarios import speedup
+from tests.fakes.simulated_history import StoredHistory
 
 SERVER = {"load": {"concurrency": 8}, "speculation": {"tokens": 4, "method": "draft_model"}}
 PLAIN = {**SERVER, "speculation": {"tokens": 0, "method": "draft_model"}}

@@ -9,8 +9,8 @@ from itertools import groupby
 
 import pytest
 
-from tests.hostile.attacks import trials
-from tests.hostile.scene import SIDECAR_MEMORY, watched
+from tests.robustness.hostile.attacks import trials
+from tests.robustness.hostile.scene import SIDECAR_MEMORY, watched
 
 SECONDS = 4.0
 POLLS = 3

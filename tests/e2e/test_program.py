@@ -6,9 +6,10 @@ import json
 import re
 import signal
 import socket
-from pathlib import Path
 
 import pytest
+
+from tests.paths import CHECKOUT
 
 RELOADED = "spec_decode_exporter_config_last_reload_successful"
 
@@ -45,7 +46,7 @@ def test_it_says_the_first_answer_of_each_target_and_a_scrape_job(exporter, e2e)
 
 
 def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):
-    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    makefile = (CHECKOUT / "Makefile").read_text()
     (words,) = re.findall(r"^\t\$\(BIN\)/spec-decode-exporter (run .*)$", makefile, flags=re.MULTILINE)
     address = f"127.0.0.1:{e2e.free_port()}"
     command = [e2e.PROGRAM, *words.split(), "--web.listen-address", address]

@@ -7,8 +7,8 @@ import re
 import pytest
 import yaml
 
-from tests.rules.shipped import PROMETHEUS, needs
-from tests.rules.test_promtool import FILES, promtool
+from tests.contract.rules.shipped import PROMETHEUS, needs
+from tests.contract.rules.test_promtool import FILES, promtool
 
 pytestmark = needs("promtool")
 

@@ -7,14 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import bcrypt
 import pytest
 import trustme
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import CHECKOUT
+
+ROOT = CHECKOUT
 PASSWORD = "correct horse"
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[2]
+from tests.paths import CHECKOUT
+
 LOCK = CHECKOUT / "image" / "requirements.lock"
 PLATFORMS = (
     "x86_64-manylinux_2_28",

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).parents[3]
+from tests.paths import CHECKOUT
+
 KEPT = CHECKOUT / ".e2e" / "containers"
 """The images stay here, apart from the user's own: the next run builds only what has changed."""
 

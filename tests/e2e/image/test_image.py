@@ -6,15 +6,15 @@ import json
 import os
 import re
 import signal
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 import pytest
 
 from image.assemble import STATE_DIRECTORY
 from spec_decode_exporter import __version__
 from spec_decode_exporter.web.documentation import served
+from tests.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 STATE = f"/{STATE_DIRECTORY}"
 LARGEST = 120_000_000
 

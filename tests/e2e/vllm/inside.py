@@ -14,7 +14,9 @@ from typing import Any
 from process import HOST, get
 from truth import Truth, of_response, total
 
-FOLDER = Path(__file__).parents[3] / "exporter" / "spec_decode_exporter" / "vllm_middleware"
+from tests.paths import CHECKOUT
+
+FOLDER = CHECKOUT / "exporter" / "spec_decode_exporter" / "vllm_middleware"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 PLAIN_FLAGS = ("--enable-force-include-usage", "--chat-template", TEMPLATE)
 FLAGS = ("--middleware", "spec_decode_requests.Middleware", *PLAIN_FLAGS)

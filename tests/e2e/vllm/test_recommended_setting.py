@@ -19,7 +19,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
-from tests.fixtures.evaluations import advised
+from tests.fakes.evaluations import advised
 
 pytestmark = pytest.mark.e2e
 

@@ -32,8 +32,9 @@ from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import Page, Watch, watch
 
 from spec_decode_exporter.web.documentation import served
+from tests.paths import CHECKOUT
 
-ALERTS = Path(__file__).parents[3] / "config" / "prometheus" / "alerts" / "requests.yml"
+ALERTS = CHECKOUT / "config" / "prometheus" / "alerts" / "requests.yml"
 ALERT = "SpecDecodeMixedWorkload"
 FOR = "10s"
 WINDOW = "5m"

@@ -9,10 +9,10 @@ import asyncio
 import gzip
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 
 from spec_decode_exporter.analysis import figure_table
 from spec_decode_exporter.analysis.figure_table import ACCEPTANCE, RATIO, STANDARD, TOKENS, Figure, Line
+from tests.paths import DATA
 
 ROW = Figure(
     *(STANDARD, ACCEPTANCE, TOKENS),
@@ -25,7 +25,7 @@ ROW = Figure(
     report=Line("Acceptance", "decoded per draft"),
     compared=Line("Acceptance", "decoded per draft"),
 )
-TRACE = Path(__file__).parents[2] / "traces" / "restart_k3_k5.jsonl.gz"
+TRACE = DATA / "traces" / "restart_k3_k5.jsonl.gz"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 

@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.cost import (
 from spec_decode_exporter.analysis.typical_costs import Range, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.figures.window_figures import Work
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 METHODS = ("", "ngram", "eagle3", "mtp", "draft_model", "dflash")
 DENSE, MIXTURE = Architecture

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from tests.fixtures.windows import summed, window
+from tests.fakes.windows import summed, window
 
 TOLERANCE = 0.03
 CHEAP = Price(0.1, 0.0)

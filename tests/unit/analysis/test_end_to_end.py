@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from tests.fixtures.windows import summed
+from tests.fakes.windows import summed
 
 BASELINE = RequestBaseline(0.1, 0.8, 500.0, 8.0)
 DECODING = Estimate(2.0, 1.8, 2.2, 0.1, 12)

@@ -19,8 +19,8 @@ from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from tests.fixtures.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
-from tests.fixtures.windows import window
+from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
+from tests.fakes.windows import window
 
 WALL = 1_790_000_000.0
 

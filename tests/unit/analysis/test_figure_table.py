@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections import Counter as Tally
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,10 +29,9 @@ from spec_decode_exporter.reports import comparison, observation_report
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
 from spec_decode_exporter.window.history import Window
-from tests.fixtures.windows import polled
+from tests.fakes.windows import polled
+from tests.paths import CHECKOUT
 from tests.unit.analysis.added_figure import ROW
-
-CHECKOUT = Path(__file__).parents[3]
 
 
 @pytest.fixture(name="outputs", scope="module")

@@ -16,8 +16,8 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
-from tests.fixtures.evaluations import busy_window, curve, knowledge
-from tests.fixtures.windows import summed, window
+from tests.fakes.evaluations import busy_window, curve, knowledge
+from tests.fakes.windows import summed, window
 
 TOLERANCE = DepthPolicy().tolerance
 # 400 drafts of four tokens with a good drafter.

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missi
 from spec_decode_exporter.analysis.verdict import SpeedupRange
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
-from tests.fixtures.evaluations import busy_window, knowledge
+from tests.fakes.evaluations import busy_window, knowledge
 
 UNKNOWN = object()
 

@@ -11,8 +11,8 @@ from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
 from spec_decode_exporter.figures.estimate import Estimate
-from tests.fixtures.costs import make_cost
-from tests.fixtures.windows import window
+from tests.fakes.costs import make_cost
+from tests.fakes.windows import window
 
 TOLERANCE = DepthPolicy().tolerance
 PAYS = (Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)

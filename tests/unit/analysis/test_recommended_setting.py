@@ -18,7 +18,7 @@ from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.estimate import Estimate
-from tests.fixtures.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
+from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
 
 RISING = curve((1, 0.1), (16, 0.12), (64, 0.9), method="eagle3")
 UP_TO_32 = BatchSchedule((1, 32), (4, 0))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from tests.fixtures.evaluations import knowledge
-from tests.fixtures.windows import window
+from tests.fakes.evaluations import knowledge
+from tests.fakes.windows import window
 
 SILENT = {"decode_steps": 500, "generation_tokens": 510, "first_tokens": 10}
 NOTHING = {"decode_steps": 0, "generation_tokens": 0, "first_tokens": 0}

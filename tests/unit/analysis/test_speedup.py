@@ -13,9 +13,9 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
-from tests.fixtures.costs import make_cost
-from tests.fixtures.evaluations import knowledge
-from tests.fixtures.windows import summed, window
+from tests.fakes.costs import make_cost
+from tests.fakes.evaluations import knowledge
+from tests.fakes.windows import summed, window
 
 HALF = Policy().max_half_width
 

@@ -11,8 +11,8 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, SpeedupRan
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
-from tests.fixtures.costs import make_cost
-from tests.fixtures.windows import window
+from tests.fakes.costs import make_cost
+from tests.fakes.windows import window
 
 OPTIMAL, HEALTHY, MARGINAL = Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL
 POOR, HARMFUL, UNCLEAR, INSUFFICIENT = Verdict.POOR, Verdict.HARMFUL, Verdict.UNCLEAR, Verdict.INSUFFICIENT

@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.reports.references import write as write_reference
-from tests.fixtures.references import references
+from tests.fakes.references import references
 from tests.unit.config.conftest import mistakes, read, write
 
 __all__ = ("mistakes", "read", "references", "write")

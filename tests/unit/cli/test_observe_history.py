@@ -14,7 +14,7 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.progress import ProgressBar, Streams
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import FakeClock
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.simulated_history import StoredHistory
 
 STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
 

@@ -17,11 +17,11 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observation import Observation, observed_config
 from tests.conftest import CHECKOUT
-from tests.fixtures.replayed_metrics import replayed_metrics
-from tests.fixtures.simulated import Server
+from tests.fakes.replayed_metrics import replayed_metrics
+from tests.fakes.simulated import Server
 
 SECONDS = 60
-RESTART = CHECKOUT / "tests/pins/recordings/restart_k3_k5.jsonl.gz"
+RESTART = CHECKOUT / "tests/data/pins/recordings/restart_k3_k5.jsonl.gz"
 
 
 def parsed(*flags):

@@ -1,4 +1,4 @@
-"""``--save`` and ``--against`` of observe. Their measurements are those of tests/fixtures/references.py."""
+"""``--save`` and ``--against`` of observe. Their measurements are those of tests/fakes/references.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spec_decode_exporter.cli import observe, observe_reference
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.references import ReferenceFileError, read
-from tests.fixtures.references import references
+from tests.fakes.references import references
 
 __all__ = ("references",)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.core.urls import api_address
+from tests.paths import CHECKOUT
 
 
 def test_a_target_may_have_a_reference_beside_the_general_one(read):
@@ -140,7 +140,7 @@ def test_several_exporters_that_share_the_targets_cannot_compare_them(mistakes):
 
 
 def test_the_documented_example_is_valid(read):
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
     (experiment,) = read(example).experiments
     assert list(experiment.arms) == ["off", "eagle", "ngram"]

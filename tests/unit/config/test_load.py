@@ -14,8 +14,9 @@ from spec_decode_exporter.config.load import active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, StateSettings
 from spec_decode_exporter.config.source import models_in
+from tests.paths import CHECKOUT
 
-EXAMPLES = Path(__file__).parents[3] / "config"
+EXAMPLES = CHECKOUT / "config"
 SECRETS = dict.fromkeys(
     ["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN", "KUBERNETES_TOKEN", "USER_SALT"],
     "hunter2" * 4,

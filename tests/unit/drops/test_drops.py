@@ -6,7 +6,6 @@ import gzip
 import json
 import random
 from math import isfinite, sqrt
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -18,9 +17,10 @@ from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, draf
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.history import History
-from tests.fixtures.windows import increment
+from tests.fakes.windows import increment
+from tests.paths import DATA
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = DATA / "traces"
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
 STATE = TypeAdapter(DropState)

@@ -15,7 +15,7 @@ from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from tests.fixtures.arms import (
+from tests.fakes.arms import (
     EAGLE,
     END,
     NANO,

@@ -7,7 +7,7 @@ from random import Random
 from spec_decode_exporter.experiments.experiment import ExperimentTracker, compare
 from spec_decode_exporter.window.history import NANO, row_of
 from spec_decode_exporter.window.ring import Ring
-from tests.fixtures.arms import (
+from tests.fakes.arms import (
     EAGLE,
     NOW,
     PLAIN,
@@ -19,7 +19,7 @@ from tests.fixtures.arms import (
     window_of,
     window_over,
 )
-from tests.fixtures.windows import increment
+from tests.fakes.windows import increment
 
 SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 LONGEST = 300.0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.experiments.pace import ArmSpeedup, Pace, TypeTimes, mix_ratio
-from tests.fixtures.arms import TIME, arm_with, second_of, window_of
+from tests.fakes.arms import TIME, arm_with, second_of, window_of
 
 
 class TestSpeedup:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.experiments.traffic import Traffic, at_equal_traffic, ratios
 from spec_decode_exporter.figures.estimate import Estimate
-from tests.fixtures.arms import EAGLE, PLAIN, arm_with, times, window_of
+from tests.fakes.arms import EAGLE, PLAIN, arm_with, times, window_of
 
 CACHED = {"prefix_cache_queries": 800, "prefix_cache_hits": 400}
 """Half of 400 prompt tokens are in the cache: 200 and 121 are computed of a request."""

@@ -14,7 +14,7 @@ from spec_decode_exporter.figures.positions import Positions, Regime
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.fixtures.windows import summed, window
+from tests.fakes.windows import summed, window
 
 
 def positions_of(drafts, drafted, accepted, *positions, **more):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isclose, sqrt
-from pathlib import Path
 from statistics import pstdev
 
 import pytest
@@ -16,9 +15,10 @@ from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Counters
-from tests.fixtures.windows import polled, window
+from tests.fakes.windows import polled, window
+from tests.paths import DATA
 
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
 """Enough requests, one at a time, for as many cosines as the length of a window allows."""
 SPECULATION = (

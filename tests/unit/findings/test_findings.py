@@ -27,7 +27,7 @@ from spec_decode_exporter.findings.findings import NAMES, findings
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.poll import Check, Counters
-from tests.fixtures.windows import window
+from tests.fakes.windows import window
 
 BUSY = {"first_tokens": 55, "increments": [{"generation_tokens": 103}] * 30}
 """Requests of which eight run at a time, all the while: 6.875 one after the other."""

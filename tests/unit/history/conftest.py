@@ -6,7 +6,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.simulated_history import START, StoredHistory
+from tests.fakes.simulated_history import START, StoredHistory
 
 ENABLED = {
     "speculation": {"tokens": 0, "method": "draft_model"},

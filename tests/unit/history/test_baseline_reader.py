@@ -22,7 +22,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Sampl
 from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.scrape.engines import ENGINES, Counter
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.simulated_history import START, StoredHistory
+from tests.fakes.simulated_history import START, StoredHistory
 
 DAY = 86_400.0
 PLAIN = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}

@@ -26,8 +26,8 @@ from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle
-from tests.fixtures.simulated import Server
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.simulated import Server
+from tests.fakes.simulated_history import StoredHistory
 
 PLAIN = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
 DRAFTING = Scenario.model_validate({**PLAIN, "speculation": {"tokens": 4, "method": "draft_model"}})

@@ -14,8 +14,8 @@ from spec_decode_exporter.history.history_slots import SlotOutcome
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fixtures.scenarios import speedup
-from tests.fixtures.simulated_history import START, StoredHistory
+from tests.fakes.scenarios import speedup
+from tests.fakes.simulated_history import START, StoredHistory
 from tests.unit.history.conftest import ENABLED, history_of
 
 STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}

@@ -17,7 +17,7 @@ from spec_decode_exporter.learned.baseline import (
 from spec_decode_exporter.learned.steps import StepReader
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from tests.fixtures.windows import increment
+from tests.fakes.windows import increment
 
 WALL = 1_794_484_800.0
 """12 November 2026, noon (UTC)."""

@@ -22,7 +22,7 @@ from spec_decode_exporter.learned.steps import (
     StepTimes,
     total,
 )
-from tests.fixtures.windows import increment
+from tests.fakes.windows import increment
 
 WALL = 1_790_000_000.0
 SAVED = TypeAdapter(StepTimes)

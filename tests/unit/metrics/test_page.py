@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from math import inf, nan
-from pathlib import Path
 from unittest.mock import patch
 
 import pytest
@@ -42,12 +41,12 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-from tests.fixtures.engines import poll
+from tests.fakes.engines import poll
+from tests.paths import DATA
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
-TESTS = Path(__file__).parents[2]
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = DATA / "metrics"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, "", WALL, 4711)
@@ -144,7 +143,7 @@ class TestBytes:
 @pytest.fixture(name="recorded", scope="module")
 def recorded_fixture():
     """Snapshot after the first 25 s of a recorded trace, of one target of two."""
-    with gzip.open(TESTS / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
+    with gzip.open(DATA / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:

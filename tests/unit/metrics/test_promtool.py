@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from spec_decode_exporter.config.schema import Profile
-from tests.rules.shipped import needs
+from tests.contract.rules.shipped import needs
+from tests.paths import DATA
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = DATA / "metrics"
 
 
 def criticised(page):

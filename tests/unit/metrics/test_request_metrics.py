@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -30,10 +29,11 @@ from spec_decode_exporter.requests.findings import (
 )
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import RequestStore
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
+from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of, page_of
 
-GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
+GOLDEN = DATA / "metrics" / "requests.txt"
 
 SUMMARY = SimpleNamespace(
     requests=40,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,10 @@ from spec_decode_exporter.metrics.table import METRICS, NAMES
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
+from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of
 
-GOLDEN = Path(__file__).parent / "golden" / "contract.txt"
+GOLDEN = DATA / "metrics" / "contract.txt"
 """Every metric by group: kind, name, labels, smallest profile, and the only window that it has below ``full``."""
 ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}

@@ -6,14 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 from spec_decode_exporter.metrics.table import METRICS, NAMES
-from tests.grafana import shipped as boards
-from tests.integrations.shipped import keda_queries
-from tests.rules import shipped as rules
+from tests.contract.grafana import shipped as boards
+from tests.contract.integrations.shipped import keda_queries
+from tests.contract.rules import shipped as rules
+from tests.paths import CHECKOUT
 
-QUESTIONS = Path(__file__).parents[3] / "docs/guide/questions.md"
+QUESTIONS = CHECKOUT / "docs/guide/questions.md"
 SHORT, LONG = "30s", "5m"
 """The default windows, which rules name and the variables of dashboards stand for."""
 WINDOWED = {metric.name for metric in METRICS if "window" in metric.label_names}

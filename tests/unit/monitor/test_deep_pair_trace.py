@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +18,10 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
-from tests.fixtures.engines import poll
+from tests.fakes.engines import poll
+from tests.paths import DATA
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = DATA / "traces"
 WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
 """Unix time of the beginning of each."""
 TOKEN, REQUEST = 2.37, 2.28

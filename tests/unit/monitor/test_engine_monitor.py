@@ -22,8 +22,8 @@ from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMon
 from spec_decode_exporter.scrape.engines import Counter, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.poll import Check
-from tests.fixtures.engines import WALL, poll
-from tests.fixtures.evaluations import curve
+from tests.fakes.engines import WALL, poll
+from tests.fakes.evaluations import curve
 
 WEAK = (200, 100, 50, 25)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -22,8 +21,8 @@ from spec_decode_exporter.monitor.events import (
     is_bad,
 )
 from spec_decode_exporter.window.poll import Check, Reset
+from tests.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 DOCUMENT = CHECKOUT / "docs" / "reference" / "log.md"
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 ROWS = EVENTS.values()

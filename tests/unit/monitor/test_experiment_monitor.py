@@ -10,7 +10,7 @@ from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.experiment import ExperimentTracker
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, ExperimentMonitor
-from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
+from tests.fakes.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
 
 NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 

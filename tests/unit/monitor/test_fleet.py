@@ -18,7 +18,7 @@ from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poller import Poller
 from tests.conftest import settle, until
-from tests.fixtures.simulated import Server
+from tests.fakes.simulated import Server
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import json
 from collections import defaultdict
 from itertools import pairwise
 from math import inf
-from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -19,9 +18,10 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.poll import Reset
-from tests.fixtures.engines import poll
+from tests.fakes.engines import poll
+from tests.paths import DATA
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = DATA / "traces"
 WINDOWS = (10.0, 30.0, 60.0, 300.0)
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +14,10 @@ from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.fixtures.engines import poll
+from tests.fakes.engines import poll
+from tests.paths import DATA
 
-TRACES = Path(__file__).parents[2] / "traces"
+TRACES = DATA / "traces"
 WINDOWS = (10.0, 30.0, 300.0)
 WALL = 1_795_000_000.0
 

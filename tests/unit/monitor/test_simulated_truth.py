@@ -17,9 +17,9 @@ from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.fixtures.engines import poll
-from tests.fixtures.scenarios import scenario as load_scenario
-from tests.fixtures.scenarios import speedup
+from tests.fakes.engines import poll
+from tests.fakes.scenarios import scenario as load_scenario
+from tests.fakes.scenarios import speedup
 
 START = 1_790_000_000.0
 

@@ -23,7 +23,7 @@ from spec_decode_exporter.monitor.state import (
     line_of,
 )
 from spec_decode_exporter.window.poll import Counters
-from tests.fixtures.windows import increment
+from tests.fakes.windows import increment
 
 KEY, MODEL = EngineKey("chat", "llama", "0"), ModelKey("chat", "llama")
 END = 1_790_000_000.0

@@ -8,8 +8,8 @@ import pytest
 
 from spec_decode_exporter.reports.observation import observed_config, watch
 from tests.conftest import settle
-from tests.fixtures.scenarios import scenario as load_scenario
-from tests.fixtures.simulated import Server
+from tests.fakes.scenarios import scenario as load_scenario
+from tests.fakes.simulated import Server
 
 
 def observe_scenarios(network, clock, *scenarios, **more):

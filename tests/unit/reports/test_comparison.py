@@ -31,7 +31,7 @@ from spec_decode_exporter.reports.references import (
 )
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.engines import Latency
-from tests.fixtures.references import references
+from tests.fakes.references import references
 
 __all__ = ("references",)
 

@@ -17,8 +17,8 @@ from spec_decode_exporter.reports.observation import Observation, observed_confi
 from spec_decode_exporter.simulator.scenario import Scenario, load_scenario
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import FakeClock, settle
-from tests.fixtures.simulated import Network, Server
-from tests.fixtures.simulated_history import StoredHistory
+from tests.fakes.simulated import Network, Server
+from tests.fakes.simulated_history import StoredHistory
 
 PLAIN = Scenario.model_validate(
     {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}

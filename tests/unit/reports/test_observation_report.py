@@ -7,7 +7,6 @@ import os
 import re
 import unicodedata
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,10 +22,11 @@ from spec_decode_exporter.reports.observation_report import answer, json_report,
 from spec_decode_exporter.reports.text import TextStyle, cells
 from spec_decode_exporter.views.engine_view import BucketView
 from tests.conftest import FakeClock
-from tests.fixtures.simulated import Network
+from tests.fakes.simulated import Network
+from tests.paths import CHECKOUT, DATA
 from tests.unit.reports.conftest import observe_scenarios
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = DATA / "reports"
 PLAIN = TextStyle()
 SEEN = {
     "steady": {"scenarios": ["steady"]},
@@ -53,7 +53,7 @@ async def test_the_report_is_the_golden_one(observed, name):
     view = await observed(
         *SEEN[name]["scenarios"], **{k: v for k, v in SEEN[name].items() if k != "scenarios"}
     )
-    is_golden(f"{name}.md", report(view, PLAIN))
+    is_golden(f"{name}.txt", report(view, PLAIN))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -71,9 +71,9 @@ async def test_json_is_the_document(observed):
 
 
 def test_the_sample_in_the_documentation_is_of_the_golden_report():
-    page = (Path(__file__).parents[3] / "docs" / "guide" / "observe.md").read_text(encoding="utf-8")
+    page = (CHECKOUT / "docs" / "guide" / "observe.md").read_text(encoding="utf-8")
     sample = page.partition("```text\n")[2].partition("```")[0].splitlines()
-    golden = (GOLDEN / "harmful.md").read_text(encoding="utf-8")
+    golden = (GOLDEN / "harmful.txt").read_text(encoding="utf-8")
     assert len(sample) > 5
     assert [line for line in sample if " ".join(line.split()) not in " ".join(golden.split())] == []
 

@@ -18,7 +18,7 @@ from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
-from tests.fixtures.evaluations import advised
+from tests.fakes.evaluations import advised
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 BANDS = (

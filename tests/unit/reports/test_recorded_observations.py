@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,9 @@ from spec_decode_exporter.reports.observation_report import json_report, report
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from tests.conftest import settle
+from tests.paths import DATA
 
-PAGES = sorted(
-    page for page in (Path(__file__).parents[2] / "pages").iterdir() if page.suffix in {".prom", ".om"}
-)
+PAGES = sorted(page for page in (DATA / "pages").iterdir() if page.suffix in {".prom", ".om"})
 
 
 class Recording:

@@ -22,10 +22,10 @@ from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window, row_of
 from spec_decode_exporter.window.ring import Increments
 from tests.conftest import settle
-from tests.fixtures.arms import window_over
-from tests.fixtures.references import changed, take, taken
-from tests.fixtures.simulated import Server
-from tests.fixtures.windows import increment, increments, window
+from tests.fakes.arms import window_over
+from tests.fakes.references import changed, take, taken
+from tests.fakes.simulated import Server
+from tests.fakes.windows import increment, increments, window
 
 
 def seconds(number=60, seed=1):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
@@ -16,12 +15,13 @@ from spec_decode_exporter.reports.references import (
     sealed,
     write,
 )
-from tests.fixtures.references import references
+from tests.fakes.references import references
+from tests.paths import DATA
 
 __all__ = ("references",)
 
 
-DATA = Path(__file__).parent / "data"
+REFERENCES = DATA / "references"
 
 
 @pytest.fixture(name="document")
@@ -175,7 +175,7 @@ def test_rates_are_those_of_the_selected_model(path, document):
 
 def test_a_file_of_an_earlier_release_is_read():
     """Written before its models and engines had their present order of fields."""
-    document = read(DATA / "reference_v1.json")
+    document = read(REFERENCES / "reference_v1.json")
     assert [(model.model_name, model.engines, model.measurement.tokens) for model in document.models] == [
         ("meta-llama/Llama-3.1-8B-Instruct", 2, 4)
     ]

@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import RequestStore
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):

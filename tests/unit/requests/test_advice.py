@@ -9,7 +9,7 @@ from spec_decode_exporter.requests.advice import bucket_text, name
 from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import RequestSource
 from spec_decode_exporter.requests.store import bucket_labels
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 
 @pytest.fixture(name="advice")

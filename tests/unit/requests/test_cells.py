@@ -28,7 +28,7 @@ from spec_decode_exporter.requests.cells import (
     since,
 )
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 
 def sums_at(requests, *, cost=None, **keys):

@@ -12,7 +12,7 @@ from spec_decode_exporter.requests.findings import (
     WindowFindings,
 )
 from spec_decode_exporter.requests.record import RequestRecord
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 KEY = GroupKey("llama", "chat", ">1")
 REQUEST = RequestRecord("llama", 10, 40, 20, 4)

@@ -26,7 +26,7 @@ from spec_decode_exporter.requests.findings import (
 )
 from spec_decode_exporter.requests.mixture import even_sample
 from spec_decode_exporter.requests.record import RequestRecord
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 TOKENS = 4
 BREAK_EVEN = 1.7

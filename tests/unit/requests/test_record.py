@@ -9,7 +9,6 @@ import gzip
 import json
 import math
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -29,6 +28,7 @@ from spec_decode_exporter.requests.record import (
     TooManyError,
     read,
 )
+from tests.paths import DATA
 
 SALT = b"0123456789abcdef"
 RECORD = {
@@ -483,7 +483,7 @@ def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
     assert batch_of({**response, "model": "tiny"}).requests == [RequestRecord("tiny", 7, 28, 25, 4)]
 
 
-RESPONSES = Path(__file__).parents[2] / "traces" / "restart_k3_k5.responses.jsonl.gz"
+RESPONSES = DATA / "traces" / "restart_k3_k5.responses.jsonl.gz"
 
 
 def tokens_and_steps(drafts, accepted, tokens, answer_tokens):

@@ -21,7 +21,7 @@ from spec_decode_exporter.requests.store import (
     Slots,
     bucket_labels,
 )
-from tests.fixtures.costs import make_cost
+from tests.fakes.costs import make_cost
 
 
 def take(store, request, now, cost=None):

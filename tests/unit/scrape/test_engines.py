@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +18,9 @@ from spec_decode_exporter.scrape.engines import (
     Latency,
 )
 from spec_decode_exporter.scrape.sample import SampleReader
+from tests.paths import DATA
 
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 ENDINGS = {
     Counter: ("_total", "_count", "_sum"),
     Latency: ("_bucket",),
@@ -72,7 +72,7 @@ def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histo
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
             assert {n for n in reader.shown.names if not names.fullmatch(n.decode())} <= wanted, path.name
-    assert found, f"add a page of {kind.title} to tests/pages"
+    assert found, f"add a page of {kind.title} to tests/data/pages"
 
 
 def prefix_of(reader):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -27,8 +26,9 @@ from spec_decode_exporter.scrape.layout import (
     read_layout,
     values_at,
 )
+from tests.paths import DATA
 
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 CORPUS = sorted((PAGES / "corpus").iterdir())
 WHOLE_PAGES = sorted(path for path in PAGES.iterdir() if path.suffix in {".prom", ".om"})
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from itertools import pairwise
-from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -17,8 +16,9 @@ from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import LOG_AGAIN_AFTER, PollRecord
 from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, Poller, PollSchedule
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
+from tests.paths import DATA
 
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 URL = "http://vllm:8000/metrics"

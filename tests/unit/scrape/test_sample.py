@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 import pytest
@@ -23,9 +22,10 @@ from spec_decode_exporter.scrape.sample import (
     EngineName,
     SampleReader,
 )
+from tests.paths import DATA
 
 MOST = MAX_GAUGES[Gauge.RUNNING_REQUESTS]
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 FILTERED = (PAGES / "vllm-0.32.0-filtered-k4.prom").read_bytes()
 DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()

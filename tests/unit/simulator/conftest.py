@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
+from tests.paths import DATA
 
-PAGES = Path(__file__).parents[2] / "pages"
+PAGES = DATA / "pages"
 
 
 @pytest.fixture

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
 from spec_decode_exporter.simulator.scenario import Scenario, scenario_names
+from tests.paths import CHECKOUT
 
-TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "simulator.md").read_text()
+TEXT = (CHECKOUT / "docs" / "reference" / "simulator.md").read_text()
 
 
 def keys(model, prefix=""):

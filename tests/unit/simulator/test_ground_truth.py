@@ -6,8 +6,8 @@ import pytest
 
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.fixtures.scenarios import scenario as load_scenario
-from tests.fixtures.scenarios import speedup
+from tests.fakes.scenarios import scenario as load_scenario
+from tests.fakes.scenarios import speedup
 
 ALL_ACCEPTED = {"mean": 1, "spread": 0, "decay": 1}
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.simulator.scenario import Scenario, changes, load_scenario
-from tests.fixtures import scenarios
+from tests.fakes import scenarios
 
 
 def messages(**keys):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulated_engine import token_bounds
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.fixtures.simulated_scenarios import SCENARIOS
+from tests.fakes.simulated_scenarios import SCENARIOS
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.simulator.scenario import Scenario, changes
 from spec_decode_exporter.simulator.simulated_request import draw_request
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.fixtures.simulated_scenarios import SCENARIOS
+from tests.fakes.simulated_scenarios import SCENARIOS
 
 
 def draw(seed, tokens=4, longest=8192, **keys):

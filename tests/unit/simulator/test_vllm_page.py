@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.fixtures.simulated_history import wanted_samples
+from tests.fakes.simulated_history import wanted_samples
 
 START = 1_795_224_832.0
 # Left out: they are of the web framework, count requests for completions, and nothing here reads them.

@@ -19,7 +19,7 @@ from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import BaselineView, EndToEndView, EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from spec_decode_exporter.views.request_view import RequestsView
-from tests.fixtures.engines import WALL
+from tests.fakes.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 SURE = Estimate(1.5, 1.2, 1.8, 0.1)

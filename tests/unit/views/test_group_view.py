@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped
-from tests.fixtures.windows import window
+from tests.fakes.windows import window
 
 
 def group_views(engines, names):

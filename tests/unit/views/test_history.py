@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.views.history import TRACE_PIECES, acceptance_trace, history_view
 from spec_decode_exporter.window.history import History
-from tests.fixtures.windows import polled
+from tests.fakes.windows import polled
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 OFFSET = 1_790_000_000.25

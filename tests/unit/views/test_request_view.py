@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.views.request_view import lists
-from tests.fixtures.mixed_requests import mixed_requests
+from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.metrics.test_request_metrics import CHAT, SINCE, found, values_of
 
 HISTOGRAMS = ("acceptance_ratio", "acceptance_length_tokens")

@@ -19,7 +19,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
-from tests.fixtures.evaluations import advised
+from tests.fakes.evaluations import advised
 
 BANDS = (
     LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),

@@ -20,8 +20,8 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation import rendered, served
 from spec_decode_exporter.web.hosts import AllowedHosts
+from tests.paths import CHECKOUT
 
-CHECKOUT = Path(__file__).parents[3]
 FOLDER = "spec_decode_exporter/web/packaged/"
 FILES = [path for path in served() if path.startswith("files/")]
 PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]

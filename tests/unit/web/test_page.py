@@ -49,7 +49,7 @@ from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
 from spec_decode_exporter.web.page import chart_title, marks, paths, why_unclear
 from spec_decode_exporter.web.query import PageQuery
-from tests.fixtures.mixed_requests import mixed_requests
+from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses
 

@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from base64 import b64encode
-from pathlib import Path
 from textwrap import dedent
 
 import aiohttp
@@ -44,6 +43,7 @@ from spec_decode_exporter.web.security import (
     read_web_config,
 )
 from spec_decode_exporter.web.server import parse_listen_address
+from tests.paths import CHECKOUT
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
@@ -269,7 +269,7 @@ def test_a_name_of_another_kind_is_not_allowed(folder):
     assert tls.allows({"subjectAltName": (("othername", "x"), ("DNS", "prometheus.example"))})
 
 
-TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "web.md").read_text()
+TEXT = (CHECKOUT / "docs" / "reference" / "web.md").read_text()
 BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
 
 

@@ -29,7 +29,7 @@ from spec_decode_exporter.window.history import (
 )
 from spec_decode_exporter.window.poll import UNKNOWN, Counters, Reset
 from tests.conftest import make_sample
-from tests.fixtures.windows import polled, window
+from tests.fakes.windows import polled, window
 
 COUNTERS = Counters._fields
 

@@ -36,8 +36,8 @@ from spec_decode_exporter.reports.plan.model_sizes import (
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel, measured, read
 from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle
-from tests.fixtures.costs import make_cost
-from tests.fixtures.windows import window
+from tests.fakes.costs import make_cost
+from tests.fakes.windows import window
 from tests.unit.reports.plan.conftest import LLAMA_8B, planned
 
 GB = 10**9

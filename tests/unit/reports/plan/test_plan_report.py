@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,11 +13,12 @@ from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, FAMILIES
 from spec_decode_exporter.reports.plan.plan_report import RULES, as_json, as_text, parameters_text, warnings
 from spec_decode_exporter.reports.text import TextStyle, cells
+from tests.paths import CHECKOUT, DATA
 from tests.unit.reports.plan.conftest import LLAMA_8B, LLAMA_70B, planned
 from tests.unit.reports.plan.test_checkpoint import tokenizer
 
-GOLDEN = Path(__file__).parent / "golden"
-DOCUMENTATION = Path(__file__).parents[4] / "docs" / "guide" / "plan.md"
+GOLDEN = DATA / "plans"
+DOCUMENTATION = CHECKOUT / "docs" / "guide" / "plan.md"
 
 
 def is_golden(name, found):
@@ -38,11 +38,11 @@ def prose(plan):
 
 
 def test_the_plan_of_a_pair_is_the_golden_one(llamas):
-    is_golden("llamas.md", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
+    is_golden("llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
 
 
 def test_models_that_do_not_fit_have_a_remedy():
-    is_golden("too_large.md", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
+    is_golden("too_large.txt", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -61,7 +61,7 @@ def test_the_verdict_stands_beside_the_bounds_of_the_cost(llamas):
 
 
 def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_report():
-    report_lines = (GOLDEN / "llamas.md").read_text(encoding="utf-8").splitlines()
+    report_lines = (GOLDEN / "llamas.txt").read_text(encoding="utf-8").splitlines()
     _, sample = DOCUMENTATION.read_text(encoding="utf-8").split("```text\n")
     shown = sample.split("\n```")[0].splitlines()
     assert len(shown) > 10

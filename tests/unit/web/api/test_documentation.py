@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE
-from pathlib import Path
 
 import pytest
 
 from spec_decode_exporter.web.api import ENDPOINTS
+from tests.paths import CHECKOUT
 
-DOCUMENT = Path(__file__).parents[4] / "docs" / "reference" / "api.md"
+DOCUMENT = CHECKOUT / "docs" / "reference" / "api.md"
 _EXAMPLE = re.compile(r"`(/api/v1/[^`\n]+)`:\n\n```json\n(.*?)\n```", re.DOTALL)
 
 

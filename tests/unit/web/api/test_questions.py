@@ -6,11 +6,12 @@ import asyncio
 import re
 import shutil
 from asyncio.subprocess import PIPE
-from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[4] / "docs" / "guide" / "questions.md"
+from tests.paths import CHECKOUT
+
+PAGE = CHECKOUT / "docs" / "guide" / "questions.md"
 REQUESTS = re.findall(
     r"^curl -s '?localhost:7732([^' ]+)'? \| jq ((?:-\w+ )?)'([^']+)'$",
     PAGE.read_text(encoding="utf-8"),

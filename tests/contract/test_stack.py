@@ -1,0 +1,159 @@
+"""config/compose.yaml and the files that it mounts fit together; no container is run here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import threading
+import urllib.request
+from http.server import HTTPServer
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.simulator.scenario import scenario_names
+from tests.paths import CHECKOUT
+
+ROOT = CHECKOUT
+CONFIG = ROOT / "config"
+
+
+def read(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+COMPOSE = read(CONFIG / "compose.yaml")
+SERVICES = COMPOSE["services"]
+SIMULATED = {f"{name}:8000" for name, service in SERVICES.items() if "simulate" in service.get("command", ())}
+PROMETHEUS = read(CONFIG / "prometheus" / "prometheus.yml")
+
+
+def mounts():
+    """Yield what every service mounts: source, target, options."""
+    for service in SERVICES.values():
+        yield from (volume.split(":") for volume in service.get("volumes", ()))
+
+
+def scraped(job):
+    (config,) = [config for config in PROMETHEUS["scrape_configs"] if config["job_name"] == job]
+    return {target for group in config["static_configs"] for target in group["targets"]}
+
+
+def needs(program):
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
+
+
+def test_mounted_files_exist_and_are_read_only():
+    for source, _, *options in mounts():
+        if source.startswith("."):
+            assert (CONFIG / source).exists(), source
+            assert options == ["ro"], source
+        else:
+            assert source in COMPOSE["volumes"]
+
+
+def test_every_port_is_published_to_this_machine_alone():
+    ports = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len(ports) == 4
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_exporter_is_built_from_the_checkout():
+    assert (CONFIG / SERVICES["exporter"]["build"] / "Dockerfile").is_file()
+    ours = {"exporter", *(target.partition(":")[0] for target in SIMULATED)}
+    assert {name for name, service in SERVICES.items() if "build" in service} == ours
+
+
+def test_every_simulated_server_has_a_scenario_and_is_a_target():
+    scenarios = {
+        service["command"][-1] for service in SERVICES.values() if "simulate" in service.get("command", ())
+    }
+    assert len(SIMULATED) == len(scenarios) == 6
+    assert scenarios <= set(scenario_names())
+    config = load(CONFIG / "stack" / "exporter.yml", environ={})
+    assert {urlsplit(target.url).netloc for target in config.targets} == SIMULATED
+    assert scraped("vllm") == SIMULATED
+
+
+def test_prometheus_scrapes_the_exporter_and_notifies_alertmanager():
+    assert scraped("spec-decode") == {f"exporter{DEFAULT_ADDRESS}"}
+    ((managers,),) = [entry["static_configs"] for entry in PROMETHEUS["alerting"]["alertmanagers"]]
+    assert managers["targets"] == ["alertmanager:9093"]
+    assert PROMETHEUS["global"]["scrape_interval"] == "15s"
+
+
+def test_prometheus_loads_every_rule_except_those_without_the_exporter():
+    folder = CONFIG / "prometheus"
+    loaded = {path for pattern in PROMETHEUS["rule_files"] for path in folder.glob(pattern)}
+    shipped = {*folder.glob("alerts/*.yml"), *folder.glob("rules/*.yml")}
+    assert {path.name for path in shipped - loaded} == {"raw-counters.yml"}
+
+
+def test_prometheus_retains_the_range_of_alerts():
+    (retention,) = [word for word in SERVICES["prometheus"]["command"] if "retention" in word]
+    assert retention.endswith("=3d")
+
+
+def test_grafana_finds_prometheus_and_the_dashboards():
+    places = {target: CONFIG / source for source, target, *_ in mounts()}
+    provisioning = places["/etc/grafana/provisioning"]
+    (source,) = read(provisioning / "datasources" / "prometheus.yml")["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    (provider,) = read(provisioning / "dashboards" / "spec-decode.yml")["providers"]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    folder, _, name = home.rpartition("/")
+    assert provider["options"]["path"] == folder
+    assert (places[folder] / name).is_file()
+
+
+@needs("promtool")
+def test_prometheus_accepts_its_configuration():
+    check(["promtool", "check", "config", CONFIG / "prometheus" / "prometheus.yml"])
+
+
+@needs("amtool")
+def test_alertmanager_accepts_its_configuration():
+    check(["amtool", "check-config", CONFIG / "alertmanager" / "alertmanager.yml"])
+
+
+def check(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture
+def receiver():
+    path = CONFIG / "stack" / "receiver.py"
+    spec = importlib.util.spec_from_file_location("receiver", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_alertmanager_sends_to_the_receiver(receiver):
+    config = read(CONFIG / "alertmanager" / "alertmanager.yml")
+    urls = {urlsplit(hook["url"]) for each in config["receivers"] for hook in each["webhook_configs"]}
+    assert {(url.hostname, url.port) for url in urls} == {receiver.ADDRESS}
+    assert SERVICES["receiver"]["network_mode"] == "service:alertmanager"
+
+
+def test_the_receiver_prints_an_alert_a_line(receiver, capsys):
+    alert = {
+        "status": "firing",
+        "labels": {"alertname": "SpecDecodeSuddenDrop"},
+        "annotations": {"description": "it fell"},
+    }
+    with HTTPServer(("127.0.0.1", 0), receiver.Receiver) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        url = f"http://127.0.0.1:{server.server_port}/day"
+        body = json.dumps({"alerts": [alert, alert]}).encode()
+        with urllib.request.urlopen(urllib.request.Request(url, body), timeout=10) as answer:
+            assert answer.status == 200
+        answering.join()
+    assert capsys.readouterr().out == 2 * "day: firing SpecDecodeSuddenDrop: it fell\n"

@@ -1,0 +1,104 @@
+"""Snapshots of a busy engine after some minutes of polls."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config.comparison_settings import ReferenceSettings
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.learned.baseline import Baseline
+from spec_decode_exporter.learned.steps import StepReader
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
+from tests.fakes.windows import increment
+
+WALL = 1_790_000_000.0
+
+
+def poll(watch, sample, moment, wall=WALL, histograms=1.0):
+    """Observe and evaluate a poll ``moment`` seconds after ``wall``; return the events."""
+    return [*watch.observe(sample, moment, wall + moment, 1.0, histograms), *watch.evaluate()]
+
+
+@pytest.fixture(scope="session")
+def busy_sample(make_sample):
+    def busy_sample(n, tokens=8):
+        """Return the sample of a second with 20 running requests and a draft of ``tokens`` a step each."""
+        return make_sample(
+            400 * n,
+            400 * tokens * n,
+            sum((20 - place) * 10 for place in range(tokens)) * n,
+            positions=[(20 - place) * 10 * n for place in range(tokens)],
+            generation_tokens=1800 * n,
+            first_tokens=5 * n,
+            decode_steps=420 * n,
+            decode_nanoseconds=20 * 10**9 * n,
+            first_token_nanoseconds=10**9 * n,
+            preemptions=n // 10,
+            prefix_cache_queries=1000 * n,
+            prefix_cache_hits=250 * n,
+            running_requests=20.0,
+            waiting_requests=1.0,
+            kv_cache_usage=0.5,
+            created=WALL - 100,
+            latencies={latency: Buckets((0.1, 1.0, inf), (n, 2 * n, 2 * n)) for latency in Latency},
+        )
+
+    return busy_sample
+
+
+@pytest.fixture(scope="session")
+def watched():
+    def watched(samples, windows=(30.0, 300.0), **options):
+        """Return a monitor that evaluated the last of the samples, one a second, and its moment."""
+        watch = EngineMonitor(windows, **options)
+        moment = 0.0
+        for moment, sample in enumerate(samples, 1):
+            list(watch.observe(sample, float(moment), WALL + moment, 1.0, 1.0))
+        list(watch.evaluate())
+        return watch, float(moment)
+
+    return watched
+
+
+@pytest.fixture(scope="session")
+def findings_of(watched):
+    def findings_of(samples, windows=(30.0, 300.0), *, later=0.0, **options):
+        watch, moment = watched(samples, windows, **options)
+        list(watch.gone(moment + later, is_bad=False))
+        return watch.snapshot
+
+    return findings_of
+
+
+@pytest.fixture(scope="session")
+def busy(findings_of, busy_sample):
+    """Snapshot of an engine with K = 8 and two full windows."""
+    loads = [
+        LoadCost(running_requests=10, draft_cost_ratio=0.1),
+        LoadCost(running_requests=80, draft_cost_ratio=0.8),
+    ]
+    assumptions = Assumptions(
+        Speculation("eagle3", "configured"),
+        CostSettings(loads=loads),
+        reference=ReferenceSettings(acceptance_ratio=0.55, tokens=8),
+    )
+    samples = [busy_sample(n) for n in range(310)]
+    return findings_of(samples, assumptions=assumptions, baseline=_plain_hour(WALL - 3600.0))
+
+
+def _plain_hour(end):
+    """Return the baseline of an hour without speculation until ``end``, of which only steps are known."""
+    baseline, reader = Baseline(), StepReader()
+    for wall in range(round(end) - 3600, round(end), 60):
+        minute = increment(
+            wall, wall + 60.0, load=20.0, decode_steps=60_000, decode_nanoseconds=60_000 * 18_000_000
+        )
+        period = baseline.plain(minute, 20.0, wall + 60.0)
+        period.steps.add(reader.steps(minute), wall + 60.0)
+    return baseline

@@ -1,0 +1,52 @@
+"""Requests of the simulated mix in a store, for the page and its pictures."""
+
+from __future__ import annotations
+
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.store import RequestStore
+from spec_decode_exporter.simulator.scenario import load_scenario
+from spec_decode_exporter.simulator.simulated_request import Answer
+from spec_decode_exporter.simulator.simulation import Simulation
+from tests.fakes.costs import make_cost
+
+
+def request(answer: Answer, **changes: object) -> RequestRecord:
+    """Return a simulated response as the exporter stores it."""
+    metrics = answer["metrics"]
+    said = metrics["speculative_decoding"]
+    kept = {
+        "model_name": answer["model"],
+        "drafts": said["num_spec_steps"],
+        "draft_tokens": said["num_draft_tokens"],
+        "accepted_tokens": said["num_accepted_draft_tokens"],
+        "tokens": said["num_spec_tokens"],
+        "request_type": answer.get("request_type", ""),
+        "temperature": answer.get("temperature"),
+        "completion_tokens": answer["usage"]["completion_tokens"],
+        "decode_seconds": metrics["generation_time_ms"] / 1000,
+        "first_token_seconds": metrics["time_to_first_token_ms"] / 1000,
+        "prompt_tokens": answer["usage"]["prompt_tokens"],
+        "cached_tokens": answer["usage"]["prompt_tokens_details"]["cached_tokens"],
+    }
+    return RequestRecord(**{**kept, **changes})
+
+
+async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
+    """Return the findings about requests of the scenario ``mixed`` after some seconds."""
+    return await _requests("mixed", seconds, **changes)
+
+
+async def _requests(name: str, seconds: float, **changes: object) -> RequestFindings:
+    scenario = load_scenario(name)
+    answers: list[tuple[float, Answer]] = []
+    simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))
+    board = RequestStore(RequestSettings(ingest=True))
+    begin = 1000.0
+    while simulation.now < seconds:
+        simulation.advance(1.0)
+    cost = make_cost(scenario.speculation.cost, 0.0)
+    for moment, answer in answers:
+        board.take(request(answer, **changes), begin + moment, cost)
+    return await board.findings((30.0, 300.0), begin + seconds)

@@ -1,0 +1,84 @@
+"""References of simulated servers with a manual clock."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+
+import pytest
+
+from spec_decode_exporter.reports.observation import Observation, observed_config
+from spec_decode_exporter.reports.reference_measurement import document_of, until_missing
+from tests.conftest import FakeClock, settle
+from tests.fakes.scenarios import scenario as load_scenario
+from tests.fakes.simulated import Network, Server
+
+
+def changed(**acceptance):
+    """Return the scenario steady with another acceptance, K or load."""
+    steady = load_scenario("steady")
+    parts = {name: getattr(steady, name) for name in acceptance}
+    return steady.model_copy(
+        update={
+            name: part.model_copy(update=acceptance[name]) if isinstance(acceptance[name], dict) else acceptance[name]
+            for name, part in parts.items()
+        }
+    )  # fmt: skip
+
+
+async def take(config, seconds, clock):
+    """Measure the targets of a configuration, as `observe --save` does."""
+    observation = Observation(config, clock, reads_baselines=False)
+    try:
+        end = clock.sleep_until(clock.monotonic() + seconds)
+        await observation.poll(until_missing(observation, end, clock))
+        return document_of(observation.observed())
+    finally:
+        await observation.close()
+
+
+async def taken(network, clock, seconds=300, **servers):
+    """Measure servers, each of a scenario and a seed, that have been running for a minute."""
+    network.servers = {
+        f"{name}:1": Server(clock, scenario, running=60, seed=seed)
+        for name, (scenario, seed) in servers.items()
+    }
+    config = observed_config([{"url": f"http://{name}:1", "name": name} for name in servers], seconds)
+    work = asyncio.ensure_future(take(config, seconds, clock))
+    await clock.advance(seconds)
+    await settle(100)
+    return await work
+
+
+SERVERS = {
+    "steady": {"a": ("steady", 1)},
+    "again": {"b": ("steady", 2)},
+    "worse": {"a": (changed(acceptance={"mean": 0.6}), 3)},
+    "a little worse": {"a": (changed(acceptance={"mean": 0.73}), 4)},
+    "longer": {"a": (changed(speculation={"tokens": 6}), 5)},
+    "busier": {"a": (changed(load={"concurrency": 32}), 6)},
+    "two": {"a": ("steady", 7), "b": ("steady", 8)},
+    "one of two": {"a": ("steady", 9), "b": (changed(acceptance={"mean": 0.6}), 10)},
+    "other work": {"a": (changed(outputs={"mean": 60.0}), 11)},
+}
+
+
+@cache
+def measured(name):
+    """Measure the servers of this name for five minutes, once for all tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        network = Network()
+        patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
+        return asyncio.run(taken(network, FakeClock(), **SERVERS[name]))
+
+
+class References(dict):
+    """References by the names of ``SERVERS``: a test measures only those that it uses."""
+
+    def __missing__(self, name):
+        return self.setdefault(name, measured(name))
+
+
+@pytest.fixture
+def references():
+    return References()

@@ -1,0 +1,218 @@
+"""Files that are read as a whole: inputs at their bounds, and just beyond them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.app.reload import load_config
+from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.source import MAX_BYTES as LARGEST_YAML
+from spec_decode_exporter.config.source import MAX_VALUES
+from spec_decode_exporter.config.types import MAX_SECRET_BYTES
+from spec_decode_exporter.drops.drops import DropState
+from spec_decode_exporter.drops.hours import HOURS, HourCell
+from spec_decode_exporter.drops.sums import Sums
+from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
+from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
+from spec_decode_exporter.monitor.state_file import VERSION, StateFile
+from spec_decode_exporter.reports import references as reference
+from spec_decode_exporter.reports.plan import checkpoint
+from spec_decode_exporter.reports.plan.model_sizes import ModelError
+from spec_decode_exporter.scrape.credentials import headers
+from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.web.security import read_web_config
+from tests.robustness.hostile.making import as_json, filled, in_file
+from tests.robustness.hostile.row import RejectedError, Row
+
+
+def _state(path: Path) -> object:
+    with capture_logs() as logs:
+        found = StateFile(path, entry_of).load()
+    if logs:
+        raise RejectedError(str(logs[0]["reason"]))
+    return found
+
+
+def _secret(path: Path) -> object:
+    return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
+
+
+def _safetensors(path: Path, model: Mapping[str, object]) -> object:
+    (path.parent / "config.json").write_text(json.dumps(model))
+    return checkpoint.model_of(str(path.parent), None, None)
+
+
+def _header(tensors: int) -> bytes:
+    names = (f'"model.layers.{number}.weight":{{"data_offsets":[0,2]}}' for number in range(tensors))
+    content = f"{{{','.join(names)}}}".encode()
+    return len(content).to_bytes(8, "little") + content
+
+
+_MODEL: Final = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+}
+
+
+def _targets(number: int) -> bytes:
+    return b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % place for place in range(number))
+
+
+def _users(number: int) -> bytes:
+    line = b"  user%d: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi\n"
+    return b"basic_auth_users:\n" + b"".join(line % place for place in range(number))
+
+
+_TREE_BEYOND: Final = {
+    "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
+    "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
+    "nesting": filled(b"", b"[", b""),
+    "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
+    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_VALUES // 2 - 1)),
+}
+
+
+def _reference(engines: int) -> bytes:
+    measurement = {
+        "seconds": 1.0,
+        "polls": 1,
+        "counts": {f"counter{number}": number for number in range(100)},
+        "position_accepted_tokens": [],
+        "quantities": {"draft_acceptance_ratio": {"value": 0.5, "lower": 0.4, "upper": 0.6}},
+        "position_acceptance_ratio": [],
+        "position_conditional_acceptance_ratio": [],
+        "latency_seconds": {},
+    }
+    names = {"model_name": "m", "method": "mtp", "draft_model": "", "server_version": ""}
+    own = {"target": "t", "engine": "0", "restarts": 0, "broken_checks": []}
+    engine = {**names, **own, "measurement": measurement}
+    return reference.sealed(
+        {
+            "ended": "2026-11-22T00:00:00Z",
+            "seconds": 60.0,
+            "exporter_version": "1",
+            "engines": [engine] * engines,
+            "models": [{**names, "engines": 1, "measurement": measurement}],
+        }
+    )
+
+
+def _states(engines: int, line: bytes | None = None) -> bytes:
+    """Return a state file of engines with the drops of a day."""
+    drops = DropState()
+    drops.sudden.time.held = [Sums(*[1 / 3] * 6)] * 10
+    drops.slow.hours = [HourCell(20_000, *[1 / 3] * 4)] * HOURS
+    head = b'{"format":"spec-decode-exporter state","version":%d,"writer":"%s","entries":%d}'
+    lines = [
+        line
+        or line_of(EngineEntry("engine", "t", "m", str(number), 1e9, LearnedState(4, drops=drops)))
+        or b""
+        for number in range(engines)
+    ]
+    return b"\n".join([head % (VERSION, b"0" * 16, engines), *lines, b""])
+
+
+def _rows_of_configuration() -> Iterator[Row]:
+    yield Row(
+        name="configuration",
+        read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
+        worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
+        beyond=_TREE_BEYOND,
+    )
+    yield Row(
+        name="web configuration",
+        read=in_file(read_web_config, ConfigError, name="web.yml"),
+        worst={"users": lambda: _users(1_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
+        beyond=_TREE_BEYOND,
+    )
+    yield Row(
+        name="secret file",
+        read=in_file(_secret, PollError),
+        worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
+        beyond={
+            "bytes": filled(b"", b"x", b"", MAX_SECRET_BYTES + 1),
+            "two lines": lambda: b"a\nb",
+            "a byte that is not ASCII": lambda: b"\xff",
+        },
+    )
+
+
+def _rows_of_documents() -> Iterator[Row]:
+    yield Row(
+        name="reference file",
+        read=in_file(reference.read, reference.ReferenceFileError),
+        worst={"engines": lambda: _reference(1_000)},
+        beyond={
+            "bytes": filled(b"", b" ", b"", reference.MAX_BYTES + 1),
+            "values": filled(b"[", b"{},", b"{}]"),
+            "nesting": lambda: b"[" * reference.MAX_VALUES,
+            "a text": filled(b'["', b"x", b'"]'),
+        },
+    )
+    yield Row(
+        name="state file",
+        read=in_file(_state),
+        worst={"engines": lambda: _states(MAX_STATES)},
+        beyond={
+            "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
+            "values": filled(b"[", b"{},", b"{}]"),
+            "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
+            "nesting": lambda: _states(1, b"[" * MAX_ENTRY_BYTES),
+            "an entry": lambda: _states(1, b'"' + b"x" * MAX_ENTRY_BYTES + b'"'),
+            "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
+        },
+    )
+    yield Row(
+        name="config.json of a model",
+        read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
+        worst={
+            "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG.values // 2 - 20)}),
+            "a text": as_json(lambda: {**_MODEL, "x": "x" * (checkpoint.CONFIG.bytes - 1000)}),
+        },
+        beyond={
+            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG.bytes + 1),
+            "values": filled(b'{"x":[', b"[],", b"[]]}"),
+            "nesting": lambda: b"[" * checkpoint.CONFIG.values,
+            "a number": lambda: json.dumps({**_MODEL, "hidden_size": 10**4000}).encode(),
+        },
+    )
+    yield Row(
+        name="safetensors header of a model",
+        read=in_file(lambda path: _safetensors(path, _MODEL), ModelError, name="model.safetensors"),
+        worst={
+            "a length beyond the file": lambda: b"\xff" * 8,
+            "no length": lambda: b"\x01",
+            "a long header": filled((2**16).to_bytes(8, "little"), b"[", b"", 2**20),
+        },
+    )
+    yield Row(
+        name="safetensors header of an unknown architecture",
+        read=in_file(
+            lambda path: _safetensors(path, {**_MODEL, "model_type": "x"}),
+            ModelError,
+            name="model.safetensors",
+        ),
+        worst={"tensors": lambda: _header(checkpoint.INDEX.values // 4)},
+        beyond={
+            "values": lambda: _header(checkpoint.INDEX.values),
+            "a length beyond the limit": filled(b"\xff" * 8, b"[", b"", 2**20),
+            "nesting": filled((2**20).to_bytes(8, "little"), b"[", b"", 2**20),
+        },
+    )
+
+
+ROWS: tuple[Row, ...] = (*_rows_of_configuration(), *_rows_of_documents())
+"""The rows of files."""

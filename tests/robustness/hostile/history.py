@@ -1,0 +1,141 @@
+"""Answers of a history with baselines, at their bounds and just beyond them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from aiohttp import web
+
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.core.tasks import Pace
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.history.baseline_reader import (
+    KEYS,
+    MAX_BODY,
+    MAX_VALUES,
+    PAGES,
+    SCRAPES_SLICE,
+    BaselineReader,
+    server_of,
+)
+from spec_decode_exporter.history.history_pages import MAX_LAYOUTS, TargetSamples
+from spec_decode_exporter.history.history_targets import HistoryTarget
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.scrape.client import Client
+from spec_decode_exporter.scrape.engines import ENGINES
+from tests.robustness.hostile.making import filled, served
+from tests.robustness.hostile.row import Read, RejectedError, Row
+
+_NAME: Final = "vllm:generation_tokens_total"
+_SECONDS: Final = 1e5
+"""Seconds of the samples that are asked for."""
+_TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
+
+
+def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
+    async def read(data: bytes) -> object:
+        async def answer(_request: web.Request) -> web.StreamResponse:
+            return web.Response(body=data, content_type="application/json")
+
+        async with served(answer) as url:
+            client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
+            try:
+                return await use(QueryApi(url, client, remedies=KEYS, max_values=MAX_VALUES))
+            except HistoryError as error:
+                raise RejectedError(str(error)) from None
+            finally:
+                await client.close()
+
+    return read
+
+
+async def _servers(api: QueryApi) -> object:
+    servers = await BaselineReader(api, "", 0.0, 1.0).servers()
+    return server_of(_TARGET, servers, is_only_target=False)
+
+
+async def _samples(api: QueryApi) -> object:
+    pace, found = Pace(SCRAPES_SLICE), []
+    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, created=True), PAGES)
+    for _, samples in reader.scrapes(await api.samples("{}", _SECONDS, int(_SECONDS))):
+        found.append(samples)
+        await pace.done()
+    return found
+
+
+def _success(data: Any) -> bytes:
+    return json.dumps({"status": "success", "data": data}, separators=(",", ":")).encode()
+
+
+def _series(number: int, **labels: str) -> Callable[[], bytes]:
+    """Return a list of series of as many servers, one of which is the target."""
+    return lambda: _success(
+        [{"__name__": _NAME, "instance": f"10.0.0.1:{8000 + place}", **labels} for place in range(number)]
+    )
+
+
+def _matrix(series: int, samples: int, **labels: str) -> Callable[[], bytes]:
+    values = [[place, str(place)] for place in range(samples)]
+    return lambda: _success(
+        {
+            "resultType": "matrix",
+            "result": [
+                {"metric": {"__name__": _NAME, "engine": str(place), **labels}, "values": values}
+                for place in range(series)
+            ],
+        }
+    )
+
+
+def _comings_and_goings() -> bytes:
+    """Return the samples of engines of which each scrape shows another one."""
+    return _success(
+        {
+            "resultType": "matrix",
+            "result": [
+                {"metric": {"__name__": _NAME, "engine": str(place)}, "values": [[place, "1"]]}
+                for place in range(MAX_LAYOUTS + 2)
+            ],
+        }
+    )
+
+
+ROWS: Final = (
+    Row(
+        name="series of `baseline.prometheus`",
+        read=_answered(_servers),
+        worst={
+            "as many servers as fit": _series(12_000),
+            "servers with labels of the longest kind": _series(10, x="x" * 100_000),
+        },
+        beyond={
+            "bytes": _series(20_000),
+            "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
+            "no labels": lambda: _success([1]),
+            "another answer": lambda: b"<html>",
+            "servers that fit": lambda: _success(
+                [{"__name__": _NAME, "instance": "10.0.0.1:8000", "x": f"\x1b{n}"} for n in range(9)]
+            ),
+        },
+    ),
+    Row(
+        name="samples of `baseline.prometheus`",
+        read=_answered(_samples),
+        worst={
+            "the longest series": _matrix(1, 40_000),
+            "as many engines as a page may have": _matrix(250, 20),
+            "labels of the longest kind": _matrix(10, 1, x="\x1b" * 10_000),
+        },
+        beyond={
+            "bytes": _matrix(1, 70_000),
+            "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
+            "no matrix": lambda: _success({"resultType": "vector", "result": []}),
+            "no numbers": lambda: _success(
+                {"resultType": "matrix", "result": [{"metric": {}, "values": [["x"]]}]}
+            ),
+            "engines that come and go": _comings_and_goings,
+        },
+    ),
+)

@@ -1,0 +1,156 @@
+"""Lists of targets at their bounds, and just beyond them; with the rows of pods and of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from aiohttp import web
+
+from spec_decode_exporter.config.source import MAX_BYTES, MAX_VALUES
+from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
+from spec_decode_exporter.discovery.groups import (
+    MAX_GROUP_LABELS,
+    MAX_LIST_BYTES,
+    MAX_LIST_LABELS,
+    MAX_TARGETS,
+    MAX_TEXT,
+)
+from spec_decode_exporter.discovery.lists import FileDiscovery, HttpListDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError
+from tests.robustness.hostile import files, pods
+from tests.robustness.hostile.making import as_json, filled, repeated, served
+from tests.robustness.hostile.row import Read, RejectedError, Row
+
+
+def _hosts(number: int) -> list[str]:
+    return [f"host{place}.test:8000" for place in range(number)]
+
+
+def _group_of_all() -> list[object]:
+    labels = {f"label{number:02}": "v" * 1024 for number in range(64)}
+    return [{"targets": _hosts(MAX_TARGETS), "labels": labels}]
+
+
+def _groups_of_one(labels: int = MAX_LIST_LABELS // MAX_TARGETS) -> list[object]:
+    return [
+        {"targets": [host], "labels": {f"l{place}": f"{number}-{place}" for place in range(labels)}}
+        for number, host in enumerate(_hosts(MAX_TARGETS))
+    ]
+
+
+def _groups_of_one_page() -> list[object]:
+    return [
+        {"targets": ["host.test:8000"], "labels": {f"l{number}_{place}": "x" for place in range(5)}}
+        for number in range(MAX_TARGETS)
+    ]
+
+
+def _yaml_groups(groups: list[Any]) -> bytes:
+    """Write groups as YAML, which takes JSON for a flow."""
+    return "".join(f"- {json.dumps(group)}\n" for group in groups).encode()
+
+
+async def _http_list(data: bytes) -> object:
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=data, content_type="application/json")
+
+    async with served(answer) as url:
+        try:
+            return await HttpListDiscovery(HttpDiscovery(url=url), Scrape()).targets()
+        except DiscoveryError as error:
+            raise RejectedError(str(error)) from None
+
+
+def _file_list(suffix: str) -> Read:
+    async def read(data: bytes) -> object:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"list{suffix}"
+            path.write_bytes(data)
+            try:
+                return await FileDiscovery(path, Scrape()).targets()
+            except DiscoveryError as error:
+                raise RejectedError(str(error)) from None
+
+    return read
+
+
+_JSON_WORST: Final = {
+    "one group with every target, 64 labels of 1,024 characters": as_json(_group_of_all),
+    "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
+    "one page in every group, each time with other labels": as_json(_groups_of_one_page),
+    "groups without anything": as_json(lambda: [{}] * MAX_TARGETS),
+    "nothing but spaces": filled(b"[", b" ", b"]"),
+    "escapes": as_json(lambda: [{"labels": {f"l{n}": "\0" * (MAX_TEXT // 6 - 9) for n in range(200)}}]),
+    "texts of the longest kind": as_json(
+        lambda: [{"labels": {f"l{n}": "x" * (MAX_TEXT - 9) for n in range(250)}}]
+    ),
+}
+
+_JSON_BEYOND: Final = {
+    "bytes": filled(b"[", b" ", b"]", MAX_LIST_BYTES + 1),
+    "groups": as_json(lambda: [{}] * (MAX_TARGETS + 1)),
+    "bytes full of empty groups": filled(b"[", b"{},", b"{}]"),
+    "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
+    "bytes full of lists in a target": filled(b'[{"targets":[[', b"[],", b"[]]]}]"),
+    "targets": as_json(lambda: [{"targets": ["a:1"] * (MAX_TARGETS + 1)}]),
+    "targets of all groups": as_json(lambda: [{"targets": ["a:1"] * 9}] * (MAX_TARGETS // 9 + 1)),
+    "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_GROUP_LABELS + 1)}}]),
+    "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_TARGETS + 1)),
+    "characters of all URLs": as_json(
+        lambda: [{"targets": _hosts(MAX_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
+    ),
+    "characters of a text": as_json(lambda: [{"targets": ["x" * MAX_TEXT]}]),
+    "one text": filled(b'["', b"x", b'"]'),
+    "one text of escapes": filled(b'["', b"\\u0000", b'"]'),
+    "one number": filled(b"[", b"9", b"]"),
+    "one fraction": filled(b"[0.", b"9", b"]"),
+    "nesting": filled(b"", b"[", b""),
+    "nesting of mappings": filled(b"[", b'{"a":', b""),
+    "keys that are there twice": filled(b'[{"labels":{', b'"a":"b",', b'"a":"b"}}]'),
+}
+
+_YAML_WORST: Final = {
+    "one group with every target, 64 labels of 1,024 characters": lambda: _yaml_groups(_group_of_all()),
+    "groups of one target with five labels": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 17]),
+    "groups without anything": repeated("- {}\n", MAX_TARGETS),
+    "a comment": filled(b"# ", b"x ", b"", MAX_BYTES),
+    "empty lines": filled(b"", b"\n", b"[]", MAX_BYTES),
+    "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_TARGETS)),
+    "a long text": lambda: b"- {labels: {a: '" + b"x " * (MAX_TEXT // 2) + b"'}}",
+}
+
+_YAML_BEYOND: Final = {
+    "bytes": filled(b"# ", b"x", b"", MAX_BYTES + 1),
+    "groups": repeated("- {}\n", MAX_TARGETS + 1),
+    "bytes full of empty groups": filled(b"", b"- {}\n", b"", MAX_BYTES),
+    "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_BYTES),
+    "values": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 15]),
+    "targets that aliases repeat": repeated("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50, 1),
+    "values that merges repeat": lambda: (
+        b"- &g {labels: {"
+        + b",".join(b"l%d: x" % number for number in range(200))
+        + b"}}\n"
+        + b"- {<<: [*g, *g, *g, *g, *g, *g, *g, *g]}\n" * 100
+    ),
+    "a text without quotes": filled(b"- ", b"x", b"", MAX_BYTES),
+    "a text in quotes": filled(b"- '", b"xx ", b"'", MAX_BYTES),
+    "a text of escapes": filled(b'- "', b"\\0", b'"', MAX_BYTES),
+    "a text in lines": filled(b"- |\n", b"  xx\n", b"", MAX_BYTES),
+    "nesting": filled(b"", b"[", b"", MAX_BYTES),
+    "tags": filled(b"- [", b"!x a,", b"]", MAX_BYTES),
+    "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_BYTES),
+}
+
+
+def _rows_of_lists() -> Iterator[Row]:
+    yield Row("http_sd list", _http_list, _JSON_WORST, _JSON_BEYOND)
+    yield Row("file_sd list in JSON", _file_list(".json"), _JSON_WORST, _JSON_BEYOND)
+    yield Row("file_sd list in YAML", _file_list(".yml"), _YAML_WORST, _YAML_BEYOND)
+
+
+ROWS: tuple[Row, ...] = (*_rows_of_lists(), *pods.ROWS, *files.ROWS)
+"""The rows of lists, pods and files."""

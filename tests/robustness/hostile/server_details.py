@@ -1,0 +1,156 @@
+"""Responses to ``/version`` and ``/server_info``, at their bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping
+from functools import partial
+from http import HTTPStatus
+from typing import Final
+
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
+from spec_decode_exporter.config.schema import Poll
+from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.errors import StatusError
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poller import Poller, PollSchedule
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
+from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
+from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.hostile.server_answers import MAX_BODY, answer, received
+from tests.robustness.hostile.server_pages import page
+
+
+class _Server:
+    """Client of a server that returns given bytes for one of its pages."""
+
+    spent = 0.0
+
+    def __init__(self, detail: str, body: bytes) -> None:
+        self._detail = detail
+        self._body = body
+
+    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
+        if "/metrics" in address:
+            return HttpResponse(page(()), "text/plain", 0.001)
+        if f"/{self._detail}" not in address:
+            raise StatusError(HTTPStatus.NOT_FOUND)
+        return HttpResponse(received(answer(self._body), max_body or MAX_BODY), "application/json", 0.001)
+
+
+async def _polled(detail: str, body: bytes) -> PollRecord:
+    """Poll once a server that returns these bytes for a detail; return the record."""
+
+    def receive(_: Polled) -> Generator[None, None, bool]:
+        yield
+        return False
+
+    record, reasons = PollRecord(), []
+    poller = Poller(
+        "a", "http://a/metrics",
+        client=_Server(detail, body),
+        poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
+        schedule=PollSchedule(SystemClock()),
+        clock=SystemClock(),
+        receive=receive,
+        emit=lambda event: reasons.append(str(event.fields.get("reason"))),
+        attempted=lambda: None,
+        record=record,
+    )  # fmt: skip
+    await poller.poll()
+    assert record.up, record.message
+    if record.unused:
+        raise RejectedError(reasons[0])
+    return record
+
+
+async def read_version(body: bytes) -> object:
+    """Request a server's version."""
+    record = await _polled("version", body)
+    if not record.version:
+        raise RejectedError("no version")
+    return record.version
+
+
+async def read_server_info(body: bytes) -> object:
+    """Request a server's speculation settings."""
+    record = await _polled("server_info", body)
+    if record.speculation is None:
+        raise RejectedError("nothing about speculation")
+    return record.speculation
+
+
+def detail(known: str, filling: str, last: str, size: int = MAX_RESPONSE_BYTES) -> bytes:
+    """Return JSON of a size: the wanted keys, and an unknown key filled with repeated JSON."""
+    head, tail = f'{{{known},"x":[', f"{last}]}}"
+    room = size - len(head) - len(tail)
+    return (head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail).encode()
+
+
+FILLINGS: Final = {
+    "empty objects": ("{},", "{}"),
+    "integers of 4,300 digits": (f"{'9' * 4300},", "1"),
+    "floats of 17 digits": ("1.2345678901234567e-300,", "1"),
+    "escapes": ('"\\u0041",', '""'),
+}
+
+
+def details(known: str) -> Mapping[str, Callable[[], bytes]]:
+    """Return the costliest valid responses of the maximum size."""
+    return {name: partial(detail, known, *filling) for name, filling in FILLINGS.items()}
+
+
+def speculation(*ranges: tuple[int, int, int]) -> str:
+    """Return vLLM's settings with a schedule, as the key of an object."""
+    settings = {"method": "mtp", "num_speculative_tokens": 3, SCHEDULE_KEY: ranges}
+    return f'"vllm_config":{{"speculative_config":{json.dumps(settings)}}}'
+
+
+def ranges(number: int = MAX_RANGES) -> Iterator[tuple[int, int, int]]:
+    """Yield ``number`` adjacent ranges."""
+    width = MAX_BATCH // MAX_RANGES
+    return ((1 + place * width, (place + 1) * width, place % 2) for place in range(number))
+
+
+def schedule_info(*ranges_: tuple[int, int, int]) -> bytes:
+    """Return a response to ``/server_info`` with a schedule."""
+    return f"{{{speculation(*ranges_)}}}".encode()
+
+
+def info_as_text() -> bytes:
+    """Return a response in text that repeats the start of the searched pattern."""
+    begin, end = "speculative_config=SpeculativeConfig(method='", "mtp', model=None, num_spec_tokens=3)"
+    frame = json.dumps({"vllm_config": ""})
+    return json.dumps(
+        {"vllm_config": begin * ((MAX_RESPONSE_BYTES - len(frame) - len(end)) // len(begin)) + end}
+    ).encode()
+
+
+ROWS: Final = (
+    Row(
+        name="`/version` of a target",
+        read=read_version,
+        worst=details('"version":"1"'),
+        beyond={
+            "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
+            "characters": lambda: json.dumps({"version": "1" * 65}).encode(),
+        },
+    ),
+    Row(
+        name="`/server_info` of a target",
+        read=read_server_info,
+        worst={
+            "the longest schedule": lambda: schedule_info(*ranges()),
+            "text that almost matches again and again": info_as_text,
+            **details(speculation(*ranges(8))),
+        },
+        beyond={
+            "bytes": partial(detail, speculation(), "1,", "1", MAX_RESPONSE_BYTES + 1),
+            "ranges": lambda: schedule_info(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
+            "batch size": lambda: schedule_info((1, MAX_BATCH + 1, 1)),
+            "tokens": lambda: schedule_info((1, 2, MAX_POSITIONS + 1)),
+            "overlap": lambda: schedule_info((1, 2, 1), (2, 3, 1)),
+        },
+    ),
+)

@@ -1,0 +1,44 @@
+"""Every row of the table of untrusted inputs: the worst input within its bounds is read, one beyond is rejected."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.robustness.hostile.row import RejectedError
+from tests.robustness.hostile.table import BY_NAME, TABLE
+
+MAX_REASON = 500
+"""Maximum characters of a line: the log and the page show a reason."""
+MAX_REASONS = 101
+"""Maximum lines: a configuration reports the first 100 mistakes and the number of the others."""
+
+WORST = [(row.name, case) for row in TABLE for case in row.worst]
+BEYOND = [(row.name, bound) for row in TABLE for bound in row.beyond]
+
+
+def test_every_input_is_in_the_table_once():
+    assert len(BY_NAME) == len(TABLE)
+
+
+def test_every_row_has_inputs_at_its_bounds():
+    assert not [row.name for row in TABLE if not row.worst]
+
+
+@pytest.mark.parametrize(("name", "case"), WORST)
+async def test_the_worst_input_within_the_bounds_is_read(name, case):
+    row = BY_NAME[name]
+    await row.read(row.worst[case]())
+
+
+@pytest.mark.parametrize(("name", "bound"), BEYOND)
+async def test_an_input_beyond_a_bound_is_rejected_with_a_short_reason(name, bound):
+    row = BY_NAME[name]
+    with capture_logs() as logs, pytest.raises(RejectedError) as rejected:
+        await row.read(row.beyond[bound]())
+    reasons = str(rejected.value).split("\n")
+    assert all(reasons)
+    assert len(reasons) <= MAX_REASONS
+    assert max(map(len, reasons)) <= MAX_REASON
+    assert all(map(str.isprintable, reasons))
+    assert sum(log["log_level"] in {"warning", "error"} for log in logs) <= 1

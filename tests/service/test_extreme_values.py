@@ -1,0 +1,392 @@
+"""Any numbers that a server's page may have go through every stage: nothing raises, every number is finite."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import accumulate, cycle, islice
+from math import isfinite
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from pydantic_core import to_json
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.app.exporter_state import ExporterState
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.figures.quantile import sum_of_histograms
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered, line_of
+from spec_decode_exporter.monitor.summary_log import SummaryLog
+from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.observation_report import json_report, report
+from spec_decode_exporter.reports.reference_measurement import measure
+from spec_decode_exporter.reports.text import TextStyle
+from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
+from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import ObservationView, group_view, grouped, target_view
+from spec_decode_exporter.views.history import history_view
+from spec_decode_exporter.views.request_view import lists
+from spec_decode_exporter.web.page import content, page_facts
+from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.window.history import Window
+from tests.conftest import FakeClock
+from tests.fakes.snapshot_view import snapshot_view
+from tests.unit.metrics.written_page import EVERYTHING
+
+MOST = MAX_COUNT - 1
+FAILURES = {
+    "internal_error",
+    "poll_crashed",
+    "saving_failed",
+    "task_died",
+}
+READ = {
+    f"{kind.prefixes[0]}{names[0]}": quantity
+    for kind in ENGINES
+    for quantity, names in kind.names.items()
+    if quantity is not EngineMark.V0
+}
+"""The series that are read, by name."""
+BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
+POSITIONS = 4
+
+PAGES = 14
+
+# How far a counter moves from one page to the next: one of a word's numbers after the other, again and again.
+STEPS = {
+    "nothing": (0,),
+    "ones": (1,),
+    "some": (7, 30, 0, 1000),
+    "many": (2**31,),
+    "a quarter of all": (2**51,),
+    "fractions": (0.1, 2.5, 1e-9),
+    "hardly a nanosecond": (1e-12,),
+    "less than any number": (1e-320,),
+    "sums near 2^62 ns": (2_300_000_000,),
+    "just below 2^62 ns": (4_611_686_018,),
+    "just above 2^62 ns": (4_611_686_019, 1),
+    "now and then": (0, 0, 0, 2**50),
+    "and is reset": (5, 5, 5, -15, 2**52),
+}
+# What a gauge shows, likewise.
+GAUGE_VALUES = {
+    "nothing": (0,),
+    "a share": (0.5, 1.0),
+    "some": (1, 30, 256),
+    "no number": ("NaN", "+Inf", "-Inf"),
+    "impossible": (-5, 1e300, 1.7976931348623157e308),
+    "hardly": (1e-320, 5e-324),
+    "the most": (MAX_GAUGES[Gauge.RUNNING_REQUESTS], 1.0),
+}
+CREATED = (None, 0.0, -1e308, 1e308, 1_789_999_999.0, 1_790_000_003.5)
+PASSED = {
+    "a second": (1.0,),
+    "no time": (0.0,),
+    "no time now and then": (1.0, 0.0, 1e-12, 1e-9, 1e-7),
+    "gaps": (1.0, 1.0, 1.0, 1.0, 45.0, 1.0, 1.0, 1e6),
+}
+
+
+def values(quantity, words, pages=PAGES):
+    """The values of one series on each page; a word that there is not is a series that is missing."""
+    if quantity is EngineMark.CREATED:
+        return [words] * pages
+    if isinstance(quantity, Gauge):
+        return list(islice(cycle(GAUGE_VALUES[words]), pages))
+    return [min(max(value, 0), MOST) for value in accumulate(islice(cycle(STEPS[words]), pages))]
+
+
+def words_of(quantity):
+    if quantity is EngineMark.CREATED:
+        return st.sampled_from(CREATED)
+    if isinstance(quantity, Gauge):
+        return st.sampled_from(sorted(GAUGE_VALUES))
+    if quantity is EngineMark.POSITION_ACCEPTED or quantity in HISTOGRAMS:
+        most = POSITIONS if quantity is EngineMark.POSITION_ACCEPTED else len(BOUNDS)
+        return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
+    return st.sampled_from(sorted(STEPS))
+
+
+def server_of(kind):
+    """A server of one kind: which series it has, and how they grow."""
+    own = [name for name in READ if name.startswith(kind.prefixes[0])]
+    return st.fixed_dictionaries({}, optional={name: words_of(READ[name]) for name in own})
+
+
+SERVERS = st.one_of(server_of(ENGINES[0]), *map(server_of, ENGINES))
+
+
+def pages_of(server):
+    """The pages of a server of which every series is described by words."""
+    lines = [[] for _ in range(PAGES)]
+    for name, words in server.items():
+        quantity = READ[name]
+        each = [("", words)]
+        if quantity is EngineMark.POSITION_ACCEPTED:
+            each = [(f',position="{position}"', one) for position, one in enumerate(words)]
+        elif quantity in HISTOGRAMS:
+            each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
+        for label, one in each:
+            for page, value in enumerate(values(quantity, one)):
+                if value is not None:
+                    lines[page].append(f'{name}{{engine="0",model_name="m"{label}}} {value}')
+    return ["\n".join(["# page", *page, ""]).encode() for page in lines]
+
+
+class Script:
+    """Answers with the pages of a script, one after the other; there is nothing else at the server."""
+
+    def __init__(self, pages):
+        self.pages = pages
+        self.place = 0
+        self.spent = 0.0
+
+    async def get(self, url, *, max_body=None):
+        if "metrics" not in url:
+            raise PollError("refused", "not here")
+        return HttpResponse(self.pages[self.place], "text/plain", 0.0)
+
+    async def close(self):
+        """Close nothing."""
+
+
+CONFIG = Config.model_validate(
+    {
+        "windows": ("5s", "10s"),
+        "poll": {"filter": "off", "histogram_interval": "1s"},
+        "policy": {"min_drafts": 1},
+        "requests": {"ingest": True},
+        "experiments": [
+            {
+                "name": "x",
+                "baseline": "off",
+                "arms": {"off": {"match": {"name": "t0"}}, "on": {"match": {"name": "t1"}}},
+            }
+        ],
+    }
+)
+
+
+class Chain:
+    """Two watched targets, and everything that is made of them."""
+
+    def __init__(self, servers):
+        self.clock = FakeClock()
+        self.errors = Isolation(self.clock.monotonic)
+        self.events = EventLog("a1", self.clock.monotonic)
+        self.remembered = Remembered()
+        self.fleet = Fleet(CONFIG, self.clock, self.remembered, self.events, self.errors)
+        self.scripts = [Script(pages) for pages in servers]
+        targets = [
+            Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
+            for number in range(len(servers))
+        ]
+        with patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=self.scripts):
+            self.fleet.watch(targets)
+        self.pollers = [watch.poller() for watch in self.fleet]
+        self.overview = ExporterState(self.fleet, self.events, self.clock, errors=self.errors)
+        self.summaries = SummaryLog(60.0, self.clock, list)
+
+    async def page(self, place, passed):
+        self.clock.now += passed
+        for script, poller in zip(self.scripts, self.pollers, strict=True):
+            script.place = place
+            await poller.poll()
+            assert poller.record.up, poller.record.message
+
+    async def publish(self):
+        """Make everything that anybody could read now, and check it."""
+        errors = self.errors
+        taken = await self.overview.take()
+        await _check_metrics(taken, errors)
+        _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
+        for group in grouped(taken.engines, ["model_name"]):
+            _check_json(group_view(*group).model_dump_json())
+        histories = self.overview.histories()
+        for labels, window in histories.engines:
+            for step in (1.0, 10.0):
+                _check_json(history_view(labels, window, histories.offset, step).model_dump_json())
+        for target in self.overview.targets():
+            _check_json(target.model_dump_json())
+        for event in self.events.since().events:
+            _check_json(to_json(event))
+        for labels, snapshot in taken.engines:
+            _check_json(json.dumps(self.summaries.line(labels, snapshot)))
+        present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
+        for evaluation in present:
+            measure(evaluation.longest, evaluation.latencies)
+        if present:
+            window = Window.sum_of([evaluation.longest.window for evaluation in present])
+            latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
+            _check_json(measure(WindowEvaluation(window, Knowledge()), latencies).model_dump_json())
+        for views in lists(taken.requests, self.errors).values():
+            for view in views:
+                _check_json(view.model_dump_json())
+        await self._check_page(taken)
+        self._check_report()
+
+    async def _check_page(self, taken):
+        opened = tuple(id_of(labels) for labels, _ in taken.engines)
+
+        async def snapshot():
+            return taken
+
+        state = SimpleNamespace(
+            version="1", clock=self.clock, snapshot=snapshot, events=self.events, errors=self.errors
+        )
+        html = str(await content(self.errors, await page_facts(state, PageQuery("", opened))))
+        assert "Cannot be shown" not in html
+        for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
+            assert word not in html, word
+
+    def _check_report(self):
+        now = self.clock.monotonic()
+        seen = ObservationView(
+            time=self.clock.wall(),
+            version="1",
+            engines=tuple(
+                EngineView(labels=labels, snapshot=snapshot)
+                for watch in self.fleet
+                for labels, snapshot in watch.snapshots_over(7.0, now)
+            ),
+            seconds=7.0,
+            targets=tuple(target_view(watch.status()) for watch in self.fleet),
+            events=self.events.since().events,
+        )
+        _check_json(seen.model_dump_json())
+        observation_status(seen)
+        _check_json(json_report(seen))
+        text = report(seen, TextStyle())
+        assert "internal error" not in text
+
+
+async def _check_metrics(taken, errors):
+    page = MetricsPage(lambda: EVERYTHING, errors)
+    pieces = [piece async for piece in page.render(taken, Format.OPENMETRICS_1_0_0)]
+    for family in text_string_to_metric_families(b"".join(pieces).decode()):
+        for sample in family.samples:
+            assert isfinite(sample.value), sample
+
+
+def _check_json(text):
+    def refuse(constant):
+        raise AssertionError(f"{constant} in {text[:2000]}")
+
+    for number in _numbers(json.loads(text, parse_constant=refuse)):
+        assert isfinite(number)
+
+
+def _numbers(value):
+    match value:
+        case dict():
+            for each in value.values():
+                yield from _numbers(each)
+        case list():
+            for each in value:
+                yield from _numbers(each)
+        case int() | float():
+            yield value
+
+
+async def told(passed, servers):
+    chain = Chain([pages_of(server) for server in servers])
+    with capture_logs() as logs:
+        for place, seconds in enumerate(islice(cycle(PASSED[passed]), PAGES)):
+            await chain.page(place, seconds)
+            if place in (2, 8):
+                await chain.publish()
+        await chain.publish()
+        chain.fleet.remember()
+        assert all(map(line_of, chain.remembered.entries(chain.clock.wall())))
+        chain.clock.now += 60.0
+        await chain.publish()  # of engines that are gone
+    check(logs)
+
+
+def check(logs):
+    """Raise what failed anywhere."""
+    failed = [log for log in logs if log["event"] in FAILURES]
+    if failed:
+        raise AssertionError(failed[0]) from failed[0].get("exc_info")
+
+
+GROWING = {
+    EngineMark.CREATED: None,
+    EngineMark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
+    **{histogram: ["a quarter of all", "ones"] for histogram in HISTOGRAMS},
+}
+
+
+def growing(word):
+    """A server of which every counter grows alike, and every gauge is the most."""
+    return {
+        name: "the most" if isinstance(quantity, Gauge) else GROWING.get(quantity, word)
+        for name, quantity in READ.items()
+        if name.startswith("vllm:")
+    }
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@example("a second", [growing("sums near 2^62 ns")] * 2)
+@given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
+def test_any_numbers_of_a_page_raise_nothing_and_stay_finite(passed, servers):
+    asyncio.run(told(passed, servers))
+
+
+COUNTS = (0, 1, 5, 100, 4096, 2**20, 2**31, 2**53, 2**63 - 1)
+TIMES = (None, 0, 5e-324, 1e-9, 1.0, 1e6, 8.64e7, 1e300)
+
+
+@st.composite
+def records(draw):
+    """A request as a sender may send it; what contradicts itself is refused."""
+    steps, tokens = draw(st.sampled_from(COUNTS)), draw(st.sampled_from((0, 1, 3, 15, 128, 1024)))
+    drafted = draw(st.sampled_from((0, 1, steps, steps * tokens)))
+    accepted = draw(st.sampled_from((0, min(1, drafted), drafted // 2, drafted)))
+    return {
+        "model": draw(st.sampled_from(("m", "n"))),
+        "metrics": {
+            "generation_time_ms": draw(st.sampled_from(TIMES)),
+            "speculative_decoding": {
+                "num_spec_steps": steps,
+                "num_spec_tokens": tokens,
+                "num_draft_tokens": drafted,
+                "num_accepted_draft_tokens": accepted,
+            },
+        },
+        "usage": {"completion_tokens": draw(st.sampled_from((None, *COUNTS)))},
+        "target": draw(st.sampled_from(("t0", "t1", ""))),
+        "request_type": draw(st.sampled_from(("chat", ""))),
+        "temperature": draw(st.sampled_from((None, 0, 5e-324, 2))),
+    }
+
+
+async def told_of_requests(sent, server):
+    chain = Chain([pages_of(server)] * 2)
+    with capture_logs() as logs:
+        for place in range(6):
+            await chain.page(place, 1.0)
+            await chain.overview.receiver().take(json.dumps(sent).encode(), lines=False)
+        await chain.publish()
+    check(logs)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
+def test_any_numbers_of_requests_raise_nothing_and_stay_finite(sent, word):
+    asyncio.run(told_of_requests(sent, growing(word)))

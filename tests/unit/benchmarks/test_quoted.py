@@ -1,0 +1,17 @@
+"""Documents quote benchmarks that exist, and each has a smoke run."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks import __main__ as everything
+from tests.paths import CHECKOUT
+
+
+def test_each_benchmark_that_a_document_quotes_is_among_them():
+    documents = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")]
+    quoted = {
+        name for path in documents for name in re.findall(r"-m benchmarks\.([a-z_]+)", path.read_text())
+    }
+    assert quoted
+    assert quoted <= set(everything.names(smoke=True))
