@@ -1,4 +1,4 @@
-"""The numbers of /metrics are those of the files, to the last digit: see README.md."""
+"""The numbers of /metrics are those of the files, to the last digit: see tests/data/pins/README.md."""
 
 import gzip
 import json
@@ -21,37 +21,21 @@ NAMES = {
     for suffix in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 """Names of the samples that the exporter writes now."""
-EVERY = 20.0
-"""Seconds between two snapshots."""
-
-
-def name_of(line):
-    return line.split("{")[0]
 
 
 def by_name(lines, names):
     """Return the lines of each name: the order of names on the page is that of the metric table."""
     found = {}
     for line in lines:
-        if name_of(line) in names:
-            found.setdefault(name_of(line), []).append(line)
+        if (name := line.split("{")[0]) in names:
+            found.setdefault(name, []).append(line)
     return found
 
 
 def pinned(path):
     """Return the lines of each snapshot, by its moment and their name, of metrics that exist."""
-    snapshots = {}
-    for line in gzip.decompress(path.read_bytes()).decode().splitlines():
-        if line.startswith("# at "):
-            lines = snapshots[float(line.removeprefix("# at "))] = []
-        else:
-            lines.append(line)
-    return {moment: by_name(lines, NAMES) for moment, lines in snapshots.items()}
-
-
-def targets_of(recording, speculative):
-    settings = SpeculativeSettings(**speculative) if speculative else None
-    return [replace(target, speculative=settings) for target in recorded_targets(recording)]
+    _, *snapshots = gzip.decompress(path.read_bytes()).decode().split("# at ")
+    return {float(moment): by_name(lines, NAMES) for moment, *lines in map(str.splitlines, snapshots)}
 
 
 @pytest.mark.parametrize("path", PINS, ids=lambda path: path.name.removesuffix(".txt.gz"))
@@ -61,12 +45,12 @@ async def test_every_line_is_as_it_was(path):
     costs = {f"cost.{key}": value for key, value in known.get("cost", {}).items()}
     config = load(None, environ={}, overrides={"metrics.profile": "full", "windows": ["30s", "5m"], **costs})
     pages = HERE / "recordings" / f"{recording}.jsonl.gz"
+    speculative = SpeculativeSettings(**known["speculative"]) if "speculative" in known else None
+    targets = [replace(target, speculative=speculative) for target in recorded_targets(pages)]
     expected = pinned(path)
     names = {name for found in expected.values() for name in found}
     shown = {}
-    async for moment, text in replayed_metrics(
-        pages, config, EVERY, targets_of(pages, known.get("speculative"))
-    ):
+    async for moment, text in replayed_metrics(pages, config, 20.0, targets):
         shown[moment] = by_name(text.splitlines(), names)
     assert shown == expected
 
