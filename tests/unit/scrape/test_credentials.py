@@ -28,18 +28,13 @@ def rotate(path: Path, content: str) -> None:
     os.utime(path, ns=(later, later))
 
 
-def test_a_token_is_sent_after_its_scheme(secret):
+def test_a_token_is_sent_after_its_scheme_and_picked_up_when_it_is_rotated(secret):
     bearer = HttpSettings(authorization=Authorization(credentials=SecretStr("t0ken")))
     token = HttpSettings(authorization=Authorization(type="Token", credentials_file=secret))
     assert headers(bearer) == {"Authorization": "Bearer t0ken"}
     assert headers(token) == {"Authorization": "Token hunter2"}
-
-
-def test_a_rotated_token_is_picked_up(secret):
-    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
-    assert headers(settings) == {"Authorization": "Bearer hunter2"}
     rotate(secret, "hunter3")
-    assert headers(settings) == {"Authorization": "Bearer hunter3"}
+    assert headers(token) == {"Authorization": "Token hunter3"}
 
 
 def test_user_and_password_are_sent_as_basic(secret):
@@ -60,16 +55,16 @@ def test_a_secret_that_is_no_header_value_is_never_sent_nor_repeated(secret, con
     assert str(secret) in str(caught.value)
 
 
-def test_without_settings_the_system_is_trusted_and_names_are_checked():
-    context = ssl_context(HttpSettings())
-    assert context.check_hostname
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
-    assert ssl_context(HttpSettings()) is context
-
-
 def tls(**keys) -> HttpSettings:
     return HttpSettings(tls_config=TlsConfig(**keys))
+
+
+def test_certificates_are_checked_unless_that_is_turned_off():
+    context = ssl_context(HttpSettings())
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    unchecked = ssl_context(tls(insecure_skip_verify=True))
+    assert (unchecked.check_hostname, unchecked.verify_mode) == (False, ssl.CERT_NONE)
 
 
 def test_a_private_authority_is_trusted_alone(certificates):
@@ -77,32 +72,18 @@ def test_a_private_authority_is_trusted_alone(certificates):
     assert "trustme" in str(known["subject"])
 
 
-def test_checks_are_skipped_only_on_request():
-    context = ssl_context(tls(insecure_skip_verify=True))
-    assert not context.check_hostname
-    assert context.verify_mode is ssl.CERT_NONE
-
-
-def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_path):
-    path = tmp_path / "ca.pem"
-    path.write_text(certificates.certificate.read_text())
-    first = ssl_context(tls(ca_file=path))
-    assert ssl_context(tls(ca_file=path)) is first
-    rotate(path, certificates.certificate.read_text())
-    assert ssl_context(tls(ca_file=path)) is not first
-    path.unlink()
-    with pytest.raises(PollError, match="cannot be read") as caught:
-        ssl_context(tls(ca_file=path))
-    assert caught.value.reason == "tls"
-
-
-def test_a_certificate_that_is_rotated_leaves_no_older_context_behind(certificates, tmp_path):
+def test_a_context_is_built_again_only_when_a_file_changes_and_releases_the_older(certificates, tmp_path):
     path, contexts = tmp_path / "ca.pem", []
     path.write_text(certificates.authority.read_text())
     for _ in range(3):
         contexts.append(weakref.ref(ssl_context(tls(ca_file=path))))
+        assert ssl_context(tls(ca_file=path)) is contexts[-1]()
         rotate(path, certificates.authority.read_text())
     assert [context() is None for context in contexts] == [True, True, False]
+    path.unlink()
+    with pytest.raises(PollError, match="cannot be read") as caught:
+        ssl_context(tls(ca_file=path))
+    assert caught.value.reason == "tls"
 
 
 @pytest.mark.parametrize(

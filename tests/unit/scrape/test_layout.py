@@ -1,7 +1,8 @@
+"""Layouts of metrics pages: a first reading, later readings by a known layout, and unreadable pages."""
+
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 from hypothesis import example, given
@@ -65,12 +66,6 @@ def outcome(page: bytes, names=NAMES):
     return list(layout.places), list(map(repr, values))
 
 
-def one(line: bytes) -> tuple[dict[str, str], float]:
-    """Return the labels and the value of a page's only sample of DRAFTS."""
-    [(series, value)] = samples(line + b"\n", {DRAFTS}).items()
-    return dict(series.labels), value
-
-
 def oracle(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
     parse = parse_open_metrics if page.endswith(b"# EOF\n") else parse_text
     return {
@@ -81,7 +76,12 @@ def oracle(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
     }
 
 
-# What a page says.
+def drafts(text: bytes) -> bytes:
+    """Return a page or line; ``D`` stands for a series that is wanted."""
+    return text.replace(b"D", DRAFTS)
+
+
+# First readings.
 
 
 @pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
@@ -96,58 +96,68 @@ def test_the_corpus_is_read_or_rejected_as_its_file_names_state(path):
     assert (outcome(path.read_bytes()) is not None) == path.name.startswith("read-")
 
 
-def test_only_exact_names_are_found():
-    near = b"".join(
-        name + b'{engine="0"} 9\n'
-        for name in (
-            DRAFTS + b"s",
-            DRAFTS + b"_total",
-            DRAFTS.removesuffix(b"_total"),
-            DRAFTS.replace(b"_total", b"_created"),
-            b"x" + DRAFTS,
-            DRAFTS.upper(),
-            DRAFTS.replace(b":", b"_"),
-        )
-    )
-    assert one(near + DRAFTS + b'{engine="0"} 1') == ({"engine": "0"}, 1.0)
-    assert samples(near, {DRAFTS}) == {}
-
-
-def test_a_name_in_a_comment_or_in_a_label_is_no_sample():
-    assert samples(b'# HELP %b x\n# %b 5\nother{a="%b 7"} 1\n' % ((DRAFTS,) * 3), {DRAFTS}) == {}
+def test_only_exact_names_outside_of_comments_and_labels_are_found():
+    stem = DRAFTS.removesuffix(b"_total")
+    near = [
+        stem,
+        stem + b"_created",
+        stem + b"_totals",
+        stem + b"_total_total",
+        b"x" + DRAFTS,
+        DRAFTS.upper(),
+    ]
+    near.append(DRAFTS.replace(b":", b"_"))
+    page = b"".join(name + b'{engine="0"} 9\n' for name in near)
+    page += b'# HELP %b x\n# %b 5\nother{a="%b 7"} 1\n' % ((DRAFTS,) * 3)
+    assert samples(page, {DRAFTS}) == {}
+    found = samples(page + DRAFTS + b'{engine="0"} 1\n', {DRAFTS})
+    assert found == {ParsedSeries(DRAFTS, (("engine", "0"),)): 1.0}
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("line", "labels", "value"),
     [
-        (rb"a\tb", "a\\tb"),
-        (b'a\\"} 9 ', 'a"} 9 '),
-        (b"# EOF", "# EOF"),
-        (b"a b\tc", "a b\tc"),
-        (b"", ""),
+        (rb'D{a="a\tb"} 1', {"a": "a\\tb"}, 1),
+        (b'D{a="a\\"} 9 "} 1', {"a": 'a"} 9 '}, 1),
+        (b'D{a="# EOF"} 1', {"a": "# EOF"}, 1),
+        (b'D{a="a b\tc\x00"} 1', {"a": "a b\tc\x00"}, 1),
+        (b'D{_a=""} 1', {"_a": ""}, 1),
+        (b'D{"b.c"="d"} 1', {"b.c": "d"}, 1),
+        (b'D{b="c",} 1', {"b": "c"}, 1),
+        (b' D { b = "c" , d= "e" }\t1 \t123123\r', {"b": "c", "d": "e"}, 1),
+        (b"D 1 17.5 #", {}, 1),
+        (b'D 1 # {a="b"} 1 17.5', {}, 1),
+        (b"D 1 # {a=b}", {}, 1),
+        (b'D 1 # {a=\x00"b"} true', {}, 1),
+        (b"D 6.491797e+06", {}, 6491797),
+        (b"D 5E3", {}, 5000),
+        (b"D +3", {}, 3),
+        (b"D -1", {}, -1),
+        (b"D .5", {}, 0.5),
+        (b"D 007", {}, 7),
+        (b"D 9007199254740993", {}, 2**53),
+        (b"D +Inf", {}, math.inf),
+        (b"D -Inf", {}, -math.inf),
+        (b"D 1e999", {}, math.inf),
     ],
 )
-def test_a_label_may_hold_anything(written, meant):
-    assert one(DRAFTS + b'{model_name="' + written + b'"} 1') == ({"model_name": meant}, 1.0)
+def test_a_line_is_read_as_prometheus_writes_it(line, labels, value):
+    [(series, found)] = samples(drafts(line) + b"\n").items()
+    assert (dict(series.labels), found) == (labels, value)
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
+    "page",
     [
-        (b"6.491797e+06", 6491797),
-        (b"5E3", 5000),
-        (b"+3", 3),
-        (b"-1", -1),
-        (b".5", 0.5),
-        (b"007", 7),
-        (b"9007199254740993", 2**53),
-        (b"+Inf", math.inf),
-        (b"-Inf", -math.inf),
-        (b"1e999", math.inf),
+        b"#\n# Helpless\n# HELP D\n# HELP D a\x00b\n# TYPE #\n# TYPE D untyped\n# UNIT D seconds\nD 1\n# EOF D\n",
+        b"\nD 1\n# EOF\n\n",
+        b"# EOF\n # EOF\nD 1\n",
+        b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n{"D",a="b"} 1\nD\x00 5\nD 1\n',
     ],
+    ids=["comments", "empty lines", "an end before a series", "unwanted lines that are unreadable"],
 )
-def test_numbers_are_read_as_prometheus_writes_them(text, value):
-    assert one(DRAFTS + b" " + text)[1] == value
+def test_lines_that_are_not_wanted_are_not_read(page):
+    assert samples(drafts(page)) == {ParsedSeries(DRAFTS, ()): 1.0}
 
 
 @pytest.mark.parametrize(
@@ -155,9 +165,36 @@ def test_numbers_are_read_as_prometheus_writes_them(text, value):
 )
 def test_a_number_longer_than_the_limit_is_rejected_whatever_follows_it(after):
     digits = b"5" * (MAX_NUMBER_CHARACTERS - 4) + b"e-99"
-    assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
+    assert first_reading(drafts(b"D " + digits + after + b"\n"))[1] == [float(digits)]
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
-        first_reading(DRAFTS + b" 5" + digits + after + b"\n")
+        first_reading(drafts(b"D 5" + digits + after + b"\n"))
+
+
+@pytest.mark.parametrize(
+    ("says", "line"),
+    [
+        (says, line)
+        for says, lines in {
+            "has no readable name, labels and value": (
+                b"D", b"D ", b'D{b="c"}', b"D{b='c'} 1", b"D{b=c} 1", b"D{b=", b'D{b="', b'D{="c"} 0', b'D{\xff="c"} 0',
+                b'D{b=\x00"c"} 1', b'D{b\x00="c"} 1', b'D{b="\x00', b'D{,b="c"} 1', b'D{b="c"d="e"} 1',
+                b'D{b="c",,d="e"} 1', b"D{b} 1", b'D{b\\c="d"} 1',
+            ),
+            "has a value that is not a number": (
+                b"D true", b"D 1_2", b"D 0x1p-3", b"D 0 1_2", b"D 0 1\x00", b"D 1 1z", b"D 1 1 1", b"D 1 NaN", b"D 1 -Inf",
+            ),
+            "is not a metric": (
+                b"<html>", b'{"detail":"Not Found"}', b"\x00", b"404 page not found", b'{b="c"} 1', b'{b="c",} 1', b"9",
+            ),
+            "has a label that is not UTF-8": (b'D{b="\xff"} 1',),
+            "has a label twice": (b'D{a="1",a="2"} 2',),
+        }.items()
+        for line in lines
+    ],
+)  # fmt: skip
+def test_a_page_with_an_unreadable_line_is_rejected(says, line):
+    with pytest.raises(PageError, match=f"^line 2 {says}"):
+        first_reading(drafts(b"a 1\n" + line + b"\n# EOF\n"))
 
 
 def many(series: int, labels: int = 1) -> bytes:
@@ -172,50 +209,36 @@ def many(series: int, labels: int = 1) -> bytes:
     ("page", "says"),
     [
         (b"", "the page is empty"),
-        (b"<html>\n</html>\n", "line 1 is not a metric: <html>"),
         (b"<html></html>", "line 1 is not a metric: <html></html>"),
-        (b'{"detail":"Not Found"}\n', "line 1 is not a metric"),
         (b"a 1\n\x00\n", "line 2 is not a metric: ?"),
-        (b"a 1\n404 page not found\n", "line 2 is not a metric: 404 page not found"),
         (b"a 1\nb 2", "the page is cut off: its last line does not end"),
-        (b"a 1\n" + DRAFTS + b"{a=1} 2\n", "line 2 has no readable name, labels and value"),
-        (b"a 1\n" + DRAFTS + b'{a="1"}\n', "line 2 has no readable name, labels and value"),
-        (b"a 1\n" + DRAFTS + b'{a="\xff"} 2\n', "line 2 has a label that is not UTF-8"),
-        (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
-        (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
+        (b"D 1\nD{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
         (many(MAX_SERIES + 1), f"the page has more than {MAX_SERIES} samples of interest"),
         (many(1, MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
         (
             many(MAX_PAGE_LABELS // 60 + 1, 60),
             f"the samples of interest have more than {MAX_PAGE_LABELS} labels",
         ),
-        (DRAFTS + b'{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES), f"line 1 has more than {MAX_LINE_BYTES} bytes"),
+        (b'D{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES), f"line 1 has more than {MAX_LINE_BYTES} bytes"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_error_of_an_unreadable_page_has_line_and_reason(page, says):
+def test_the_error_of_an_unreadable_page_has_place_and_reason(page, says):
     with pytest.raises(PageError) as caught:
-        first_reading(page)
+        first_reading(drafts(page))
     assert str(caught.value).startswith(says)
     assert caught.value.reason == "malformed"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
 
-def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
-    layout = read_layout(DRAFTS + b" 1\n", NAMES)
-    assert by_layout(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES)) is None
-
-
-def test_unwanted_lines_may_be_unreadable():
-    page = b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n' + DRAFTS + b" 1\n"
-    assert samples(page) == {ParsedSeries(DRAFTS, ()): 1.0}
-
-
-def test_open_metrics_is_detected_by_its_end():
-    assert read_layout(RUST, NAMES).is_open_metrics
-    assert read_layout(b"a 1\n# EOF\r\n", NAMES).is_open_metrics
-    assert not read_layout(NGRAM, NAMES).is_open_metrics
-    assert not read_layout(b"# EOF\na 1\n", NAMES).is_open_metrics
+@pytest.mark.parametrize(
+    ("page", "is_open_metrics"),
+    [(RUST, True), (b"a 1\n# EOF\r\n", True), (NGRAM, False), (b"# EOF\na 1\n", False)],
+    ids=["rust", "carriage return", "python", "end in the middle"],
+)
+def test_open_metrics_is_detected_by_its_end(page, is_open_metrics):
+    assert read_layout(page, NAMES).is_open_metrics is is_open_metrics
 
 
 # Reading again by a known layout.
@@ -239,62 +262,58 @@ def test_a_later_page_of_the_same_layout_is_read_by_it(path):
 
 @pytest.mark.parametrize(
     "changed",
-    [
-        NGRAM.replace(b'engine="0"', b'engine="1"'),
-        NGRAM.replace(b'position="3"', b'position="4"'),
-        NGRAM + b"new_total 1\n",
-        NGRAM + DRAFTS + b'{engine="1"} 1\n',
-        NGRAM.split(b"\n", 1)[1],
-        NGRAM[:-1],
-        NGRAM[:-10],
-        NGRAM + b"cut of",
-        NGRAM + b"\n",
-        NGRAM.replace(b"\n", b"\r\n"),
-        NGRAM.replace(b"41.0\n", b"4x1.0\n"),
-        b"<html>\n" + NGRAM.split(b"\n", 1)[1],
-        b"",
-    ],
+    {
+        "another engine": NGRAM.replace(b'engine="0"', b'engine="1"'),
+        "another position": NGRAM.replace(b'position="3"', b'position="4"'),
+        "a new unwanted line": NGRAM + b"new_total 1\n",
+        "a new wanted line": NGRAM + DRAFTS + b'{engine="1"} 1\n',
+        "a line less": NGRAM.split(b"\n", 1)[1],
+        "no line's end": NGRAM[:-1],
+        "cut in a line": NGRAM[:-10],
+        "an empty line": NGRAM + b"\n",
+        "a broken value": NGRAM.replace(b"41.0\n", b"4x1.0\n"),
+        "another first line": b"<html>\n" + NGRAM.split(b"\n", 1)[1],
+        "nothing": b"",
+    }.items(),
+    ids=lambda change: change[0],
 )
 def test_a_page_of_another_layout_is_not_read_by_it(changed):
-    layout, values = first_reading(NGRAM)
-    again = by_layout(layout, changed)
-    assert again is None or (again == values and "\r" in changed.decode())
+    assert by_layout(first_reading(NGRAM)[0], changed[1]) is None
+
+
+def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
+    layout = read_layout(DRAFTS + b" 1\n", NAMES)
+    assert by_layout(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES)) is None
 
 
 @pytest.mark.parametrize(
     ("page", "later"),
     [
-        (b"\n" + DRAFTS + b" 1\n", DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
-        (b"other\t1\n" + DRAFTS + b" 1\n", DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
-        (b" \n" + DRAFTS + b" 1\n", b" " + DRAFTS + b'{a="1"} 5\n' + DRAFTS + b" 2\n"),
+        (b"\nD 1\n", b'D{a="1"} 5\nD 2\n'),
+        (b"other\t1\nD 1\n", b'D{a="1"} 5\nD 2\n'),
+        (b" \nD 1\n", b' D{a="1"} 5\nD 2\n'),
     ],
 )
 def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
-    layout = read_layout(page, NAMES)
-    assert by_layout(layout, page) is None
-    assert by_layout(layout, later) is None
-    assert len(samples(later)) == 2
+    layout = read_layout(drafts(page), NAMES)
+    assert by_layout(layout, drafts(page)) is by_layout(layout, drafts(later)) is None
+    assert len(samples(drafts(later))) == 2
 
 
-# Whatever comes.
+# Any bytes.
 
 _words = st.sampled_from(
     [
         *map(bytes, zip(b'{}"\\=, \t\n\r#1_a\x00\x0b\xff', strict=True)),
-        DRAFTS,
-        b"# EOF\n",
-        b"1.5e3",
-        b"NaN",
-        b"+Inf",
-        b'{engine="0"}',
-        b'{engine="1",model_name="m"} ',
-        b" 1\n",
+        DRAFTS, b"# EOF\n", b"1.5e3", b"NaN", b"+Inf", b'{engine="0"}', b'{engine="1",model_name="m"} ', b" 1\n",
         b"\n" + DRAFTS,
     ]
-)
+)  # fmt: skip
 messes = st.lists(_words, max_size=24).map(b"".join)
 pages = st.one_of(
-    messes.map(lambda mess: mess + b"\n"), st.sampled_from([path.read_bytes() for path in CORPUS])
+    messes.map(lambda mess: mess + b"\n"),
+    st.binary(max_size=400),
+    st.sampled_from([path.read_bytes() for path in CORPUS]),
 )
 
 
@@ -309,18 +328,12 @@ def mutations(draw, page: bytes) -> bytes:
     return page
 
 
-@given(st.binary(max_size=400) | messes)
-@example(b"\n")
-def test_no_bytes_raise_anything_but_a_page_error(page):
-    outcome(page)
-
-
 @given(pages, pages)
-def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
-    try:
-        layout, _ = first_reading(page)
-    except PageError:
+@example(b"\n", b"\n")
+def test_any_bytes_give_by_a_layout_what_a_first_reading_gives_or_nothing(page, later):
+    if outcome(page) is None:
         return
+    layout, _ = first_reading(page)
     for one_page in (page, later):
         values = by_layout(layout, one_page)
         if values is not None:
@@ -352,42 +365,12 @@ def test_pages_of_prometheus_client_are_read_like_by_its_own_parser(gauges, obse
     gauge = Gauge(f"{prefix}num_requests_running", "x", ["model_name", "engine"], registry=registry)
     for labels, value in gauges.items():
         gauge.labels(*labels).set(value)
-    drafts = Counter(f"{prefix}spec_decode_num_drafts", "Help: \\ and \n.", ["engine"], registry=registry)
+    counter = Counter(f"{prefix}spec_decode_num_drafts", "Help: \\ and \n.", ["engine"], registry=registry)
     seconds = Histogram(f"{prefix}time_to_first_token_seconds", "x", registry=registry)
     for observation in observations:
-        drafts.labels("0").inc(observation, exemplar={"trace_id": "a} b"} if open_metrics else None)
+        counter.labels("0").inc(observation, exemplar={"trace_id": "a} b"} if open_metrics else None)
         seconds.observe(observation)
     page = render_open_metrics(registry) if open_metrics else render_text(registry)
     expected = oracle(page)
     assert samples(page) == expected
     assert len(expected) > len(gauges)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        DRAFTS + b'{a="' + b"x" * 10_000_000 + b'"} 1\n',
-        DRAFTS + b'{a="' + b"x" * 10_000_000 + b" 1\n",
-        DRAFTS + b"{" + b'a="",' * 2_000_000 + b"} 1\n",
-        DRAFTS + b"{" + b'a="",' * 2_000_000 + b" 1\n",
-        DRAFTS + b'{a="' + b"\\" * 10_000_001 + b'"} 1\n',
-        DRAFTS + b'{a="' + b'\\"' * 5_000_000 + b" 1\n",
-        DRAFTS + b"{" * 10_000_000 + b" 1\n",
-        DRAFTS + b" " * 10_000_000 + b"x\n",
-        DRAFTS + b" 1" + b" " * 10_000_000 + b"x\n",
-        DRAFTS + b" " + b"1" * 10_000_000 + b"\n",
-        DRAFTS + b" " + b"1" * 10_000_000 + b"_\n",
-        b'{"' * 5_000_000 + b"\n",
-        b" " * 10_000_000 + b"\n",
-        b"\n" * 10_000_000,
-        b"ab\n" * 3_000_000,
-        DRAFTS + b" 1\n" * 200_000,
-        b"".join(DRAFTS + b'{engine="%d"} 1\n' % number for number in range(100_000)),
-        b"".join(DRAFTS + b'{engine="%d"} 1\n' % (number % 99_999) for number in range(100_000)),
-    ],
-    ids=range(18),
-)
-def test_ten_megabytes_of_anything_take_no_time(page):
-    begun = time.process_time()
-    outcome(page)
-    assert time.process_time() - begun < 20

@@ -14,19 +14,12 @@ from spec_decode_exporter.scrape.errors import PollError
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
 CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (PAGE[:50], PAGE[50:])) + b"0\r\n\r\n"
 PACKED = gzip.compress(PAGE)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
 WHOLE = [
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE),
-    b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS,
-    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b"
-    % (len(PACKED), PACKED),
+    HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(PAGE), PAGE),
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + CHUNKS,
+    HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%b" % (len(PACKED), PACKED),
 ]
-
-
-@st.composite
-def pieces(draw, data):
-    """Cut the data at random positions."""
-    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
-    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 @given(st.sampled_from(WHOLE), st.data())
@@ -38,10 +31,10 @@ def test_a_cut_off_response_is_never_complete(data, draw):
         response.end()
 
 
-@given(st.sampled_from(WHOLE), st.data())
+@given(st.sampled_from(WHOLE) | st.just(b""), st.data())
 def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     place = draw.draw(st.integers(0, len(data)))
-    noise = draw.draw(st.binary(max_size=8))
+    noise = draw.draw(st.binary(max_size=100))
     response = ResponseParser(len(PAGE))
     try:
         response.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
@@ -51,19 +44,6 @@ def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     except PollError:
         return
     assert len(body) <= len(PAGE)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_give_a_poll_error(data):
-    with pytest.raises(PollError):
-        take(data)
-
-
-def take(data: bytes) -> None:
-    """Parse only these bytes."""
-    response = ResponseParser(1000)
-    response.feed(data)
-    response.end()
 
 
 def test_a_response_in_too_many_small_pieces_is_cut_off():
