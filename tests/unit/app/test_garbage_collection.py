@@ -8,11 +8,7 @@ import weakref
 
 import pytest
 
-from spec_decode_exporter.app.service import (
-    FULL_EVERY,
-    SETTLED_AFTER,
-    collect_garbage,
-)
+from spec_decode_exporter.app.service import FULL_EVERY, SETTLED_AFTER, collect_garbage
 from tests.conftest import settle
 
 

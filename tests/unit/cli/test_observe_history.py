@@ -1,15 +1,14 @@
-"""``observe --prometheus.url``: its flags, its times and its output."""
+"""``observe --prometheus.url``: its times, matchers and output."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 
 import pytest
 
 from spec_decode_exporter.cli import observe_history
-from spec_decode_exporter.cli.observe import add_arguments
+from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.progress import ProgressBar, Streams
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -17,12 +16,7 @@ from tests.conftest import FakeClock
 from tests.fakes.simulated_history import StoredHistory
 
 STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
-
-
-def parsed(flags):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser, {})
-    return parser.parse_args(flags)
+NOW = 1_790_000_000
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +30,10 @@ def stored():
 def history(stored, monkeypatch):
     """Run the command on the stored history, and return the text of its report."""
 
-    async def run(*flags, clock=None):
-        arguments = parsed(["--prometheus.url", "http://p:9090", *flags])
-        observe_history.check_history_flags(arguments)
+    async def run(*flags, ahead=0):
+        arguments = parse(["observe", "--prometheus.url", "http://p:9090", *flags], {})
         monkeypatch.setattr(observe_history, "Client", lambda *_, **__: stored)
-        out = io.StringIO()
-        clock = clock or FakeClock(wall=stored.now)
+        out, clock = io.StringIO(), FakeClock(wall=stored.now - ahead)
         status = await observe_history.observe_history(arguments, Streams(out, io.StringIO(), {}), clock)
         return status, out.getvalue()
 
@@ -56,27 +48,26 @@ async def test_a_history_is_reported(history):
     assert document["fleet"]["summary"]["speedup"]["value"] > 1
 
 
-async def test_clocks_that_differ_are_named(history, stored):
-    _, text = await history("--since", "20m", clock=FakeClock(wall=stored.now - 300))
+async def test_clocks_that_differ_are_named_and_too_short_a_time_is_refused(history):
+    _, text = await history("--since", "20m", ahead=300)
     assert "clock is 5m ahead of this machine's" in text
+    with pytest.raises(UsageError, match="must be 10m to"):
+        await history("--since", "5m")
 
 
 @pytest.mark.parametrize(
     ("text", "moment"),
     [
-        ("2h", 1_790_000_000 - 7200),
+        ("2h", NOW - 7200),
         ("2026-09-21", 1_789_948_800),
         ("2026-09-21T01:00", 1_789_952_400),
         ("2026-09-21T01:00+01:00", 1_789_948_800),
     ],
 )
 def test_a_time_is_an_age_or_a_date(text, moment):
-    assert observe_history.moment(text, "--since", 1_790_000_000) == moment
-
-
-def test_another_time_is_refused_with_an_example():
+    assert observe_history.moment(text, "--since", NOW) == moment
     with pytest.raises(UsageError, match="write how long ago, such as 7d"):
-        observe_history.moment("yesterday", "--since", 0.0)
+        observe_history.moment("yesterday", "--since", NOW)
 
 
 @pytest.mark.parametrize(
@@ -91,29 +82,6 @@ def test_another_time_is_refused_with_an_example():
 )
 def test_an_address_is_completed_and_freed_from_a_page(url, address):
     assert observe_history._address(url) == address
-
-
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (["--since", "7d"], "--since needs --prometheus.url"),
-        (["--format", "html"], "html needs --prometheus.url"),
-        (["--prometheus.url", "p:9090", "localhost:8000"], "URL is of the present"),
-        (["--prometheus.url", "p:9090", "--simulate", "steady"], "--simulate is of the present"),
-        (
-            ["--prometheus.url", "p:9090", "--baseline.prometheus.url", "http://a"],
-            "--baseline.prometheus.url is for servers that are observed now",
-        ),
-    ],
-)
-def test_flags_of_the_past_and_of_the_present_exclude_each_other(flags, text):
-    with pytest.raises(UsageError, match=text):
-        observe_history.check_history_flags(parsed(flags))
-
-
-async def test_too_short_a_time_is_refused(history):
-    with pytest.raises(UsageError, match="must be 10m to"):
-        await history("--since", "5m")
 
 
 class Terminal(io.StringIO):
@@ -134,15 +102,14 @@ def test_the_bar_has_the_time_left():
     [
         ('job="vllm"', 'job="vllm"'),
         ('{job="vllm", namespace=~"prod-.*",}', 'job="vllm", namespace=~"prod-.*"'),
-        ("", ""),
         ("{}", ""),
+        *[(text, None) for text in ("job=vllm", 'job="a"} or up{', "vllm:x", 'job="' + "a" * 5000 + '"')],
     ],
+    ids=["plain", "in braces", "empty", "without quotes", "a query", "a name", "too long"],
 )
-def test_matchers_are_taken_with_or_without_braces(text, match):
-    assert observe_history.checked_match(text) == match
-
-
-@pytest.mark.parametrize("text", ["job=vllm", 'job="a"} or up{', "vllm:x", 'job="' + "a" * 5000 + '"'])
-def test_anything_else_is_refused_with_an_example(text):
+def test_matchers_are_taken_with_or_without_braces_and_nothing_else(text, match):
+    if match is not None:
+        assert observe_history.checked_match(text) == match
+        return
     with pytest.raises(UsageError, match="write for example"):
         observe_history.checked_match(text)

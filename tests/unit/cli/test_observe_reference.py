@@ -1,4 +1,4 @@
-"""``--save`` and ``--against`` of observe. Their measurements are those of tests/fakes/references.py."""
+"""``--save`` and ``--against`` of observe. The measurement is the recorded one of tests/data/references."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ import pytest
 
 from spec_decode_exporter.cli import observe, observe_reference
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.references import ReferenceFileError, read
-from tests.fakes.references import references
+from spec_decode_exporter.reports.references import MeasuredFigure, ReferenceFileError, read
+from tests.paths import DATA
 
-__all__ = ("references",)
+STEADY = read(DATA / "references" / "reference_v1.json")
+
+
+def measured(change):
+    """Return the measurement with other figures."""
+    (model,) = STEADY.models
+    quantities = {name: change(name, figure) for name, figure in model.measurement.quantities.items()}
+    measurement = model.measurement.model_copy(update={"quantities": quantities})
+    return STEADY.model_copy(update={"models": (model.model_copy(update={"measurement": measurement}),)})
+
+
+WORSE = measured(lambda name, figure: figure.divided(2) if name == "draft_acceptance_ratio" else figure)
+UNSURE = measured(lambda _, figure: MeasuredFigure(value=figure.value))
 
 
 @dataclass
@@ -27,18 +38,16 @@ class _Observed:
 
 
 @pytest.fixture(name="run")
-def run_fixture(monkeypatch, references, tmp_path):
-    """Run the command in an empty directory, where servers show what was measured under a name."""
+def run_fixture(monkeypatch, tmp_path):
+    """Run the command in an empty directory, where servers show a measurement."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(observe_reference, "document_of", lambda observed: observed.document)
 
-    def run(*words, shows="steady"):
-        document = references[shows]
-
+    def run(*words, shows=STEADY):
         async def measured(arguments, _, streams):
             class Observation:
                 def observed(self):
-                    return _Observed(document)
+                    return _Observed(shows)
 
             progress = observe.ObservationOutput("text", 60, None, streams)
             progress.report = lambda _: None
@@ -52,81 +61,25 @@ def run_fixture(monkeypatch, references, tmp_path):
     return run
 
 
-def save(run, **more):
-    return run("--save", "a.json", **more)
-
-
-def test_measurements_are_saved(run, tmp_path, references, capsys):
-    assert save(run) == 0
-    assert read(tmp_path / "a.json") == references["steady"]
+def test_a_measurement_is_saved_and_never_replaced(run, tmp_path, capsys):
+    assert run("--save", "a.json") == 0
     assert "a.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in capsys.readouterr().err
-
-
-def test_a_measurement_is_never_replaced(run, tmp_path, references):
-    save(run)
     with pytest.raises(ReferenceFileError, match=r"a\.json is there already; name another, or remove it"):
-        save(run, shows="worse")
-    assert read(tmp_path / "a.json") == references["steady"]
+        run("--save", "a.json", shows=WORSE)
+    assert read(tmp_path / "a.json") == STEADY
 
 
-@pytest.mark.parametrize(
-    ("shows", "status"), [("again", 0), ("a little worse", 0), ("worse", 4), ("longer", 3)]
-)
+@pytest.mark.parametrize(("shows", "status"), [(STEADY, 0), (WORSE, 4)], ids=["the same", "worse"])
 def test_the_exit_status_depends_on_the_comparison(run, shows, status):
-    save(run)
+    run("--save", "a.json")
     assert run("--against", "a.json", shows=shows) == status
 
 
-def test_a_reference_without_bounds_is_saved_with_a_warning(run, references, tmp_path, capsys):
-    (model,) = references["steady"].models
-    quantities = {name: one.model_copy(update=dict.fromkeys(("lower", "upper", "standard_error", "degrees"))) for name, one in model.measurement.quantities.items()}  # fmt: skip
-    measurement = model.measurement.model_copy(update={"quantities": quantities})
-    references["unsure"] = references["steady"].model_copy(
-        update={"models": (model.model_copy(update={"measurement": measurement}),)}
-    )
-    assert save(run, shows="unsure") == 3
+def test_a_reference_without_bounds_is_saved_with_a_warning(run, tmp_path, capsys):
+    assert run("--save", "a.json", shows=UNSURE) == 3
     assert "had too few requests" in capsys.readouterr().err
     assert (tmp_path / "a.json").exists()
     assert run("--against", "a.json") == 3
-
-
-def test_a_missing_file_is_reported_before_the_measurement(run):
-    with pytest.raises(ReferenceFileError, match=r"a\.json cannot be read: No such file or directory"):
-        run("--against", "a.json")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--format", "xml"), "invalid choice: 'xml'"),
-    ],
-)
-def test_an_invalid_flag_does_not_exit_like_a_fall(words, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        parse(["observe", "--against", "a.json", *words], {})
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--against", "a", "--save", "b"), "use one"),
-        (("--against", "a", "--format", "html"), "--format html needs --prometheus.url"),
-        (
-            ("--against", "a", "--format", "prometheus"),
-            "--format prometheus is not for --against: use text, json$",
-        ),
-        (("--against", "a", "--every", "5s"), "--every is not for --against"),
-        (("--against", "b:8000", "--replay", "x"), "give a file"),
-        (("--save", "a", "--prometheus.url", "p:9090"), "--prometheus.url reports the past"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(words, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arguments = parse(["observe", *words], {})
-    with pytest.raises(UsageError, match=message):
-        arguments.handle(arguments)
 
 
 @pytest.mark.parametrize(

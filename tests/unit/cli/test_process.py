@@ -17,6 +17,7 @@ from spec_decode_exporter.cli.process import (
     raise_file_limit,
     run_loop,
     to_descriptor,
+    write_stdout,
 )
 
 CEILING = 60.0
@@ -129,25 +130,17 @@ def test_the_program_does_not_run_inside_the_handling_of_a_missing_uvloop(monkey
     assert run_loop(being_handled()) is None
 
 
-@pytest.fixture
-def limits(monkeypatch):
-    """The limits of descriptors, soft and hard, of a process that is none: ``limits.now`` is read and set."""
-
-    class Limits:
-        now = (1024, 524_288)
-        error = None
-
-        def set(self, _, limits):
-            if self.error:
-                raise self.error
-            self.now = limits
-
-    limits = Limits()
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits.now)
-    monkeypatch.setattr(resource, "setrlimit", limits.set)
-    return limits
+def test_a_reader_may_close_the_output_early(monkeypatch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        write_stdout("a" * 1_000_000)
 
 
-def test_the_soft_limit_becomes_the_hard_limit(limits):
+def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):
+    limits = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 524_288))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, found: limits.append(found))
     raise_file_limit()
-    assert limits.now == (524_288, 524_288)
+    assert limits == [(524_288, 524_288)]

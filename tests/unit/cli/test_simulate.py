@@ -44,30 +44,11 @@ async def test_it_prints_its_url_serves_until_sigterm_and_exits_with_0(parse, ca
     assert await task == 0
 
 
-async def test_an_unknown_scenario_is_reported_with_the_known_ones(parse, capsys):
-    assert await simulate.run(parse("--scenario", "dorp")) == 1
-    assert "dorp is neither a file nor a scenario" in capsys.readouterr().err
-
-
 async def test_a_port_in_use_is_reported(parse, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert await simulate.run(parse("--listen-address", address)) == 1
     assert "address already in use; choose another" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan", "fast"])
-def test_an_invalid_speed_is_rejected(parse, capsys, speed):
-    with pytest.raises(SystemExit):
-        parse("--speed", speed)
-    assert "is not a number above 0, 1000 at most" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("url", ["", "localhost:7732", "ftp://localhost", "http://", "http://[::1"])
-def test_an_invalid_exporter_url_is_rejected(parse, capsys, url):
-    with pytest.raises(SystemExit):
-        parse("--requests.url", url)
-    assert "is not an exporter's URL" in capsys.readouterr().err
 
 
 class Target:

@@ -1,0 +1,27 @@
+"""The program as a user calls it, in the process of the tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from spec_decode_exporter.cli.main import main
+
+
+def _exit(status):
+    raise SystemExit(status)
+
+
+@pytest.fixture
+def program(capsys, monkeypatch):
+    """Return a function that runs a command line; it returns exit status, standard output and standard error."""
+    monkeypatch.setattr(os, "_exit", _exit)
+
+    def program(*words):
+        monkeypatch.setattr("sys.argv", ["spec-decode-exporter", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), *capsys.readouterr()
+
+    return program

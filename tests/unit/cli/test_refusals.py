@@ -1,0 +1,116 @@
+"""Command lines that no command accepts: exit status 2, or 1 for an unusable file or server, and the remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+FILES = {"file.yml": "{}\n", "found.yml": "discovery: {files: [targets.yml]}\n", "no.json": "{}"}
+PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
+PAST = ("observe", "--prometheus.url", "p:9090")
+REPLAY = ("observe", "--replay", "x")
+BASELINE = ("--baseline.prometheus.url", "http://a")
+UNIT = "is not a number above 0, 1 at most"
+
+# fmt: off
+WRONG = [
+    (["bogus"], "unknown command 'bogus'; the commands are run, check-config, observe"),
+    (["--web.listen-adress", ":1"], "did you mean --web.listen-address?"),
+    (["run", "--interval=2s"], "did you mean --poll.interval?"),
+    (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target is for use without --config.file; put it into the file"),
+    (["run", "--config.file", "file.yml", "--speculative.method", "mtp"], "--speculative.method is for use without --config.file"),
+    (["run", "--simulate", "drop", "--target", "http://a:1"], "--simulate"),
+    (["run", "--simulate", "drop", "--config.file", "file.yml"], "--simulate"),
+    (["run", "--config.auto-reload"], "there is no file to watch"),
+    (["run", "--speculative.config", "$(NOT_KNOWN)"], "--speculative.config is not vLLM's JSON"),
+    (["observe", "--duration", "5m"], "did you mean --for?"),
+    (["observe", "--foramt=json"], "did you mean --format?"),
+    (["observe", "--bogus"], "usage:"),
+    (["observe", "--for", "x"], "x"),
+    (["observe", "--for", "1ms"], "1ms"),
+    (["observe", "--for", "999ms"], "999ms"),
+    (["observe", "--every", "5"], "5"),
+    (["observe", "--every", "0s"], "0s"),
+    (["observe", "--format", "pdf"], "invalid choice: 'pdf'"),
+    (["observe", "--config.file", "found.yml"], "give URLs"),
+    (["observe", "a:1", "--for", "60s", "--poll.interval", "15s"], "--poll.interval 15s is too long for --for 1m"),
+    (["observe", "a:1", "--for", "1m", "--poll.interval", "20s"], "give 10s at most"),
+    (["observe", "--simulate", "steady", "--config.file", "file.yml"], "use it without URLs and"),
+    (["observe", "--metrics.profile", "full"], "--metrics.profile needs --format prometheus"),
+    (["observe", "--format", "prometheus", "--every", "5s"], "written once"),
+    (["observe", "--format", "html"], "--format html needs --prometheus.url"),
+    (["observe", "--since", "7d"], "--since needs --prometheus.url"),
+    ([*PAST, "localhost:8000"], "URL is of the present"),
+    ([*PAST, "--simulate", "steady"], "--simulate is of the present"),
+    ([*PAST, *BASELINE], "--baseline.prometheus.url is for servers that are observed now"),
+    ([*PAST, "--record", "x"], "--prometheus.url polls none"),
+    ([*PAST, "--save", "a"], "--prometheus.url reports the past"),
+    ([*PAST, "--format", "prometheus"], "needs servers or a recording"),
+    ([*REPLAY, "localhost:8000"], "URL something else"),
+    ([*REPLAY, "--record", "y"], "--record something else"),
+    ([*REPLAY, "--simulate", "steady"], "--simulate something else"),
+    ([*REPLAY, *BASELINE], "not for a recording"),
+    ([*REPLAY, "--against", "b:8000"], "give a file"),
+    (["observe", "--against", "a", "--save", "b"], "use one"),
+    (["observe", "--against", "a", "--format", "prometheus"], "--format prometheus is not for --against: use text, json"),
+    (["observe", "--against", "a", "--every", "5s"], "--every is not for --against"),
+    (["recommend", "--exporter", "localhost:7732", "--snapshot", "x"], "one of the three"),
+    (["recommend", "localhost:8000", "--snapshot", "x"], "one of the three"),
+    (["recommend", "--config.file", "a.yml", "--snapshot", "x"], "one of the three"),
+    (["recommend", "--simulate", "steady", "--exporter", "localhost:7732"], "one of the three"),
+    (["recommend", "--exporter", "localhost:7732", *BASELINE], "url is for servers that are observed now"),
+    (["recommend", "--snapshot", "x", *BASELINE], "url is for servers that are observed now"),
+    (["recommend", "--exporter", "http://me:secret@exporter"], "use --snapshot"),
+    *[(["simulate", "--speed", speed], "is not a number above 0, 1000 at most") for speed in ("0", "1001", "nan", "fast")],
+    *[(["simulate", "--requests.url", url], "is not an exporter's URL") for url in ("", "localhost:7732", "http://", "http://[::1")],
+    ([*PLAN, "--gpus", "0"], "'0' is not a whole number from 1"),
+    ([*PLAN, "--gpus", "two"], "'two' is not a whole number"),
+    ([*PLAN, "--gpu-memory", "80"], "'80' is no amount of memory; write it as 80GB"),
+    ([*PLAN, "--gpu-memory", "0GB"], "a GPU has more memory than '0GB'"),
+    *[([*PLAN, "--utilisation", share], f"'{share}' {UNIT}") for share in ("90", "0", "nan")],
+    ([*PLAN, "--acceptance", "1.1"], "'1.1' is not a number of 0 or more, 1 at most"),
+    ([*PLAN, "--throughput", "inf"], "'inf' is not a number above 0"),
+    ([*PLAN, "--tokens", "9"], "'9' is not a whole number from 1 to 8"),
+    ([*PLAN, "--target.dtype", "int3"], "'int3' is no dtype that is known; the dtypes are float32, bfloat16"),
+    ([*PLAN, "--method", "magic"], "invalid choice: 'magic'"),
+    ([*PLAN, "--target.tensor-parallel", "4"], "--gpus 2 is not a multiple of --target.tensor-parallel 4"),
+    ([*PLAN, "--measured", "/nowhere"], "/nowhere cannot be read"),
+    ([*PLAN, "--measured", "/nowhere", "--acceptance", "0.7"], "omit --acceptance and --throughput"),
+    ([*PLAN, "--measured", "/nowhere", "--throughput", "9"], "omit --acceptance and --throughput"),
+    (["plan", "--target", "70B"], "give a draft model"),
+    (["plan", "--target", "/nowhere", "--draft", "8B"], "nothing is downloaded"),
+]
+FAILED = [
+    (["run", "--poll.interval", "often"], "command line: poll.interval"),
+    (["observe", "ftp://vllm"], "targets[0]"),
+    (["observe", "http://user:secret@vllm"], "targets[0]"),
+    (["observe", "http://["], "targets[0]"),
+    (["observe", "--replay", "no.json"], "no.json"),
+    (["observe", "--against", "none.json"], "none.json cannot be read: No such file or directory"),
+    (["recommend", "--snapshot", "no.json"], "no.json: it is neither a response of /api/v1/snapshot"),
+    (["recommend", "--snapshot", "none.json"], "No such file"),
+    (["simulate", "--scenario", "dorp"], "dorp is neither a file nor a scenario"),
+]
+# fmt: on
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
+def test_a_wrong_command_line_ends_with_2_which_no_verdict_has(program, words, message):
+    status, out, error = program(*words)
+    assert (status, out) == (2, "")
+    assert message in error
+    assert "secret" not in error
+
+
+@pytest.mark.parametrize(("words", "message"), FAILED, ids=[" ".join(words) for words, _ in FAILED])
+def test_an_unusable_file_or_address_ends_with_1(program, words, message):
+    status, out, error = program(*words)
+    assert (status, out) == (1, "")
+    assert message in error
+    assert "secret" not in error
