@@ -94,32 +94,6 @@ def test_the_only_secret_is_the_jobs_own_token():
         assert set(re.findall(r"secrets\.(\w+)", path.read_text(encoding="utf-8"))) <= {"GITHUB_TOKEN"}
 
 
-def test_every_file_in_which_the_repository_s_address_is_missing_is_named():
-    """Except for files that `make docs` writes."""
-    releasing = (CHECKOUT / "docs" / "maintainers" / "releasing.md").read_text(encoding="utf-8")
-    (placeholder,) = set(re.findall(r"https://example\.org/spec-decode-exporter", releasing))
-    written = re.compile(
-        r"config/prometheus/(alerts|tests)/|helm/[a-z-]+/(files/|README\.md)|docs/maintainers/releasing\.md"
-    )
-    missing = {
-        str(path.relative_to(CHECKOUT))
-        for place in (
-            "*.*",
-            ".github/**/*.*",
-            "config/**/*.*",
-            "docs/**/*.md",
-            "exporter/**/*.*",
-            "helm/**/*.*",
-        )
-        for path in CHECKOUT.glob(place)
-        if path.suffix in {".md", ".yml", ".yaml", ".toml", ".py", ".json", ".tpl"}
-        and placeholder in path.read_text(encoding="utf-8")
-    }
-    missing = {path for path in missing if not written.match(path)}
-    assert missing
-    assert all(f"`{path}`" in releasing for path in missing), missing
-
-
 def test_every_image_of_the_stack_is_fixed_by_its_digest():
     services = yaml.safe_load((CHECKOUT / "config" / "compose.yaml").read_text(encoding="utf-8"))["services"]
     images = {service["image"] for service in services.values()}

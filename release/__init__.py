@@ -1,0 +1,1 @@
+"""Checks and steps of a release: ``make release-check``, ``make changelog``."""
