@@ -1,11 +1,12 @@
-"""The whole exporter beside a simulated vLLM, on a clock that is moved by hand.
+"""The whole exporter beside simulated servers, on a clock that is moved by hand.
 
-Our own pages are asked for over real HTTP. The server's are not: ``network`` is a mock of the client that hands over the
-simulation's page, so that eight minutes pass in seconds and are the same every time.
+Our own pages are requested over real HTTP. The servers' are not: ``network`` replaces the client by simulations, so that
+minutes pass in seconds and are the same every time.
 """
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -21,40 +22,64 @@ from tests.fakes.simulated import Server
 
 
 class Story:
-    """A running exporter, the server that it watches, and what it logged so far."""
+    """A running exporter, its configuration file, and its log so far."""
 
-    def __init__(self, service, clock, logs):
+    def __init__(self, service, clock, logs, file):
         self.service = service
         self.clock = clock
         self.logs = logs
+        self.file = file
 
     def told(self, *words):
-        """The log's entries with these event words."""
+        """Return the log's entries of these events."""
         return [entry for entry in self.logs if entry["event"] in words]
 
-    async def get(self, path):
+    async def ask(self, path, method="GET", **more):
+        """Return the status and the text of an answer."""
         url = f"{self.service.urls[0].rstrip('/')}/{path.lstrip('/')}"
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            assert answer.status == 200, await answer.text()
-            return await answer.text()
+        async with aiohttp.ClientSession() as session, session.request(method, url, **more) as answer:
+            return answer.status, await answer.text()
+
+    async def get(self, path):
+        status, text = await self.ask(path)
+        assert status == 200, (path, text)
+        return text
+
+    async def json(self, path):
+        return json.loads(await self.get(path))
+
+    async def reload(self, text):
+        self.file.write_text(text)
+        await self.service.reload()
 
 
 @pytest.fixture
-def story(tmp_path, clock, network):
+def exporter(tmp_path, clock):
     @asynccontextmanager
-    async def story(scenario, *, config="", seed=3):
-        """Watch a server that lives through ``scenario``, with ``config`` besides its address, both YAML."""
-        scenario = Scenario.model_validate(yaml.load(scenario, yaml.BaseLoader) or {})
-        network.servers["vllm:8000"] = Server(clock, scenario, seed=seed)
+    async def exporter(config):
+        """Run an exporter with a configuration in YAML."""
         file = tmp_path / "exporter.yml"
-        file.write_text(f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{config}\n")
+        file.write_text(config)
         options = Options([parse_listen_address("127.0.0.1:0")], lifecycle=True)
         with capture_logs() as logs:
             service = Service(lambda: load(file, environ={}), options, clock)
             await service.start()
             try:
-                yield Story(service, clock, logs)
+                yield Story(service, clock, logs, file)
             finally:
                 await service.close()
+
+    return exporter
+
+
+@pytest.fixture
+def story(clock, network, exporter):
+    @asynccontextmanager
+    async def story(scenario, *, config="", seed=3):
+        """Watch a server of a scenario in YAML, with ``config`` besides its address."""
+        scenario = Scenario.model_validate(yaml.load(scenario, yaml.BaseLoader) or {})
+        network.servers["vllm:8000"] = Server(clock, scenario, seed=seed)
+        async with exporter(f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{config}\n") as told:
+            yield told
 
     return story

@@ -5,13 +5,8 @@ from __future__ import annotations
 import gc
 import json
 
-import aiohttp
 import pytest
-from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.config.load import load
-from spec_decode_exporter.web.server import parse_listen_address
 from tests.unit.requests.test_record import RECORD, SPECULATION, changed
 
 SECRET = "grandmothers-pancakes"
@@ -63,53 +58,44 @@ BODIES = [
 
 
 @pytest.fixture
-async def service(tmp_path, clock):
-    file, salt, state = (tmp_path / name for name in ("exporter.yml", "salt", "state.json"))
+async def told(tmp_path, exporter):
+    salt = tmp_path / "salt"
     salt.write_text("0123456789abcdef")
-    file.write_text(
-        f"discovery: {{files: [{tmp_path}/none.yml]}}\nstate: {{file: {state}}}\n"
+    config = (
+        f"discovery: {{files: [{tmp_path}/none.yml]}}\nstate: {{file: {tmp_path}/state.json}}\n"
         f"requests: {{ingest: true, users: {{salt_file: {salt}}}}}\n"
     )
-    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
-    await service.start()
-    yield service
-    await service.close()
+    async with exporter(config) as told:
+        yield told
 
 
-async def test_no_prompt_or_user_is_exported_logged_or_stored(service, tmp_path):
-    with capture_logs() as logged:
-        async with aiohttp.ClientSession() as session:
-            told = []
-            for body in BODIES:
-                for content_type in ("application/json", "application/x-ndjson", "text/plain"):
-                    sent = {"data": body.encode(), "headers": {"Content-Type": content_type}}
-                    async with session.post(f"{service.urls[0]}api/v1/requests", **sent) as answer:
-                        told.append(await answer.text())
-            pages = {}
-            for page in PAGES:
-                async with session.get(service.urls[0] + page) as answer:
-                    assert answer.status == 200, page
-                    pages[page] = await answer.text()
-    await service.close()
+async def test_no_prompt_or_user_is_exported_logged_or_stored(told, tmp_path):
+    assert all(SECRET in body for body in BODIES)
+    answers = []
+    for body in BODIES:
+        for content_type in ("application/json", "application/x-ndjson", "text/plain"):
+            headers = {"Content-Type": content_type}
+            answers.append(await told.ask("api/v1/requests", "POST", data=body.encode(), headers=headers))
+    pages = [await told.get(page) for page in PAGES]
+    counted = await told.json("api/v1/requests")
     # The response three times: alone as JSON, as a line, and among lines, which count as lines as JSON too.
-    assert json.loads(pages["api/v1/requests"])["taken"] == 4
-    assert json.loads(pages["api/v1/requests"])["users"][0]["user"]
+    assert counted["taken"] == 4
+    assert counted["users"][0]["user"]
+    await told.service.close()
     kept = "".join(path.read_text() for path in tmp_path.iterdir() if path.name != "salt")
-    for text in (*told, *pages.values(), str(logged), kept):
+    for text in (*(answer for _, answer in answers), *pages, str(told.logs), kept):
         assert SECRET not in text
         assert USER not in text
 
 
-async def test_no_prompt_or_user_stays_in_memory(service):
+async def test_no_prompt_or_user_stays_in_memory(told):
     secret, user = SECRET[::-1], USER[::-1]
     body = json.dumps(RESPONSE).replace(SECRET, secret).replace(USER, user)
-    async with aiohttp.ClientSession() as session:
-        headers = {"Content-Type": "application/json"}
-        async with session.post(f"{service.urls[0]}api/v1/requests", data=body, headers=headers) as answer:
-            assert (await answer.json())["taken"] == 1
-    found = service.state.receiver()._store
+    headers = {"Content-Type": "application/json"}
+    _, answer = await told.ask("api/v1/requests", "POST", data=body, headers=headers)
+    assert json.loads(answer)["taken"] == 1
     gc.collect()
-    seen, open_ = set(), [found]
+    seen, open_ = set(), [told.service.state.receiver()._store]
     while open_:
         each = open_.pop()
         if id(each) in seen or isinstance(each, type) or callable(each):
@@ -120,8 +106,3 @@ async def test_no_prompt_or_user_stays_in_memory(service):
             assert user not in each
         open_.extend(gc.get_referents(each))
     assert len(seen) > 50
-
-
-def test_the_searched_texts_are_in_the_sent_requests():
-    assert all(SECRET in body for body in BODIES)
-    assert RESPONSE["user"] == USER

@@ -34,21 +34,21 @@ async def page(story):
     }
 
 
-@pytest.mark.parametrize("jump", [HOUR, -HOUR, 30 * 24 * HOUR, -30 * 24 * HOUR, 0.7, -0.7])
-async def test_a_changed_wall_clock_affects_only_reported_times(story, jump):
-    pages = {}
-    for by in (0.0, jump):
+async def test_a_changed_wall_clock_affects_only_reported_times(story):
+    pages, jumps = [], (HOUR, -30 * 24 * HOUR, 0.7, 60 * 24 * HOUR, -2 * HOUR, -1.4)
+    for by in (dict.fromkeys(jumps, 0.0), dict(zip(jumps, jumps, strict=True))):
         async with story(LIGHT) as told:
             await told.clock.advance(60.0)
-            told.clock.offset += by
-            await told.clock.advance(60.0)
-            pages[by] = await page(told)
+            for jump in jumps:
+                told.clock.offset += by[jump]
+                await told.clock.advance(10.0)
+            pages.append(await page(told))
             # A server's page has times on it, each with as many digits as it needs.
-            del pages[by]["spec_decode_exporter_poll_bytes", ""]
+            del pages[-1]["spec_decode_exporter_poll_bytes", ""]
             assert told.told(*NEITHER) == []
-    told_times = ("spec_decode_exporter_last_success_timestamp_seconds", "")
-    assert pages[jump].pop(told_times) == pytest.approx(pages[0.0].pop(told_times) + jump)
-    assert pages[jump] == pages[0.0]
+    last = [each.pop(("spec_decode_exporter_last_success_timestamp_seconds", "")) for each in pages]
+    assert last[1] == pytest.approx(last[0] + sum(jumps))
+    assert pages[0] == pages[1]
 
 
 @given(
@@ -88,19 +88,19 @@ async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, networ
         assert after.get(("spec_decode_drafts_per_second", window), 0.0) < 3 * usual
 
 
-@pytest.mark.parametrize("held_up", [10.0, 45.0])
-async def test_a_blocked_event_loop_skips_the_polls_it_missed(story, held_up):
+async def test_a_blocked_event_loop_skips_the_polls_it_missed(story):
+    name = ("spec_decode_exporter_polls_total", "")
     async with story(LIGHT) as told:
         await told.clock.advance(60.0)
-        before = await page(told)
-        told.clock.now += held_up
-        await told.clock.advance(2.0)
-        after = await page(told)
+        for held_up in (10.0, 45.0):
+            before = await page(told)
+            told.clock.now += held_up
+            await told.clock.advance(2.0)
+            after = await page(told)
+            assert 2 <= after[name] - before[name] <= 3
+            assert after["spec_decode_exporter_target_up", ""] == 1
+            assert ("spec_decode_draft_acceptance_ratio", "30s") in after
         assert told.told(*NEITHER) == []
-    name = ("spec_decode_exporter_polls_total", "")
-    assert 2 <= after[name] - before[name] <= 3
-    assert after["spec_decode_exporter_target_up", ""] == 1
-    assert ("spec_decode_draft_acceptance_ratio", "30s") in after
 
 
 def config(number, targets=3):
@@ -134,7 +134,7 @@ async def reloading(clock, network, monkeypatch):
         await service.close()
 
 
-async def test_five_hundred_reloads_leave_nothing_behind(reloading, clock):
+async def test_reloads_leave_nothing_behind(reloading, clock):
     def held():
         gc.collect()
         return len(asyncio.all_tasks()), len(gc.get_objects())
@@ -146,11 +146,11 @@ async def test_five_hundred_reloads_leave_nothing_behind(reloading, clock):
         await clock.advance(10.0)
 
     await clock.advance(300.0)  # windows that fill up hold more objects
-    await reloads(100)
+    await reloads(50)
     tasks, objects = held()
-    await reloads(500)
+    await reloads(200)
     assert held()[0] == tasks
-    assert held()[1] < objects + 250
+    assert held()[1] < objects + 100
     assert [watch.status().record.up for watch in reloading.fleet] == [True] * 3
 
 
@@ -159,7 +159,7 @@ async def test_targets_that_come_and_go_every_second_leave_nothing_behind(clock,
         await clock.advance(1.0)
         fleet, (one,) = told.service.fleet, [watch.target for watch in told.service.fleet]
         tasks = len(asyncio.all_tasks())
-        for number in range(300):
+        for number in range(60):
             coming = replace(one, url=f"http://gone-{number}:8000/metrics", name=f"gone-{number}")
             fleet.follow([one, coming])
             await clock.advance(1.0)
@@ -168,5 +168,5 @@ async def test_targets_that_come_and_go_every_second_leave_nothing_behind(clock,
         await clock.advance(1.0)
         assert len(asyncio.all_tasks()) == tasks
         found = await page(told)
-        assert found["spec_decode_exporter_polls_total", ""] >= 299
+        assert found["spec_decode_exporter_polls_total", ""] >= 59
         assert "gone-" not in await told.get("metrics")
