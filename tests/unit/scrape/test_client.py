@@ -10,7 +10,7 @@ import ssl
 import struct
 import threading
 import zlib
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 
 import pytest
 
@@ -179,24 +179,6 @@ async def test_a_connection_is_not_used_again_after(client, fault_server, data):
     for _ in range(2):
         assert (await client.get(server.url())).body == PAGE
     assert server.connections == 2
-
-
-async def test_a_new_connection_is_opened_after_the_old_one_is_closed(client, fault_server, monkeypatch):
-    """Its descriptor may be the only free one."""
-
-    async def connecting(*arguments, **more):
-        closed.append(connections[-1].lost.done() if connections else None)
-        transport, connection = await connect(*arguments, **more)
-        connections.append(connection)
-        return transport, connection
-
-    connections, closed, loop = [], [], asyncio.get_running_loop()
-    connect = loop.create_connection
-    monkeypatch.setattr(loop, "create_connection", connecting)
-    server = await fault_server(answer(length=MAX_BODY + 1))
-    for _ in range(3):
-        await failure(client, server.url())
-    assert closed == [None, True, True]
 
 
 async def test_a_connection_is_used_for_its_own_server_only(client, fault_server):
@@ -417,29 +399,6 @@ def tls(certificates):
     return context
 
 
-@pytest.fixture
-async def raw_server():
-    """Start a server without HTTP or TLS: it sends its data at the first byte and waits for the end."""
-    async with AsyncExitStack() as stack:
-
-        async def start(piece: bytes) -> str:
-            async def respond(reader, writer):
-                await reader.read(1)
-                writer.write(piece)
-                with suppress(ConnectionError):
-                    await reader.read()
-                writer.close()
-                done.set()
-
-            done = asyncio.Event()
-            listening = await asyncio.start_server(respond, "127.0.0.1", 0)
-            stack.push_async_callback(done.wait)
-            await stack.enter_async_context(listening)
-            return f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"
-
-        yield start
-
-
 @pytest.mark.parametrize("with_tls", [False, True], ids=["http", "https"])
 async def test_a_body_may_end_with_the_connection(make_client, fault_server, tls, certificates, with_tls):
     server = await fault_server(closing(unsized(PAGE)), ssl=tls if with_tls else None)
@@ -454,10 +413,7 @@ async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, faul
     assert "certificate" in str(error)
 
 
-async def test_https_to_a_server_without_tls_is_a_tls_error(client, raw_server):
-    url = await raw_server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    assert (await failure(client, url)).reason == "tls"
-
-
-async def test_the_timeout_covers_the_tls_handshake(make_client, raw_server):
-    assert (await failure(make_client(timeout=SOON), await raw_server(b""))).reason == "timeout"
+async def test_the_timeout_covers_the_tls_handshake(make_client, fault_server):
+    server = await fault_server(answer())
+    url = server.url().replace("http:", "https:")
+    assert (await failure(make_client(timeout=SOON), url)).reason == "timeout"
