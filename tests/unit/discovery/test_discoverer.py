@@ -116,6 +116,16 @@ async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(
     await until(lambda: log[-1]["event"] == "discovery_recovered")
 
 
+@pytest.mark.parametrize(("known", "left"), [(None, ["s", "a"]), ((), ["s"]), ((B,), ["s", "b"])])
+async def test_a_failure_leaves_the_targets_that_it_does_not_replace(start, clock, known, left):
+    way = Way("way", 1.0, [A])
+    _, told = start(way)
+    await clock.advance(0)
+    way.answer = DiscoveryError("failed", known)
+    await clock.advance(2)
+    assert told[-1] == left
+
+
 async def test_failures_with_ever_new_reasons_do_not_fill_the_log(start, clock, log):
     way = Way("flood", 1.0, DiscoveryError("0"))
     start(way)

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
@@ -14,23 +14,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
-from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.target_settings import Discovery, KubernetesDiscovery, Scrape
+from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery import kubernetes_api, pods
-from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.pods import PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
 
-GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+GONE = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"})
+LIST = "/api/v1/namespaces/inference/pods"
 
 
 def pod(name, ip="10.0.0.1", **annotations):
+    annotations = {f"prometheus.io/{key}": value for key, value in annotations.items()}
     return {
-        "metadata": {
-            "name": name,
-            "namespace": "inference",
-            "annotations": {f"prometheus.io/{key}": value for key, value in annotations.items()},
-        },
+        "metadata": {"name": name, "namespace": "inference", "annotations": annotations},
         "status": {"phase": "Running", "podIP": ip},
     }
 
@@ -64,8 +60,8 @@ class Api:
         self.news.set()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        accepts = {"accepts": request.headers["Accept-Encoding"]}
-        self.requests.append({"path": request.path, **request.query, **_token(request), **accepts})
+        accepts, token = request.headers["Accept-Encoding"], request.headers.get("Authorization")
+        self.requests.append({"path": request.path, **request.query, "accepts": accepts, "token": token})
         watches = "watch" in request.query
         refusal = self.refusal or (self.watch_refusal if watches else None)
         if refusal is not None:
@@ -119,8 +115,17 @@ class Api:
         return [request for request in self.requests if "watch" not in request]
 
 
-def _token(request: web.Request) -> dict:
-    return {"token": request.headers["Authorization"]} if "Authorization" in request.headers else {}
+@asynccontextmanager
+async def serving(answer, **tls):
+    """Serve an answer in place of the simulated API; yield the address."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    server = TestServer(app, scheme="https" if tls else "http")
+    await server.start_server(**tls)
+    try:
+        yield str(server.make_url("/"))
+    finally:
+        await server.close()
 
 
 @pytest.fixture
@@ -141,86 +146,73 @@ def discovery(api):
     return make
 
 
-def names(targets):
-    return [target.name for target in targets]
+async def names(way: PodDiscovery) -> list[str]:
+    """Return the pods in the namespace ``inference`` that a refresh finds."""
+    return [target.name.removeprefix("inference/") for target in await way.targets()]
+
+
+async def failure(way: PodDiscovery, message: str | None = None) -> DiscoveryError:
+    """Refresh; return the error with this message."""
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await way.targets()
+    assert caught.value.targets is None
+    return caught.value
+
+
+# Lists.
 
 
 async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
     monkeypatch.setattr(pods, "PAGE", 2)
     api.pods = [pod(name) for name in "edcba"]
-    found = await discovery(label_selector="app=vllm").targets()
-    assert names(found) == [f"inference/{name}" for name in "abcde"]
+    assert await names(discovery(label_selector="app=vllm")) == list("abcde")
     assert [request.get("continue") for request in api.requests] == [None, "2", "4"]
-    assert all(
-        request["path"] == "/api/v1/namespaces/inference/pods"
-        and request["labelSelector"] == "app=vllm"
-        and request["fieldSelector"] == "status.phase=Running"
-        for request in api.requests
-    )
+    fields = [(each["path"], each["labelSelector"], each["fieldSelector"]) for each in api.requests]
+    assert fields == [(LIST, "app=vllm", "status.phase=Running")] * 3
+    await discovery("").targets()
+    assert api.requests[-1]["path"] == "/api/v1/pods"
 
 
-async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods, "MAX_PODS", 500)
-    again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
-    monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
-    with pytest.raises(DiscoveryError, match="or the list has no end; choose fewer by `namespaces`"):
-        await discovery().targets()
-    assert len(api.requests) == 6
-
-
-@asynccontextmanager
-async def serving(answer, **tls):
-    """Serve an answer in place of the simulated API; yield the address."""
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    server = TestServer(app, scheme="https" if tls else "http")
-    await server.start_server(**tls)
-    try:
-        yield str(server.make_url("/"))
-    finally:
-        await server.close()
-
-
-async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        with suppress(ConnectionError):
-            for _ in range(5_000):
-                await response.write(b" ")
-        return response
-
-    async with serving(answer) as url:
-        with pytest.raises(DiscoveryError, match="comes in too many small pieces"):
-            await discovery(api_server=url).targets()
-
-
-async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods, "MAX_PODS", 3)
-    api.pods = [pod(name) for name in "abcd"]
-    with pytest.raises(DiscoveryError, match="there are more than 3 pods"):
-        await discovery().targets()
-
-
-async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
+async def test_more_targets_than_the_limit_are_rejected_in_a_watch(api, discovery, monkeypatch):
     monkeypatch.setattr(pods, "MAX_TARGETS", 3)
     api.pods = [pod("a"), pod("b", port="1,2")]
     way = discovery()
     assert len(await way.targets()) == 3
     api.tell(("ADDED", pod("c")))
-    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
-        await way.targets()
-    api.pods = [pod("a", port="1,2,3,4")]
-    with pytest.raises(DiscoveryError, match="there are more than 3 targets; choose fewer"):
-        await discovery().targets()
+    await failure(way, "there are more than 3 targets; choose fewer")
 
 
-async def test_a_compressed_response_is_not_decompressed(api, discovery):
-    packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
-    api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
-    with pytest.raises(DiscoveryError, match="not JSON"):
-        await discovery().targets()
+async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods, "MAX_PODS", 500)
+    again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
+    api.page = lambda *_: web.json_response(again)
+    await failure(discovery(), "more than 500 pods, or the list has no end; choose fewer by `namespaces`")
+    assert len(api.requests) == 6
+
+
+NO_PODS = "something else than pods"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>", "not JSON"),
+        (gzip.compress(b'{"metadata": {"resourceVersion": "1"}, "items": []}'), "not JSON"),
+        (b"[]", NO_PODS),
+        (b'{"items": [], "metadata": {}}', "no version to watch from"),
+        (b'{"metadata": {}, "items": [5]}', NO_PODS),
+        (b'{"metadata": {}, "items": [{}]}', NO_PODS),
+        (b'{"metadata": {}, "items": [{"metadata": {"name": "a/b"}}]}', NO_PODS),
+        *((b'{"items": [], "metadata": {"%b": "%b"}}' % (key, b"x" * 10_000), NO_PODS) for key in (b"resourceVersion", b"continue")),
+        (b"[" * 100_000, NO_PODS),
+    ],
+    ids=["html", "gzip", "list", "no version", "item 5", "no name", "a path", "long version", "long continue", "deep"],
+)  # fmt: skip
+async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, body, message):
+    api.page = lambda *_: web.Response(
+        body=body, headers={"Content-Encoding": "gzip"} if body[:1] == b"\x1f" else {}
+    )
+    await failure(discovery(), message)
     assert api.requests[0]["accepts"] == "identity"
 
 
@@ -230,32 +222,23 @@ async def test_pods_with_ever_new_mistakes_do_not_fill_the_log(api, discovery, l
     assert len(log) == 100
 
 
-@pytest.mark.parametrize("key", ["resourceVersion", "continue"])
-async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
-    metadata = {"resourceVersion": "1", key: "x" * 10_000}
-    api.page = lambda *_: web.json_response({"metadata": metadata, "items": []})
-    with pytest.raises(DiscoveryError, match="something else than pods"):
-        await discovery().targets()
-
-
-async def test_all_namespaces_are_one_list(api, discovery):
-    await discovery("").targets()
-    assert [request["path"] for request in api.requests] == ["/api/v1/pods"]
+# Watches.
 
 
 async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_event(api, discovery):
     way = discovery()
-    assert names(await way.targets()) == ["inference/a"]
+    assert await names(way) == ["a"]
     api.tell(("ADDED", pod("b")))
-    assert names(await way.targets()) == ["inference/a", "inference/b"]
+    assert await names(way) == ["a", "b"]
     api.tell("end", ("DELETED", pod("a")))
-    assert names(await way.targets()) == ["inference/b"]
+    assert await names(way) == ["b"]
     api.tell(("MODIFIED", pod("b", ip="10.0.0.2")))
     assert [target.url for target in await way.targets()] == ["http://10.0.0.2:8000/metrics"]
     assert len(api.lists) == 1
-    assert [watch["resourceVersion"] for watch in api.watches][-1] == "12"
-    assert {watch["allowWatchBookmarks"] for watch in api.watches} == {"true"}
-    assert {watch["timeoutSeconds"] for watch in api.watches} == {"150"}
+    assert api.watches[-1]["resourceVersion"] == "12"
+    assert {(each["allowWatchBookmarks"], each["timeoutSeconds"]) for each in api.watches} == {
+        ("true", "150")
+    }
     assert way.refresh == 1.0
 
 
@@ -266,11 +249,11 @@ async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, discove
     if how == "as the status":
         api.watch_refusal = 410, "too old"
     else:
-        api.tell(("ERROR", GONE))
-    assert names(await way.targets()) == ["inference/a"]
+        api.tell(GONE)
+    assert await names(way) == ["a"]
     assert way.refresh == 0.75
     api.pods, api.version, api.watch_refusal = [pod("b")], 500, None
-    assert names(await way.targets()) == ["inference/b"]
+    assert await names(way) == ["b"]
     assert (len(api.lists), way.refresh) == (2, 1.0)
     api.tell(("DELETED", pod("b")))
     assert await way.targets() == []
@@ -280,16 +263,15 @@ async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, discove
 async def test_a_list_that_expires_at_first_leaves_the_targets_of_an_earlier_discovery(api, discovery):
     way = discovery()
     api.refusal = 410, "the continue token is too old"
-    with pytest.raises(DiscoveryError, match="410 Gone") as caught:
-        await way.targets()
-    assert caught.value.targets is None
+    await failure(way, "410 Gone")
     api.refusal = None
-    assert names(await way.targets()) == ["inference/a"]
+    assert await names(way) == ["a"]
 
 
 @pytest.mark.parametrize(
     ("event", "message"),
-    [(("ERROR", GONE), r"status 410 \(too old"), ("end", "ends a watch as soon as it begins")],
+    [(GONE, r"status 410 \(too old"), ("end", "ends a watch as soon as it begins")],
+    ids=["expired", "ended"],
 )
 async def test_watches_without_a_result_are_reported_after_two_and_their_pauses_grow(
     api, discovery, event, message
@@ -299,12 +281,11 @@ async def test_watches_without_a_result_are_reported_after_two_and_their_pauses_
     await way.targets()
     for _ in range(2):
         api.tell(event)
-        assert names(await way.targets()) == ["inference/a"]
+        assert await names(way) == ["a"]
         pauses.append(way.refresh)
         await way.targets()
     api.tell(event)
-    with pytest.raises(DiscoveryError, match=message):
-        await way.targets()
+    await failure(way, message)
     assert [*pauses, way.refresh] == [0.75, 1.5, 3.0]
 
 
@@ -315,72 +296,66 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_
     way = discovery()
     await way.targets()
     api.refusal = 503, "later"
-    with pytest.raises(DiscoveryError):
-        await way.targets()
+    await failure(way)
     api.refusal = None
-    assert names(await way.targets()) == ["inference/a"]
+    assert await names(way) == ["a"]
     for number, end in enumerate(("break", "end"), 3):
-        look = asyncio.ensure_future(way.targets())
+        look = asyncio.ensure_future(names(way))
         await until(lambda number=number: len(api.watches) == number)
         api.tell(("BOOKMARK", {"metadata": {"resourceVersion": f"1{number}"}}), end)
-        assert names(await look) == ["inference/a"]
+        assert await look == ["a"]
         assert way._version == f"1{number}"
     api.tell(("ADDED", pod("b")))
-    assert names(await way.targets()) == ["inference/a", "inference/b"]
-    assert (len(api.lists), way._failures) == (1, 0)
-
-
-async def test_a_watch_with_a_change_ends_the_back_off_too(api, discovery):
-    way = discovery()
-    await way.targets()
+    assert await names(way) == ["a", "b"]
+    assert len(api.lists) == 1
     api.refusal = 500, "overloaded"
-    for _ in range(3):
-        with pytest.raises(DiscoveryError):
-            await way.targets()
-    api.refusal = None
-    await way.targets()
-    api.tell(("ADDED", pod("b")))
-    assert names(await way.targets()) == ["inference/a", "inference/b"]
-    api.refusal = 500, "overloaded"
-    with pytest.raises(DiscoveryError):
-        await way.targets()
-    assert way.refresh == 0.75
+    await failure(way)
+    assert way.refresh == 0.75  # the first pause
 
 
-async def test_a_line_of_a_watch_beyond_the_limit_ends_it(api, discovery, monkeypatch):
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"type": "ADDED", "object": {"metadata": {"name": 5}}}\n', NO_PODS),
+        (b" " * 1001, "a line that is too long"),
+    ],
+    ids=["not a pod", "beyond the limit"],
+)
+async def test_pods_are_listed_again_after_an_unreadable_event(api, discovery, monkeypatch, line, message):
     monkeypatch.setattr(kubernetes_api, "MAX_LINE_BYTES", 1000)
     way = discovery()
     await way.targets()
-    api.tell(b" " * 1001)
-    with pytest.raises(DiscoveryError, match="a line that is too long"):
-        await asyncio.wait_for(way.targets(), 10)
-
-
-async def test_pods_are_listed_again_after_an_event_that_is_not_understood(api, discovery):
-    way = discovery()
-    await way.targets()
-    api.tell(b'{"type": "ADDED", "object": {"metadata": {"name": 5}}}\n')
-    with pytest.raises(DiscoveryError, match="something else than pods"):
-        await way.targets()
-    assert names(await way.targets()) == ["inference/a"]
-    assert len(api.lists) == 2
+    api.tell(line)
+    await asyncio.wait_for(failure(way, message), 10)
+    api.tell("end")
+    assert await names(way) == ["a"]
+    assert len(api.lists) == (2 if message == NO_PODS else 1)
 
 
 async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
     way = discovery()
-    assert names(await way.targets()) == ["inference/a"]
+    assert await names(way) == ["a"]
     api.refusal = 503, "shutting down"
     pauses = []
     for _ in range(9):
-        with pytest.raises(DiscoveryError, match=r"status 503 \(shutting down\)") as caught:
-            await way.targets()
-        assert caught.value.targets is None
+        await failure(way, r"status 503 \(shutting down\)")
         pauses.append(way.refresh)
     assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
     api.refusal = None
-    assert names(await way.targets()) == ["inference/a"]
-    assert way.refresh == 1.0
-    assert len(api.lists) == 1
+    assert await names(way) == ["a"]
+    assert (way.refresh, len(api.lists)) == (1.0, 1)
+
+
+async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatch):
+    """The read timeout is 50 ms here."""
+    monkeypatch.setattr(pods, "_GRACE", 0.05 - 150)
+    way = discovery()
+    await way.targets()
+    assert await asyncio.wait_for(names(way), 10) == ["a"]
+    assert len(api.watches) == 1
+
+
+# Access.
 
 
 @pytest.mark.parametrize(
@@ -398,16 +373,16 @@ async def test_the_error_of_a_missing_permission_has_the_required_role(
     if verb == "watch":
         await way.targets()
     api.refusal = 403, 'User "system:serviceaccount:x:y" cannot list resource "pods"'
-    with pytest.raises(DiscoveryError, match=message) as caught:
-        await way.targets()
-    assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in str(caught.value)
-    assert "system:serviceaccount:x:y" in str(caught.value)
+    error = str(await failure(way, message))
+    assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in error
+    assert "system:serviceaccount:x:y" in error
 
 
-async def test_a_rejected_token_is_reported(api, discovery):
+async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
     api.refusal = 401, "Unauthorized"
-    with pytest.raises(DiscoveryError, match="does not accept the token"):
-        await discovery().targets()
+    await failure(discovery(), "does not accept the token")
+    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
+    await failure(way, r"^the API server cannot be reached: .*Connect call failed")
 
 
 async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_path):
@@ -421,38 +396,13 @@ async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_pat
     await way.targets()
     assert [request["token"] for request in api.requests] == ["Bearer first", "Bearer second"]
     file.unlink()
-    with pytest.raises(DiscoveryError, match="token: cannot be read"):
-        await way.targets()
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (b"<html>", "not JSON"),
-        (b"[]", "something else than pods"),
-        (b'{"items": [], "metadata": {}}', "no version to watch from"),
-        (b'{"metadata": {}, "items": [5]}', "something else than pods"),
-        (b'{"metadata": {}, "items": [{}]}', "something else than pods"),
-        (b'{"metadata": {}, "items": [{"metadata": {"name": "a/b"}}]}', "something else than pods"),
-        (b"[" * 100_000, "something else than pods"),
-        (b'{"items": [' + b"{}," * 300_000, "too many values at once"),
-    ],
-)
-async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, answer, message):
-    api.page = lambda *_: web.Response(body=answer)
-    with pytest.raises(DiscoveryError, match=message):
-        await discovery().targets()
-
-
-async def test_an_unreachable_api_is_reported(discovery, unused_tcp_port):
-    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
-    with pytest.raises(DiscoveryError, match=r"^the API server cannot be reached: .*Connect call failed"):
-        await way.targets()
+    await failure(way, "token: cannot be read")
 
 
 @pytest.mark.parametrize(
     ("trusted", "name", "accepted"),
     [(False, "127.0.0.1", False), (True, "127.0.0.1", True), (True, "kubernetes.default", False)],
+    ids=["unknown authority", "trusted", "another name"],
 )
 async def test_the_certificate_must_be_trusted_and_bear_the_name(
     api, discovery, tmp_path, trusted, name, accepted
@@ -464,13 +414,11 @@ async def test_the_certificate_must_be_trusted_and_bear_the_name(
     tls = {"ca_file": tmp_path / "ca.pem"}
     async with serving(api.answer, ssl=context) as url:
         if not accepted:
-            with pytest.raises(DiscoveryError, match="CERTIFICATE_VERIFY_FAILED") as caught:
-                await discovery(api_server=url, tls_config=TlsConfig(**tls)).targets()
-            assert "object at" not in str(caught.value)
+            way = discovery(api_server=url, tls_config=TlsConfig(**tls))
+            assert "object at" not in str(await failure(way, "CERTIFICATE_VERIFY_FAILED"))
             tls["server_name"] = name
         if trusted:
-            way = discovery(api_server=url, tls_config=TlsConfig(**tls))
-            assert names(await way.targets()) == ["inference/a"]
+            assert await names(discovery(api_server=url, tls_config=TlsConfig(**tls))) == ["a"]
 
 
 async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path):
@@ -483,112 +431,61 @@ async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path
 
     async with serving(elsewhere) as url:
         token = Authorization(credentials_file=tmp_path / "token")
-        with pytest.raises(DiscoveryError, match="status 302"):
-            await discovery(api_server=url, authorization=token).targets()
-    assert asked == ["/api/v1/namespaces/inference/pods"]
+        await failure(discovery(api_server=url, authorization=token), "status 302")
+    assert asked == [LIST]
 
 
 async def test_a_proxy_of_the_environment_is_ignored(api, discovery, monkeypatch, unused_tcp_port):
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
-    assert names(await discovery().targets()) == ["inference/a"]
+    assert await names(discovery()) == ["a"]
 
 
-async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatch):
-    """The read timeout is 50 ms here."""
-    monkeypatch.setattr(pods, "_GRACE", 0.05 - 150)
-    way = discovery()
-    await way.targets()
-    assert names(await asyncio.wait_for(way.targets(), 10)) == ["inference/a"]
-    assert len(api.watches) == 1
+@pytest.fixture(name="account")
+def account_fixture(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("rotating")
+    (tmp_path / "namespace").write_text("mine\n")
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path)
+    return tmp_path
 
 
-class TestInACluster:
-    @pytest.fixture(name="account")
-    def account_fixture(self, api, tmp_path, monkeypatch):
-        (tmp_path / "token").write_text("rotating")
-        (tmp_path / "namespace").write_text("mine\n")
-        monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path)
-        return tmp_path
-
-    def test_the_api_is_asked_as_the_service_account(self, account):
-        environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-        url, http = kubernetes_api.access(KubernetesDiscovery(), environ)
-        assert url == "https://10.0.0.1:443"
-        assert http.authorization.credentials_file == account / "token"
-        assert http.tls_config.ca_file == account / "ca.crt"
-
-    async def test_the_pods_own_namespace_is_listed(self, account, discovery, api):
-        await discovery(None).targets()
-        assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
-
-    @pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
-    async def test_an_invalid_namespace_is_rejected(self, account, discovery, api, text):
-        (account / "namespace").write_text(text)
-        with pytest.raises(DiscoveryError, match="names no namespace"):
-            await discovery(None).targets()
-        assert api.requests == []
-
-    async def test_outside_of_a_pod_the_error_names_the_setting(self, discovery, monkeypatch):
-        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-        with pytest.raises(DiscoveryError, match="configure `api_server`"):
-            await discovery(api_server=None).targets()
-
-    async def test_without_a_service_account_the_error_names_the_setting(
-        self, discovery, monkeypatch, tmp_path
-    ):
-        monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "none")
-        with pytest.raises(DiscoveryError, match="configure `namespaces`"):
-            await discovery(None).targets()
+async def test_in_a_cluster_the_service_account_and_its_own_namespace_are_used(account, api, discovery):
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    url, http = kubernetes_api.access(KubernetesDiscovery(), environ)
+    assert url == "https://10.0.0.1:443"
+    assert http.authorization.credentials_file == account / "token"
+    assert http.tls_config.ca_file == account / "ca.crt"
+    await discovery(None).targets()
+    assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
 
 
-async def test_with_other_discoveries_failures_are_logged_once_and_pauses_are_kept(api, clock, until, log):
-    settings = KubernetesDiscovery(api_server=api.url, namespaces=("inference",))
-    told: list[list[str]] = []
-    config = Config(discovery=Discovery(kubernetes=(settings,)))
-    discoverer = Discoverer(config, clock, lambda targets: told.append(names(targets)))
-    task = asyncio.ensure_future(discoverer.run())
-    await until(lambda: len(told) == 2)
-    await clock.advance(1.0)
-    await until(lambda: len(api.watches) == 1)
-    assert told == [[], ["inference/a"]]
-    api.pods.append(pod("b", ip="10.0.0.2"))
-    api.tell(("ADDED", api.pods[-1]))
-    await until(lambda: len(told) == 3)
-    await clock.advance(1.0)
-    await until(lambda: len(api.watches) == 2)
-    api.refusal = 503, "later"
-    api.tell("end")
-    while not log:
-        await clock.advance(0.1, turns=50)
-    asked = len(api.requests)
-    await clock.advance(0.4)
-    assert len(api.requests) == asked
-    api.refusal = None
-    await clock.advance(2.0)
-    await until(lambda: len(log) == 2)
-    assert [entry["event"] for entry in log] == ["discovery_failed", "discovery_recovered"]
-    assert told == [[], ["inference/a"], ["inference/a", "inference/b"]]
-    assert discoverer.counts()["kubernetes"] == 2
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+@pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
+async def test_an_invalid_namespace_is_rejected(account, discovery, api, text):
+    (account / "namespace").write_text(text)
+    await failure(discovery(None), "names no namespace")
+    assert api.requests == []
+
+
+async def test_outside_of_a_pod_the_error_names_the_setting(account, discovery, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    await failure(discovery(api_server=None), "configure `api_server`")
+    (account / "namespace").unlink()
+    await failure(discovery(None), "configure `namespaces`")
 
 
 def test_different_discoveries_have_different_keys_and_labels_do_not_count(discovery):
-    keys = [
-        discovery(*namespace, **settings).key
-        for namespace, settings in [
-            ((), {}),
-            (("other",), {}),
-            ((None,), {}),
-            (("",), {}),
-            ((), {"label_selector": "a=b"}),
-            ((), {"ports": ("9000",)}),
-            ((), {"only_ready": True}),
-            ((), {"api_server": "https://other:1/"}),
-        ]
-    ]
-    assert len(set(keys)) == len(keys)
-    assert discovery(labels={"team": "x"}).key == keys[0]
+    others = [("other", {}), (None, {}), ("", {})]
+    settings = (
+        {"label_selector": "a=b"},
+        {"ports": ("9000",)},
+        {"only_ready": True},
+        {"api_server": "https://other:1/"},
+    )
+    others += [("inference", keys) for keys in settings]  # fmt: skip
+    own = discovery()
+    assert len({own.key, *(discovery(namespace, **keys).key for namespace, keys in others)}) == 1 + len(
+        others
+    )
+    assert discovery(labels={"team": "x"}).key == own.key
     assert discovery(label_selector="app=vllm").name == "kubernetes namespace inference app=vllm"

@@ -14,13 +14,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import Authorization
-from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape
 from spec_decode_exporter.discovery import lists as module
-from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
 
@@ -46,12 +43,19 @@ def find(tmp_path):
     return lambda pattern: FileDiscovery(tmp_path / pattern, Scrape())
 
 
+async def failure(discovery, message: str) -> DiscoveryError:
+    """Refresh; return the error with this message."""
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await discovery.targets()
+    return caught.value
+
+
 async def test_yaml_and_json_are_read(put, find, urls):
     put("a.yml", "- targets: [a:1, 'b:1']\n  labels: {rack: 07}\n")
     put("b.json", '[{"targets": ["c:1"], "labels": {"rack": "8"}}]')
-    yaml, json = await find("a.yml").targets(), await find("b.json").targets()
-    assert urls([*yaml, *json]) == ["http://a:1/metrics", "http://b:1/metrics", "http://c:1/metrics"]
-    assert [target.labels for target in [*yaml, *json]] == [(("rack", "07"),)] * 2 + [(("rack", "8"),)]
+    found = [*await find("a.yml").targets(), *await find("b.json").targets()]
+    assert urls(found) == ["http://a:1/metrics", "http://b:1/metrics", "http://c:1/metrics"]
+    assert [target.labels for target in found] == [(("rack", "07"),)] * 2 + [(("rack", "8"),)]
 
 
 async def test_a_pattern_finds_files_as_they_come_and_go(put, find, urls, tmp_path):
@@ -63,9 +67,10 @@ async def test_a_pattern_finds_files_as_they_come_and_go(put, find, urls, tmp_pa
     (tmp_path / "b.yml").unlink()
     put("d.yml", "- targets: [d:1]")
     assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://d:1/metrics"]
+    assert (await failure(find("gone.json"), "there is no such file")).targets == []
 
 
-async def test_a_file_that_becomes_invalid_keeps_its_targets_and_the_others_are_updated(put, find, urls):
+async def test_a_file_that_becomes_invalid_keeps_its_targets_until_it_is_deleted(put, find, urls, tmp_path):
     discovery = find("*.yml")
     put("a.yml", "- targets: [a:1]")
     put("b.yml", "- targets: [b:1]")
@@ -73,49 +78,34 @@ async def test_a_file_that_becomes_invalid_keeps_its_targets_and_the_others_are_
     put("a.yml", "- targets: [")
     put("b.yml", "- targets: [c:1]")
     for _ in range(2):
-        with pytest.raises(DiscoveryError, match=r"a\.yml: line 1 is not YAML") as caught:
-            await discovery.targets()
-        assert urls(caught.value.targets) == ["http://a:1/metrics", "http://c:1/metrics"]
-    put("a.yml", "")
+        error = await failure(discovery, r"a\.yml: line 1 is not YAML")
+        assert urls(error.targets) == ["http://a:1/metrics", "http://c:1/metrics"]
+    (tmp_path / "a.yml").unlink()
     assert urls(await discovery.targets()) == ["http://c:1/metrics"]
+    put("a.yml", "- targets: [")
+    assert (await failure(discovery, "is not YAML")).targets is None
 
 
-async def test_a_directory_that_cannot_be_listed_leaves_the_targets(find):
-    with pytest.raises(DiscoveryError, match="cannot be read: No such file or directory") as caught:
-        await find("nowhere/*.yml").targets()
-    assert caught.value.targets is None
-
-
-@pytest.mark.parametrize(("name", "text"), [("a.json", "[] 5"), ("b.yml", "targets: [a:1]")])
-async def test_an_invalid_file_is_reported_with_its_name(put, find, name, text):
-    put(name, text)
-    with pytest.raises(DiscoveryError, match=rf"{name}: (line 1 is not JSON|the list must be a list)"):
-        await find(name).targets()
-
-
-async def test_a_file_that_returns_invalid_does_not_bring_back_its_deleted_targets(put, find, tmp_path):
-    discovery = find("*.json")
-    put("a.json", '[{"targets": ["a:1"]}]')
-    await discovery.targets()
-    put("a.json", "x")
-    with pytest.raises(DiscoveryError, match="is not JSON"):
-        await discovery.targets()
-    (tmp_path / "a.json").unlink()
-    with pytest.raises(DiscoveryError, match="no such file"):
-        await discovery.targets()
-    put("a.json", "x")
-    with pytest.raises(DiscoveryError) as caught:
-        await discovery.targets()
-    assert caught.value.targets is None
-
-
-async def test_a_file_that_was_never_readable_leaves_the_targets_of_an_earlier_discovery(put, find):
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("nowhere/*.yml", "cannot be read: No such file or directory"),
+        ("a.json", r"a\.json: line 1 is not JSON"),
+        ("b.yml", r"b\.yml: the list must be a list"),
+        ("half.yml", r"half\.yml: line 1 is not YAML"),
+        ("pipe.json", r"pipe\.json: cannot be read: it is not a plain file"),
+    ],
+)
+async def test_an_invalid_file_is_reported_and_leaves_the_targets_of_an_earlier_discovery(
+    put, find, tmp_path, pattern, message
+):
+    put("a.json", "[] 5")
+    put("b.yml", "targets: [a:1]")
     put("half.yml", "- targets: ['a:1'")
-    discovery = find("half.yml")
+    os.mkfifo(tmp_path / "pipe.json")
+    discovery = find(pattern)
     for _ in range(2):
-        with pytest.raises(DiscoveryError) as caught:
-            await discovery.targets()
-        assert caught.value.targets is None
+        assert (await failure(discovery, message)).targets is None
 
 
 @pytest.mark.parametrize(("limit", "value"), [("PATTERN_BYTES", 1000), ("FILES", 1), ("ENTRIES", 2)])
@@ -124,9 +114,7 @@ async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(put, find,
     monkeypatch.setattr(module, "read_bounded", None)
     for name in ("a.json", "b.json", "c.txt"):
         put(name, " " * 600)
-    with pytest.raises(DiscoveryError, match=rf"matches more than .*\b{value}\b") as caught:
-        await find("*.json").targets()
-    assert caught.value.targets is None
+    assert (await failure(find("*.json"), rf"matches more than .*\b{value}\b")).targets is None
 
 
 async def test_files_with_too_many_targets_together_are_rejected(put, find, monkeypatch):
@@ -134,17 +122,9 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
     put("a.json", '[{"targets": ["a:1", "a:2"]}]')
     put("b.json", '[{"targets": ["b:1"]}]')
     discovery = find("*.json")
-    with pytest.raises(DiscoveryError, match="has more than 2 targets") as caught:
-        await discovery.targets()
-    assert caught.value.targets is None
+    assert (await failure(discovery, "has more than 2 targets")).targets is None
     put("b.json", "[]")
     assert len(await discovery.targets()) == 2
-
-
-async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path):
-    os.mkfifo(tmp_path / "a.json")
-    with pytest.raises(DiscoveryError, match=r"a\.json: cannot be read: it is not a plain file"):
-        await find("a.json").targets()
 
 
 async def test_files_are_read_only_when_one_of_them_has_changed(put, find, urls, monkeypatch):
@@ -184,21 +164,18 @@ def http_list(url: str, **keys) -> HttpListDiscovery:
     return HttpListDiscovery(HttpDiscovery(url=url, **keys), Scrape())
 
 
-async def test_a_list_is_fetched_and_read(lists, urls):
-    found = await http_list(await lists('[{"targets": ["a:1"], "labels": {"team": "x"}}]')).targets()
-    assert urls(found) == ["http://a:1/metrics"]
-    assert [(target.labels, target.discovery) for target in found] == [((("team", "x"),), "http")]
-
-
-async def test_the_request_is_that_of_prometheus_with_credentials(lists):
+async def test_a_list_is_fetched_as_by_prometheus_with_credentials(lists, urls):
     seen = {}
 
     def answer(request: web.Request) -> web.Response:
         seen.update(request.headers)
-        return web.json_response([])  # with a charset after the type
+        # with a charset after the type
+        return web.json_response([{"targets": ["a:1"], "labels": {"team": "x"}}])
 
     token = Authorization(credentials=SecretStr("hunter2"))
-    assert await http_list(await lists(answer), authorization=token, refresh_interval=90.0).targets() == []
+    found = await http_list(await lists(answer), authorization=token, refresh_interval=90.0).targets()
+    assert urls(found) == ["http://a:1/metrics"]
+    assert [(target.labels, target.discovery) for target in found] == [((("team", "x"),), "http")]
     assert seen["X-Prometheus-Refresh-Interval-Seconds"] == "90"
     assert seen["Accept"] == "application/json"
     assert seen["Authorization"] == "Bearer hunter2"
@@ -213,16 +190,10 @@ async def test_the_request_is_that_of_prometheus_with_credentials(lists):
         ("[]", {"status": 503}, "status 503"),
         ("[]", {"status": 302, "headers": {"Location": "/elsewhere"}}, "status 302"),
     ],
+    ids=["html", "no json", "no list", "503", "302"],
 )
 async def test_a_response_that_is_no_list_is_rejected(lists, answer, response, message):
-    with pytest.raises(DiscoveryError, match=message) as caught:
-        await http_list(await lists(answer, **response)).targets()
-    assert caught.value.targets is None
-
-
-async def test_an_unreachable_server_is_reported(unused_tcp_port):
-    with pytest.raises(DiscoveryError, match="Connection refused"):
-        await http_list(f"http://127.0.0.1:{unused_tcp_port}/list").targets()
+    assert (await failure(http_list(await lists(answer, **response)), message)).targets is None
 
 
 NAME = "_metrics._tcp.vllm.test"
@@ -285,19 +256,20 @@ async def test_service_records_name_host_and_port(names, urls):
     ]
 
 
-@pytest.mark.parametrize("records", [{}, {NAME: []}])
-async def test_a_deleted_service_removes_its_targets(names, records):
-    names.records = records
-    with pytest.raises(DiscoveryError, match="there is no such record") as caught:
-        await dns_name().targets()
-    assert caught.value.targets == ()
-
-
-async def test_a_name_server_that_fails_leaves_the_targets(names):
-    names.code = dns.rcode.SERVFAIL
-    with pytest.raises(DiscoveryError, match="the look-up failed: NoNameservers") as caught:
-        await dns_name().targets()
-    assert caught.value.targets is None
+@pytest.mark.parametrize(
+    ("records", "code", "message", "targets"),
+    [
+        ({}, dns.rcode.NXDOMAIN, "there is no such record", ()),
+        ({NAME: []}, dns.rcode.NXDOMAIN, "there is no such record", ()),
+        ({}, dns.rcode.SERVFAIL, "the look-up failed: NoNameservers", None),
+    ],
+    ids=["no name", "no record", "a name server that fails"],
+)
+async def test_a_deleted_service_removes_its_targets_and_a_failure_leaves_them(
+    names, records, code, message, targets
+):
+    names.records, names.code = records, code
+    assert (await failure(dns_name(), message)).targets == targets
 
 
 @pytest.mark.parametrize(
@@ -326,9 +298,7 @@ async def test_the_system_resolver_distinguishes_missing_records_from_failures(
         raise error
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(DiscoveryError, match=message) as caught:
-        await dns_name("a.test", type="A", port=1).targets()
-    assert caught.value.targets == targets
+    assert (await failure(dns_name("a.test", type="A", port=1), message)).targets == targets
 
 
 def test_service_records_need_dnspython(monkeypatch):
@@ -338,27 +308,3 @@ def test_service_records_need_dnspython(monkeypatch):
     ):
         DnsDiscovery(names=("a",))
     assert DnsDiscovery(names=("a",), type="A", port=1).port == 1
-
-
-async def test_names_that_flap_lose_no_target_that_is_not_known_to_be_gone(names, clock, until):
-    lists = []
-    config = Config.model_validate({"discovery": {"dns": [{"names": [NAME], "refresh_interval": "1s"}]}})
-    names.records[NAME] = ["0 0 8000 a.test."]
-    discoverer = Discoverer(config, clock, lambda targets: lists.append(len(targets)))
-    looking = asyncio.create_task(discoverer.run())
-    try:
-        with capture_logs() as logs:
-            for turn in range(20):
-                await until(lambda turn=turn: names.asked > turn)
-                # Every other question cannot be answered; the last of these is, with that there is no such name.
-                names.code = dns.rcode.NXDOMAIN if turn == 18 else dns.rcode.SERVFAIL
-                names.records = {} if turn % 2 == 0 else {NAME: ["0 0 8000 a.test."]}
-                asked = names.asked
-                while names.asked == asked:
-                    await clock.advance(0.1, turns=200)
-            await until(lambda: len(lists) == 4)
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-    assert lists == [0, 1, 0, 1]
-    assert {entry["event"] for entry in logs} == {"discovery_failed", "discovery_recovered"}

@@ -42,42 +42,35 @@ def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have
     assert target.discovery == "kubernetes"
 
 
-@pytest.mark.parametrize("change", [{"ip": ""}, {"phase": "Pending"}, {"phase": "Succeeded"}])
-def test_a_pod_that_is_not_running_is_no_target(change):
-    assert targets(pod(**change)) == ()
+@pytest.mark.parametrize(
+    ("change", "settings", "number"),
+    [
+        ({"ip": ""}, {}, 0),
+        ({"phase": "Pending"}, {}, 0),
+        ({"phase": "Succeeded"}, {}, 0),
+        ({"ready": "False"}, {}, 1),
+        ({"ready": "False"}, {"only_ready": True}, 0),
+        ({"ready": "True"}, {"only_ready": True}, 1),
+    ],
+)
+def test_a_pod_is_a_target_if_it_runs_and_is_ready_if_that_is_configured(change, settings, number):
+    assert len(targets(pod(**change), **settings)) == number
 
 
-def test_readiness_counts_if_configured():
-    assert len(targets(pod(ready="False"))) == 1
-    assert targets(pod(ready="False"), only_ready=True) == ()
-    assert len(targets(pod(ready="True"), only_ready=True)) == 1
-
-
-def test_a_port_is_found_by_its_name_and_a_pod_without_it_is_no_target():
-    declared = [{"name": "http", "containerPort": 8200, "protocol": "TCP"}]
-    assert targets(pod(ports=declared), ports=("http",))[0].url == "http://10.0.0.9:8200/metrics"
-    assert targets(pod(ports=declared), ports=("metrics",)) == ()
-
-
-def test_each_of_several_ports_is_a_target_of_its_own_name():
-    found = targets(pod(ports=[{"name": "rank-1", "containerPort": 8001}]), ports=("8000", "rank-1", "8000"))
-    assert [(target.url, target.name) for target in found] == [
+def test_each_port_is_a_target_and_a_pod_without_it_is_none():
+    found = pod(ports=[{"name": "rank-1", "containerPort": 8001, "protocol": "TCP"}])
+    assert [(target.url, target.name) for target in targets(found, ports=("8000", "rank-1", "8000"))] == [
         ("http://10.0.0.9:8000/metrics", "inference/chat-0:8000"),
         ("http://10.0.0.9:8001/metrics", "inference/chat-0:8001"),
     ]
+    assert targets(found, ports=("metrics",)) == ()
 
 
 def test_annotations_take_precedence_over_the_configuration():
-    annotations = {
-        "prometheus.io/port": "9000, 9001",
-        "prometheus.io/path": "m",
-        "prometheus.io/scheme": "https",
-    }
-    scrape = Scrape(scheme="http", metrics_path="/metrics")
-    assert [target.url for target in targets(pod(annotations=annotations), scrape)] == [
-        "https://10.0.0.9:9000/m",
-        "https://10.0.0.9:9001/m",
-    ]
+    values = {"port": "9000, 9001", "path": "m", "scheme": "https"}
+    annotations = {f"prometheus.io/{key}": value for key, value in values.items()}
+    found = targets(pod(annotations=annotations), Scrape(scheme="http", metrics_path="/metrics"))
+    assert [target.url for target in found] == ["https://10.0.0.9:9000/m", "https://10.0.0.9:9001/m"]
 
 
 @pytest.mark.parametrize(
@@ -95,26 +88,15 @@ def test_a_pod_with_an_invalid_annotation_is_no_target_and_logged_once(annotatio
     for _ in range(2):
         assert reader.targets(pod(annotations={f"prometheus.io/{annotation}": value})) == ()
     (entry,) = log
-    assert (entry["event"], entry["discovery"], entry["pod"]) == (
-        "pod_left_out",
-        "kubernetes x",
-        "inference/chat-0",
-    )
+    assert (entry["event"], entry["discovery"]) == ("pod_left_out", "kubernetes x")
+    assert entry["pod"] == "inference/chat-0"
     assert message in entry["reason"]
-
-
-def test_labels_of_the_pod_become_labels_where_it_has_them():
-    found = pod(labels={"app.kubernetes.io/team": "a"})
-    (target,) = targets(found, labels={"team": "app.kubernetes.io/team", "zone": "zone"})
-    assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "team": "a"}
 
 
 def test_speculation_settings_come_from_the_arguments_of_a_container():
     settings = json.dumps({"method": "mtp", "num_speculative_tokens": 2})
-    found = pod(
-        args=["--speculative-config", "$(SPEC)"], env=[{"name": "SPEC", "value": settings}, {"name": "X"}]
-    )
-    (target,) = targets(found)
+    env = [{"name": "SPEC", "value": settings}, {"name": "X"}]
+    (target,) = targets(pod(args=["--speculative-config", "$(SPEC)"], env=env))
     assert (target.pod_arguments.method, target.pod_arguments.tokens) == ("mtp", 2)
     assert targets(pod())[0].pod_arguments is None
 
@@ -126,16 +108,13 @@ def test_a_pod_with_too_many_ports_of_one_name_is_no_target(log):
     assert len(targets(pod(), ports=tuple(map(str, range(1, MAX_PORTS + 2))))) == MAX_PORTS + 1
 
 
-def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warning(log):
-    reader = PodReader(
-        KubernetesDiscovery(labels={"team": "team", "tier": "tier", "note": "note"}),
-        Scrape(),
-        "kubernetes x",
-    )
-    labels = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
+def test_labels_of_the_pod_become_labels_and_unusable_ones_are_dropped_with_one_warning(log):
+    keys = {name: f"app/{name}" for name in ("team", "tier", "note", "zone")}
+    reader = PodReader(KubernetesDiscovery(labels=keys), Scrape(), "kubernetes x")
+    values = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
     for _ in range(3):
-        (target,) = reader.targets(pod(labels=labels))
-        assert set(dict(target.labels)) == {"namespace", "pod", "note"}
+        (target,) = reader.targets(pod(labels={keys[name]: value for name, value in values.items()}))
+        assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "note": values["note"]}
     assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
         ("discovered_label_dropped", "kubernetes x", "team"),
         ("discovered_label_dropped", "kubernetes x", "tier"),
@@ -143,18 +122,14 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
     assert all("\x1b" not in str(entry) for entry in log)
 
 
-def test_a_container_with_more_arguments_than_the_limit_is_not_searched():
-    def speculation(*containers):
+def test_containers_with_more_arguments_than_the_limit_are_not_searched():
+    def method(*containers):
         status = {"phase": "Running", "podIP": "10.0.0.9"}
-        found = {
-            "metadata": {"name": "a", "namespace": "b"},
-            "spec": {"containers": containers},
-            "status": status,
-        }
-        return targets(msgspec.convert(found, Pod))[0].pod_arguments
+        metadata, spec = {"name": "a", "namespace": "b"}, {"containers": containers}
+        found = targets(msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod))
+        return found[0].pod_arguments and found[0].pod_arguments.method
 
     served = {"args": ["vllm", "--spec-method=mtp"]}
     large = {"env": [{"name": "A", "value": "x" * MAX_ARGUMENTS}]}
-    assert speculation(served, large).method == "mtp"
-    assert speculation(large, served) is None
-    assert speculation({"args": ["x" * (MAX_ARGUMENTS - 100)]}, served).method == "mtp"
+    assert method(served, large) == method({"args": ["x" * (MAX_ARGUMENTS - 100)]}, served) == "mtp"
+    assert method(large, served) is None

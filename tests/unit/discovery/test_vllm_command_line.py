@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, BatchSchedule
 from spec_decode_exporter.discovery.vllm_command_line import (
     _split,
     config_speculation,
@@ -29,13 +29,9 @@ EXPECTED = ServedSpeculation("eagle3", 3, "yuhuili/EAGLE3-LLaMA3.1")
         ["--speculative_config", EAGLE_JSON],
         ["--speculative-config", '{"method": "ngram"}', "--speculative-config", EAGLE_JSON],
         ["--spec-method", "eagle3", "--spec-model=yuhuili/EAGLE3-LLaMA3.1", "--spec-tokens", "3"],
-        [
-            "-sc.method",
-            "eagle3",
-            "-sc.model=yuhuili/EAGLE3-LLaMA3.1",
-            "--speculative-config.num_speculative_tokens",
-            "3",
-        ],
+        shlex.split(
+            "-sc.method eagle3 -sc.model=yuhuili/EAGLE3-LLaMA3.1 --speculative-config.num_speculative_tokens 3"
+        ),
         ["sh", "-c", f"exec vllm serve m --speculative-config '{EAGLE_JSON}'"],
         ["bash", "-c", f"export A=1; vllm serve m \\\n  -sc='{EAGLE_JSON}' \\\n  --port 1 && echo don\\'t"],
         ["bash", "-c", f"# it's a comment\n(vllm serve m --speculative-config '{EAGLE_JSON}')"],
@@ -45,23 +41,21 @@ def test_every_spelling_is_read(words):
     assert pod_speculation(words, {}) == EXPECTED
 
 
+COMPACT = json.dumps(EAGLE, separators=(",", ":"))
+ENVIRON = {"SPECULATION": EAGLE_JSON, "MORE": f"--speculative-config {COMPACT}"}
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "environ"),
     [
-        ["--speculative-config", "$(SPECULATION)"],
-        ["sh", "-c", 'vllm serve m --speculative-config "$SPECULATION"'],
-        ["sh", "-c", "vllm serve m --speculative-config ${SPECULATION}"],
-        ["sh", "-c", "vllm serve m --port 1 $MORE # --spec"],
-        ["/wrapper"],
+        (["--speculative-config", "$(SPECULATION)"], ENVIRON),
+        (["sh", "-c", 'vllm serve m --speculative-config "$SPECULATION"'], ENVIRON),
+        (["sh", "-c", "vllm serve m --speculative-config ${SPECULATION}"], ENVIRON),
+        (["sh", "-c", "vllm serve m --port 1 $MORE # --spec"], ENVIRON),
+        (["/wrapper"], {"VLLM_ARGS": f"serve m --speculative-config '{EAGLE_JSON}'"}),
     ],
 )
-def test_variables_of_the_container_are_expanded(words):
-    compact = json.dumps(EAGLE, separators=(",", ":"))
-    environ = {"SPECULATION": EAGLE_JSON}
-    if words == ["/wrapper"]:
-        environ = {"VLLM_ARGS": f"serve m --speculative-config '{EAGLE_JSON}'"}
-    if "$MORE" in words[-1]:
-        environ = {"MORE": f"--speculative-config {compact}"}
+def test_variables_of_the_container_are_expanded(words, environ):
     assert pod_speculation(words, environ) == EXPECTED
 
 
@@ -104,27 +98,25 @@ def test_the_method_is_that_of_vllm_and_unknown_if_it_depends_on_the_draft_model
     assert (found.method, found.draft_model) == (method, draft_model)
 
 
-def test_keys_after_a_dot_replace_the_whole_configuration_as_in_vllm():
-    words = ["-sc", '{"method": "ngram", "num_speculative_tokens": 4}', "-sc.method", "mtp"]
-    assert pod_speculation(words, {}) == ServedSpeculation("mtp")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["-sc", '{"method": "ngram", "num_speculative_tokens": 4}', "-sc.method", "mtp"], ServedSpeculation("mtp")),
+        (["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"], ServedSpeculation("ngram", 5)),
+        (["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: [[1, 16, 4], [17, 64, 0]]})],
+         ServedSpeculation("mtp", schedule=BatchSchedule((1, 17), (4, 0)))),
+    ],
+    ids=["keys after a dot replace the whole configuration", "old flags", "schedule by batch size"],
+)  # fmt: skip
+def test_flags_mean_what_they_mean_to_vllm(words, expected):
+    assert pod_speculation(words, {}) == expected
 
 
 def test_a_word_that_a_variable_makes_too_long_is_not_read():
     value = '{"method": "mtp"' + " " * 20_000 + "}"
     assert pod_speculation(["-sc", "$(A)"], {"A": value}) is None
-    assert pod_speculation(["-sc", "$(A)"], {"A": value.replace(" " * 10_000, "")}) == ServedSpeculation(
-        "mtp"
-    )
-
-
-def test_a_schedule_by_batch_size_is_read():
-    settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": [[1, 16, 4], [17, 64, 0]]}
-    assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
-
-
-def test_old_flags_of_vllm_are_read():
-    words = ["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"]
-    assert pod_speculation(words, {}) == ServedSpeculation("ngram", 5)
+    short = value.replace(" " * 10_000, "")
+    assert pod_speculation(["-sc", "$(A)"], {"A": short}) == ServedSpeculation("mtp")
 
 
 json_values = st.recursive(
@@ -135,6 +127,7 @@ json_values = st.recursive(
 names = st.text(st.characters(codec="ascii", exclude_characters="\x00$"), min_size=1, max_size=12)
 
 
+@settings(max_examples=50)
 @given(
     st.fixed_dictionaries(
         {"method": st.sampled_from(["eagle3", "ngram", "mtp", "draft_model", "it's"])},
@@ -146,19 +139,12 @@ def test_all_spellings_have_the_same_meaning(settings):
     expected = speculation_of(settings)
     text = json.dumps(settings)
     shell = shlex.join(["vllm", "serve", "m", "--speculative-config", text, "--port", "1"])
-    for words in (
-        ["--speculative-config", text],
-        ["-sc=" + text],
-        ["sh", "-c", shell],
-        ["sh", "-c", f"true && {shell}; true"],
-    ):
+    lines = f"--port\n1\n--speculative-config\n{json.dumps(settings, indent=1)}\n--host\nx"
+    for words in (["--speculative-config", text], ["-sc=" + text], ["sh", "-c", f"true && {shell}; true"]):
         assert pod_speculation(words, {}) == expected
     assert pod_speculation(["-sc", "$(X)"], {"X": text}) == expected
-    assert config_speculation(text) == expected
-    assert config_speculation(shell) == expected
-    indented = json.dumps(settings, indent=1)
-    assert config_speculation(f"--port\n1\n--speculative-config\n{indented}\n--host\nx") == expected
-    assert config_speculation(f"serve\nm\n--speculative-config\n{text}") == expected
+    for written in (text, shell, lines):
+        assert config_speculation(written) == expected
 
 
 fragments = st.lists(
@@ -192,7 +178,7 @@ script_pieces = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(script_pieces | st.text(max_size=20))
 @example("a#b c\nd")
 @example("''#x\n\"\\\"\" 'a'\\ b")
@@ -208,7 +194,6 @@ def test_words_are_those_of_shlex(script):
 
 @pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
 def test_a_schedule_beyond_its_limits_is_not_used_and_has_a_reason(schedule):
-    settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": schedule}
-    found = pod_speculation(["-sc", json.dumps(settings)], {})
+    found = pod_speculation(["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: schedule})], {})
     assert (found.method, found.schedule) == ("mtp", BatchSchedule())
     assert found.problem
