@@ -8,8 +8,7 @@ from dataclasses import replace
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
-from tests.e2e.faster_clock import Server
-from tests.e2e.moved_fleet import moved_fleet
+from tests.fakes.moved_fleet import Server, moved_fleet
 from tests.unit.web.plain_state import plain_state
 
 TOLD = {"cost": {"draft_cost_ratio": 0.08}, "speculative": {"method": "eagle3"}}

@@ -68,7 +68,6 @@ def test_every_word_of_a_filter_must_be_found(text, matches):
 @pytest.mark.parametrize(
     ("text", "update"),
     [
-        ("verdict=unclear", {"verdict": Verdict.UNCLEAR}),
         ("verdict=unclear Unclear", {"verdict": Verdict.UNCLEAR}),
         ('state=idle "engine 0"', {"state": State.IDLE}),
         ("method=mtp", {"method": "mtp"}),

@@ -31,6 +31,7 @@ from spec_decode_exporter.web.server import (
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
+BODY = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: "
 LARGE = b"x" * 32_000_000
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
 
@@ -79,7 +80,6 @@ class Serving:
             app.router.add_post("/body", self.body)
         self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, limit)
         self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
-        return self
 
     async def small(self, _request):
         self.begun += 1
@@ -107,6 +107,26 @@ class Serving:
         writer.write(data)
         return reader, writer
 
+    async def answered(self, **more):
+        """Connect and ask for the small page; return the connection, which stays open."""
+        reader, writer = await self.connect(REQUEST, **more)
+        assert await text_of(reader) == "here"
+        return reader, writer
+
+    async def silent(self, number, until):
+        """Connect ``number`` clients one after the other; return their readers."""
+        readers = []
+        for count in range(number):
+            readers.append((await self.connect())[0])
+            await until(lambda count=count: self.connections == count + 1)
+        return readers
+
+    async def waiting(self, number, until, **more):
+        """Connect ``number`` clients that ask for the waiting page; return their readers."""
+        asked = [await self.connect(WAIT, **more) for _ in range(number)]
+        await until(lambda: self.begun == number)
+        return [reader for reader, _ in asked]
+
     @property
     def connections(self):
         return len(self.server.connections)
@@ -119,10 +139,18 @@ class Serving:
 
 
 @pytest.fixture
-async def serving():
+async def idle():
+    """Return a server that the test starts."""
     serving = Serving()
     yield serving
     await serving.close()
+
+
+@pytest.fixture
+async def serving(idle):
+    """Return a server that is started, without TLS."""
+    await idle.start()
+    return idle
 
 
 @pytest.fixture
@@ -131,7 +159,8 @@ def by_address(monkeypatch):
     monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
 
 
-async def answered(reader):
+async def text_of(reader):
+    """Return the body of the next response."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length"))
     return (await reader.readexactly(length)).decode()
@@ -145,9 +174,11 @@ async def hung_up(reader):
         return True
 
 
+# Time
+
+
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
 async def test_a_client_that_does_not_finish_its_head_is_disconnected(serving, pass_time, until, begun):
-    await serving.start()
     reader, _ = await serving.connect(begun)
     await until(lambda: pass_time(HEAD_SECONDS) == 1)
     assert await hung_up(reader)
@@ -155,151 +186,123 @@ async def test_a_client_that_does_not_finish_its_head_is_disconnected(serving, p
 
 
 async def test_the_time_for_a_head_begins_with_its_first_byte(serving, pass_time, until):
-    await serving.start()
-    reader, writer = await serving.connect(REQUEST)
-    assert await answered(reader) == "here"
+    reader, writer = await serving.answered()
     assert pass_time(HEAD_SECONDS) == 0
     writer.write(b"GET / HT")
     await until(lambda: pass_time(HEAD_SECONDS) == 1)
     assert await hung_up(reader)
 
 
-async def test_a_request_whose_answer_takes_long_has_no_limit_of_time(serving, pass_time, until):
-    await serving.start()
-    reader, _ = await serving.connect(WAIT)
-    await until(lambda: serving.begun == 1)
-    assert pass_time(HEAD_SECONDS) == 0
-    serving.go_on.set()
-    assert await answered(reader) == "at last"
-
-
 async def test_a_body_is_no_head(serving, pass_time, until):
     """aiohttp itself knows when a head ends: by its private future, which this test guards."""
-    await serving.start()
-    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n"
-    reader, writer = await serving.connect(head + b"a" * 200_000)
+    reader, writer = await serving.connect(BODY + b"300000\r\n\r\n" + b"a" * 200_000)
     await until(lambda: serving.begun == 1)
     assert pass_time(HEAD_SECONDS) == 0
     writer.write(b"a" * 100_000)
-    assert await answered(reader) == "300000"
+    assert await text_of(reader) == "300000"
 
 
-async def test_a_client_that_does_not_read_is_disconnected(serving, pass_time, until):
-    await serving.start()
-    await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
-    await until(lambda: serving.begun == 1)
-    await until(lambda: pass_time(STALLED_SECONDS) == 1)
-    await until(lambda: serving.connections == 0)
-
-
-async def test_a_client_that_does_not_read_before_the_end_is_disconnected(serving, pass_time, until):
-    """The connection is to close after the response, which does not end while bytes are unsent."""
-    await serving.start()
-    _, writer = await serving.connect(limit=1)
+@pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"], ids=["kept alive", "to be closed"])
+@pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
+async def test_a_client_that_does_not_read_is_disconnected(
+    idle, context, encrypted, pass_time, until, close, has_tls
+):
+    await idle.start(Tls(lambda: context) if has_tls else NO_TLS)
+    _, writer = await idle.connect(limit=1, **(encrypted if has_tls else {}))
     writer.transport.pause_reading()
-    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    await until(lambda: serving.begun == 1)
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n%b\r\n" % close)
+    await until(lambda: idle.begun == 1)
     await until(lambda: pass_time(STALLED_SECONDS) == 1)
-    await until(lambda: serving.connections == 0)
+    await until(lambda: idle.connections == 0)
 
 
-async def test_at_the_limit_the_longest_idle_connection_is_replaced(serving, until):
-    await serving.start(limit=3)
-    readers = []
-    for number in range(3):
-        readers.append((await serving.connect())[0])
-        await until(lambda number=number: serving.connections == number + 1)
+async def test_a_client_that_has_read_everything_stays_connected(serving, pass_time):
+    reader, writer = await serving.answered()
+    assert pass_time(STALLED_SECONDS) == 1
+    writer.write(REQUEST)
+    assert await text_of(reader) == "here"
+
+
+# Limits
+
+
+async def test_at_the_limit_the_longest_idle_connection_is_replaced(idle, until):
+    await idle.start(limit=3)
     with capture_logs() as logs:
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
-        assert await hung_up(readers[0])
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
-        assert await hung_up(readers[1])
-    assert serving.connections == 3
+        for reader in (await idle.silent(3, until))[:2]:
+            await idle.answered()
+            assert await hung_up(reader)
+    assert idle.connections == 3
     assert [entry["event"] for entry in logs] == ["connections_full"]
 
 
 async def test_with_few_free_descriptors_few_connections_are_open(serving, until, monkeypatch):
     """The other descriptors are for the polls."""
     monkeypatch.setattr(module.resource, "getrlimit", lambda _: (RESERVED, RESERVED))
-    await serving.start()
     with capture_logs() as logs:
-        readers = [(await serving.connect())[0] for _ in range(SCARCE_CONNECTIONS)]
-        await until(lambda: serving.connections == SCARCE_CONNECTIONS)
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
-        assert await hung_up(readers[0])
+        first, *_ = await serving.silent(SCARCE_CONNECTIONS, until)
+        await serving.answered()
+        assert await hung_up(first)
     assert serving.connections == SCARCE_CONNECTIONS
-    assert [(entry["event"], entry["reason"]) for entry in logs] == [
+    assert [(each["event"], each["reason"]) for each in logs] == [
         ("connections_not_taken", os.strerror(errno.EMFILE))
     ]
 
 
-async def test_a_connection_with_an_active_request_is_not_replaced_by_its_own_address(serving, until):
-    await serving.start(limit=2)
-    asked = [await serving.connect(WAIT) for _ in range(2)]
-    await until(lambda: serving.begun == 2)
-    with capture_logs():
-        reader, _ = await serving.connect(REQUEST)
-        assert await hung_up(reader)
-    serving.go_on.set()
-    assert [await answered(reader) for reader, _ in asked] == ["at last", "at last"]
-    reader, _ = await serving.connect(REQUEST)
-    assert await answered(reader) == "here"
-
-
-async def test_a_connection_whose_request_takes_long_is_replaced(serving, until, monkeypatch):
+async def test_a_connection_with_an_active_request_is_replaced_by_its_own_address_only_if_it_takes_long(
+    idle, until, monkeypatch
+):
     """Otherwise slow readers at the address of Prometheus would keep it out."""
-    await serving.start(limit=2)
-    asked = [await serving.connect(WAIT) for _ in range(2)]
-    await until(lambda: serving.begun == 2)
-    monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
+    await idle.start(limit=2)
+    slow, other = await idle.waiting(2, until)
     with capture_logs():
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
-    assert await hung_up(asked[0][0])
+        assert await hung_up((await idle.connect(REQUEST))[0])
+        monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
+        await idle.answered()
+    assert await hung_up(slow)
+    idle.go_on.set()
+    assert await text_of(other) == "at last"
 
 
 @pytest.mark.usefixtures("by_address")
-async def test_a_busy_connection_of_an_address_with_many_is_replaced(serving, until):
-    await serving.start(limit=3)
-    asked = [await serving.connect(WAIT) for _ in range(3)]
-    await until(lambda: serving.begun == 3)
+async def test_a_busy_connection_of_an_address_with_many_is_replaced(idle, until):
+    await idle.start(limit=3)
+    first, *others = await idle.waiting(3, until)
     with capture_logs():
-        reader, _ = await serving.connect(REQUEST, local_addr=("127.0.0.2", 0))
-        assert await answered(reader) == "here"
-    assert await hung_up(asked[0][0])
-    serving.go_on.set()
-    assert [await answered(reader) for reader, _ in asked[1:]] == ["at last", "at last"]
+        await idle.answered(local_addr=("127.0.0.2", 0))
+    assert await hung_up(first)
+    idle.go_on.set()
+    assert [await text_of(reader) for reader in others] == ["at last", "at last"]
 
 
 @pytest.mark.usefixtures("by_address")
-async def test_an_address_with_few_connections_loses_none_to_one_with_many(serving, until):
-    await serving.start(limit=4)
-    kept, _ = await serving.connect(REQUEST, local_addr=("127.0.0.2", 0))
-    assert await answered(kept) == "here"
+async def test_an_address_with_few_connections_loses_none_to_one_with_many(idle, until):
+    await idle.start(limit=4)
+    kept, writer = await idle.answered(local_addr=("127.0.0.2", 0))
     with capture_logs():
         for number in range(10):
-            await serving.connect()
-            await until(lambda number=number: serving.connections == min(number + 2, 4))
-        serving.writers[0].write(REQUEST)
-        assert await answered(kept) == "here"
+            await idle.connect()
+            await until(lambda number=number: idle.connections == min(number + 2, 4))
+        writer.write(REQUEST)
+        assert await text_of(kept) == "here"
 
 
 @pytest.mark.usefixtures("by_address")
-async def test_many_addresses_with_one_connection_replace_no_busy_one(serving, until):
-    await serving.start(limit=3)
+async def test_many_addresses_with_one_connection_replace_no_busy_one(idle, until):
+    await idle.start(limit=3)
     for host in (2, 3):
-        await serving.connect(WAIT, local_addr=(f"127.0.0.{host}", 0))
-    idle, _ = await serving.connect(local_addr=("127.0.0.4", 0))
-    await until(lambda: serving.begun == 2 and serving.connections == 3)
+        await idle.connect(WAIT, local_addr=(f"127.0.0.{host}", 0))
+    silent, _ = await idle.connect(local_addr=("127.0.0.4", 0))
+    await until(lambda: idle.begun == 2 and idle.connections == 3)
     with capture_logs():
-        await serving.connect(WAIT, local_addr=("127.0.0.5", 0))
-        assert await hung_up(idle)
-        await until(lambda: serving.begun == 3)
-        reader, _ = await serving.connect(REQUEST, local_addr=("127.0.0.6", 0))
+        await idle.connect(WAIT, local_addr=("127.0.0.5", 0))
+        assert await hung_up(silent)
+        await until(lambda: idle.begun == 3)
+        reader, _ = await idle.connect(REQUEST, local_addr=("127.0.0.6", 0))
         assert await hung_up(reader)
+
+
+# Descriptors
 
 
 class Accepting:
@@ -324,30 +327,26 @@ def none_free(*_arguments):
     raise EXHAUSTED
 
 
-async def test_without_free_descriptors_the_spare_one_is_used(serving, monkeypatch, until):
+async def test_without_free_descriptors_the_spare_one_is_used(idle, monkeypatch, until):
     Accepting(monkeypatch, [EXHAUSTED])
     with capture_logs() as logs, monkeypatch.context() as patched:
-        await serving.start()
+        await idle.start()
         patched.setattr(module.os, "open", none_free)
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
+        reader, _ = await idle.answered()
         assert await hung_up(reader)  # it has the last descriptor, so it is closed after the response
-    reader, _ = await serving.connect(REQUEST)
-    assert await answered(reader) == "here"
-    await until(lambda: serving.server.connections.has_spare)
-    assert [(entry["event"], entry["reason"]) for entry in logs] == [
+    await idle.answered()
+    await until(lambda: idle.server.connections.has_spare)
+    assert [(each["event"], each["reason"]) for each in logs] == [
         ("connections_not_taken", "as the system says it")
     ]
 
 
 async def test_without_the_spare_descriptor_an_idle_connection_is_closed(serving, monkeypatch, until):
-    accepting = Accepting(monkeypatch, [])
-    await serving.start()
-    waiting, _ = await serving.connect()
-    await until(lambda: serving.connections == 1)
+    [waiting] = await serving.silent(1, until)
     monkeypatch.setattr(module.os, "open", none_free)
-    accepting.errors = [EXHAUSTED, EXHAUSTED, OSError(errno.ECONNABORTED, "gone")]
+    accepting = Accepting(monkeypatch, [EXHAUSTED, EXHAUSTED, OSError(errno.ECONNABORTED, "gone")])
     with capture_logs():
+        await serving.connect()
         await serving.connect()
         assert await hung_up(waiting)
         await until(lambda: not accepting.errors)
@@ -355,35 +354,32 @@ async def test_without_the_spare_descriptor_an_idle_connection_is_closed(serving
 
 @pytest.mark.parametrize("error", [ValueError("an internal error"), OSError(errno.EBADF, "no socket")])
 async def test_an_internal_error_on_accept_is_logged_once_and_the_next_connection_is_accepted(
-    serving, until, monkeypatch, error
+    idle, until, monkeypatch, error
 ):
     accepting = Accepting(monkeypatch, [error] * 3)
     with capture_logs() as logs:
-        await serving.start()
+        await idle.start()
         await until(lambda: not accepting.errors)
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
+        await idle.answered()
     assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
 
 
 async def test_close_leaves_no_connection_and_no_task(serving, until):
-    await serving.start()
-    for _ in range(3):
-        await serving.connect()
-    await until(lambda: serving.connections == 3)
+    await serving.silent(3, until)
     await serving.close()
     await until(lambda: serving.connections == 0)
     assert len(asyncio.all_tasks()) == 1
     assert not serving.server.connections.has_spare
 
 
+# Requests
+
+
 async def test_expect_100_continue_is_supported(serving):
-    await serving.start()
-    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-Continue\r\n\r\n"
-    reader, writer = await serving.connect(head)
+    reader, writer = await serving.connect(BODY + b"2\r\nExpect: 100-Continue\r\n\r\n")
     assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     writer.write(b"ab")
-    assert await answered(reader) == "2"
+    assert await text_of(reader) == "2"
 
 
 @pytest.mark.parametrize(
@@ -403,7 +399,6 @@ async def test_expect_100_continue_is_supported(serving):
 async def test_an_error_response_without_a_handler_repeats_nothing_of_the_request(
     serving, caplog, asked, status
 ):
-    await serving.start()
     reader, _ = await serving.connect(asked)
     answer = await reader.read()
     assert re.match(rb"HTTP/1\.[01] %d " % status, answer)
@@ -416,7 +411,6 @@ async def test_an_error_response_without_a_handler_repeats_nothing_of_the_reques
 
 
 async def test_an_unfinished_head_above_the_total_limit_is_disconnected(serving):
-    await serving.start()
     reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER)
     assert await hung_up(reader)
     assert serving.begun == 0
@@ -424,82 +418,69 @@ async def test_an_unfinished_head_above_the_total_limit_is_disconnected(serving)
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 10])
 async def test_a_head_at_the_limit_is_accepted_in_any_parts(serving, until, cut):
-    await serving.start()
     request = b"GET / HTTP/1.1\r\nHost: x\r\n" + 4 * HEADER + b"Content-Length: 60000\r\n\r\n"
     assert MAX_HEAD_BYTES - 8000 < len(request) < MAX_HEAD_BYTES
     reader, writer = await serving.connect(request[:-cut])
-    await until(
-        lambda: [each._head_bytes for each in serving.server.connections._open] == [len(request) - cut]
-    )
+    head = len(request) - cut
+    await until(lambda: [each._head_bytes for each in serving.server.connections._open] == [head])
     writer.write(request[-cut:] + b"a" * 60000)
-    assert await answered(reader) == "here"
+    assert await text_of(reader) == "here"
 
 
 async def test_a_client_that_pipelines_too_much_is_disconnected(serving, until):
-    await serving.start()
     reader, writer = await serving.connect(WAIT)
     await until(lambda: serving.begun == 1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"x" * 4000) * 20)
     assert await hung_up(reader)
 
 
-async def test_a_connection_with_requests_ahead_is_closed_after_the_response(serving, until):
-    await serving.start()
+async def test_a_connection_with_requests_ahead_is_closed_after_the_response(serving, pass_time, until):
     reader, writer = await serving.connect(WAIT)
     await until(lambda: serving.begun == 1)
+    assert pass_time(HEAD_SECONDS) == 0, "an answer that takes long has no limit of time"
     writer.write(REQUEST)
     await until(lambda: any(each._ahead for each in serving.server.connections._open))
     serving.go_on.set()
-    assert await answered(reader) == "at last"
+    assert await text_of(reader) == "at last"
     assert await hung_up(reader)
 
 
 async def test_of_requests_that_arrive_together_the_first_is_answered(serving):
-    await serving.start()
     reader, _ = await serving.connect(REQUEST * 80)
-    assert await answered(reader) == "here"
+    assert await text_of(reader) == "here"
     assert await hung_up(reader)
     assert serving.begun == 1
 
 
 async def test_bodies_that_end_in_the_middle_are_logged_once_without_a_traceback(serving, until, caplog):
-    async def read(request):
-        try:
-            await request.read()
-        finally:
-            ended.append(1)
-
-    ended, app = [], web.Application()
-    app.router.add_post("/", read)
-    await serving.start(app=app)
     with capture_logs() as logs:
         for number in range(5):
-            _, writer = await serving.connect(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1")
-            await until(lambda: any(each._request for each in serving.server.connections._open))
+            _, writer = await serving.connect(BODY + b"9\r\n\r\n1")
+            await until(lambda number=number: serving.begun == number + 1)
             writer.transport.abort()
-            await until(lambda number=number: len(ended) == number + 1 and not serving.connections)
+            await until(lambda: not serving.connections)
     assert [entry["event"] for entry in logs] in ([], ["requests_incomplete"])
     assert not caplog.records
 
 
-async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(serving, make_state, until):
+async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(idle, make_state, until):
     @web.middleware
     async def check(request, handler):
         waiting.set()
-        await serving.go_on.wait()
+        await idle.go_on.wait()
         try:
             return await handler(request)
         finally:
             ended.set()
 
     waiting, ended = asyncio.Event(), asyncio.Event()
-    await serving.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
+    await idle.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
     with capture_logs() as logs:
-        _, writer = await serving.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        _, writer = await idle.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         await waiting.wait()
         writer.transport.abort()
-        await until(lambda: not serving.connections)
-        serving.go_on.set()
+        await until(lambda: not idle.connections)
+        idle.go_on.set()
         await ended.wait()
         await until(lambda: len(asyncio.all_tasks()) == 2)  # the test and the accept loop
     assert logs == []
@@ -508,15 +489,18 @@ async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(s
 @pytest.mark.parametrize(
     "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
 )
-async def test_an_unread_body_is_rejected_without_waiting_for_it(serving, make_state, monkeypatch, head):
+async def test_an_unread_body_is_rejected_without_waiting_for_it(idle, make_state, monkeypatch, head):
     monkeypatch.setitem(module._OPTIONS, "lingering_time", 0.01)
-    await serving.start(app=create_app(make_state()))
-    reader, writer = await serving.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
+    await idle.start(app=create_app(make_state()))
+    reader, writer = await idle.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
     assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
     writer.write_eof()
     answer = await reader.read()
     assert b"Connection: close\r\n" in answer
     assert b"at most 65536 bytes" in answer
+
+
+# TLS
 
 
 @pytest.fixture
@@ -531,69 +515,38 @@ def encrypted(trusting):
     return {"ssl": trusting(), "server_hostname": "localhost"}
 
 
-async def test_a_client_that_is_not_admitted_gets_no_response(serving, context, encrypted, until):
-    await serving.start(Tls(lambda: context, lambda _transport: False))
-    reader, _ = await serving.connect(REQUEST, **encrypted)
+async def test_a_client_that_is_not_admitted_gets_no_response(idle, context, encrypted, until):
+    await idle.start(Tls(lambda: context, lambda _transport: False))
+    reader, _ = await idle.connect(REQUEST, **encrypted)
     assert await hung_up(reader)
-    await until(lambda: serving.connections == 0)
-    assert serving.begun == 0
+    await until(lambda: idle.connections == 0)
+    assert idle.begun == 0
 
 
-async def test_a_handshake_that_does_not_begin_times_out(serving, context, monkeypatch):
+async def test_a_handshake_that_does_not_begin_times_out(idle, context, monkeypatch):
     monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
-    await serving.start(Tls(lambda: context))
-    reader, _ = await serving.connect()
+    await idle.start(Tls(lambda: context))
+    reader, _ = await idle.connect()
     assert await hung_up(reader)
 
 
-async def test_handshakes_count_as_connections_and_can_be_replaced(serving, context, encrypted, until):
-    await serving.start(Tls(lambda: context), limit=2)
-    readers = [(await serving.connect())[0] for _ in range(2)]
-    await until(lambda: serving.connections == 2)
+async def test_handshakes_count_as_connections_and_can_be_replaced(idle, context, encrypted, until):
+    await idle.start(Tls(lambda: context), limit=2)
+    first, _ = await idle.silent(2, until)
     with capture_logs():
-        reader, _ = await serving.connect(REQUEST, **encrypted)
-        assert await answered(reader) == "here"
-    assert await hung_up(readers[0])
-    assert serving.connections == 2
+        await idle.answered(**encrypted)
+    assert await hung_up(first)
+    assert idle.connections == 2
 
 
-async def test_a_request_that_arrives_with_the_end_of_the_handshake_is_answered(serving, context, encrypted):
-    await serving.start(Tls(lambda: context))
-    for _ in range(5):
-        reader, _ = await serving.connect(REQUEST, **encrypted)
-        async with asyncio.timeout(20):
-            assert await answered(reader) == "here"
-
-
-async def test_a_client_that_does_not_read_over_tls_is_disconnected(
-    serving, context, encrypted, pass_time, until
-):
-    await serving.start(Tls(lambda: context))
-    _, writer = await serving.connect(limit=1, **encrypted)
-    writer.transport.pause_reading()
-    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    await until(lambda: serving.begun == 1)
-    await until(lambda: pass_time(STALLED_SECONDS) == 1)
-    await until(lambda: serving.connections == 0)
-
-
-async def test_a_client_that_has_read_everything_stays_connected(serving, pass_time, until):
-    await serving.start()
-    reader, writer = await serving.connect(REQUEST)
-    assert await answered(reader) == "here"
-    assert pass_time(STALLED_SECONDS) == 1
-    writer.write(REQUEST)
-    assert await answered(reader) == "here"
-
-
-async def test_a_rotated_certificate_is_that_of_new_connections(serving, context, encrypted, authority):
+async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):
     contexts = [context]
-    await serving.start(Tls(lambda: contexts[-1]))
-    reader, writer = await serving.connect(REQUEST, **encrypted)
-    assert await answered(reader) == "here"
+    await idle.start(Tls(lambda: contexts[-1]))
+    for _ in range(5):  # a request may arrive with the end of the handshake
+        reader, writer = await idle.answered(**encrypted)
     contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     trustme.CA().issue_cert("localhost").configure_cert(contexts[-1])
     with pytest.raises(ssl.SSLError):
-        await serving.connect(REQUEST, **encrypted)
+        await idle.connect(REQUEST, **encrypted)
     writer.write(REQUEST)  # the open connection stays
-    assert await answered(reader) == "here"
+    assert await text_of(reader) == "here"

@@ -1,4 +1,4 @@
-"""docs/reference/api.md lists every endpoint and parameter, and its examples are real responses.
+"""docs/reference/api.md and docs/guide/questions.md: endpoints, parameters, examples and jq programs work.
 
 ``UPDATE_GOLDEN=1`` updates the examples.
 """
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -18,7 +18,17 @@ from spec_decode_exporter.web.api import ENDPOINTS
 from tests.paths import CHECKOUT
 
 DOCUMENT = CHECKOUT / "docs" / "reference" / "api.md"
+QUESTIONS = CHECKOUT / "docs" / "guide" / "questions.md"
 _EXAMPLE = re.compile(r"`(/api/v1/[^`\n]+)`:\n\n```json\n(.*?)\n```", re.DOTALL)
+_REQUEST = re.compile(r"^curl -s '?localhost:7732([^' ]+)'? \| jq ((?:-\w+ )?)'([^']+)'$", re.MULTILINE)
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+
+
+async def jq(words, body):
+    """Return the exit status and the standard error of jq."""
+    process = await asyncio.create_subprocess_exec("jq", *words, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+    _, problem = await process.communicate(body)
+    return process.returncode, problem.decode()
 
 
 def written(answer):
@@ -39,14 +49,13 @@ async def test_the_examples_are_real_responses(client):
         answer = await client.get(path)
         found = written(await answer.json(content_type=None))
         if os.environ.get("UPDATE_GOLDEN"):
-            DOCUMENT.write_text(
-                text := text.replace(f"`{path}`:\n\n```json\n{shown}\n", f"`{path}`:\n\n```json\n{found}\n")
-            )
+            text = text.replace(f"`{path}`:\n\n```json\n{shown}\n", f"`{path}`:\n\n```json\n{found}\n")
+            DOCUMENT.write_text(text)
         else:
             assert shown == found
 
 
-@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@needs_jq
 @pytest.mark.parametrize(
     ("query", "changes", "passes"),
     [
@@ -59,9 +68,8 @@ async def test_the_examples_are_real_responses(client):
 )
 async def test_the_recipe_fails_a_job_unless_all_engines_are_healthy(client, query, changes, passes):
     """Run the recipe of the document on real and changed responses. `curl -f` writes no error response."""
-    recipe = re.search(
-        r"# Fail a job .*?jq (-\w+) '([^']+)'", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL
-    )
+    text = DOCUMENT.read_text(encoding="utf-8")
+    recipe = re.search(r"# Fail a job .*?jq (-\w+) '([^']+)'", text, re.DOTALL)
     answer = await client.get(f"/api/v1/snapshot?{query}")
     body = ""
     if answer.status == 200:
@@ -69,11 +77,19 @@ async def test_the_recipe_fails_a_job_unless_all_engines_are_healthy(client, que
         for engine in snapshot["engines"]:
             engine.update(changes)
         body = json.dumps(snapshot)
-    jq = await asyncio.create_subprocess_exec(
-        "jq", *recipe.groups(), stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL
-    )
-    await jq.communicate(body.encode())
-    assert (jq.returncode == 0) == passes
+    status, _ = await jq(recipe.groups(), body.encode())
+    assert (status == 0) == passes
+
+
+@needs_jq
+async def test_the_requests_of_the_questions_are_answered_and_their_programs_read_the_answers(client):
+    text = QUESTIONS.read_text(encoding="utf-8")
+    requests = _REQUEST.findall(text)
+    assert len(requests) == len(re.findall(r"^curl ", text, re.MULTILINE)) > 5
+    for path, flag, program in requests:
+        answer = await client.get(path)
+        assert answer.status == 200, path
+        assert await jq([*flag.split(), program], await answer.read()) == (0, ""), program
 
 
 def test_every_endpoint_is_listed_with_its_parameters():

@@ -26,15 +26,9 @@ from tests.unit.requests.test_record import RECORD, changed
 
 PATH = "/api/v1/requests"
 JSON, NDJSON = "application/json", "application/x-ndjson"
-NOTHING_REFUSED = {
-    "malformed": 0,
-    "without_metrics": 0,
-    "contradictory": 0,
-    "rate": 0,
-    "dropped": 0,
-    "too_costly": 0,
-    "body": 0,
-}
+NOTHING_REFUSED = dict.fromkeys(
+    ("malformed", "without_metrics", "contradictory", "rate", "dropped", "too_costly", "body"), 0
+)
 
 
 class NoFleet:
@@ -96,15 +90,10 @@ async def test_accepted_requests_are_reported(post, client):
     await post([RECORD, changed("request_type", "code"), changed("temperature", 0)])
     response = await (await client.get(PATH)).json()
     assert (response["enabled"], response["taken"], response["refused"]) == (True, 3, NOTHING_REFUSED)
-    assert {
-        (group["request_type"], group["temperature"])
-        for group in response["groups"]
-        if group["window"] == "5m"
-    } == {
-        ("chat", "0"),
-        ("chat", "0.3-0.7"),
-        ("code", "0.3-0.7"),
+    groups = {
+        (each["request_type"], each["temperature"]) for each in response["groups"] if each["window"] == "5m"
     }
+    assert groups == {("chat", "0"), ("chat", "0.3-0.7"), ("code", "0.3-0.7")}
     model = next(model for model in response["models"] if model["window"] == "30s")
     assert (model["model_name"], model["requests"], model["accepted_tokens"]) == ("llama", 3, 195)
     assert model["draft_acceptance_ratio"] == 65 / 160
@@ -161,11 +150,13 @@ async def test_an_invalid_body_is_a_problem_and_counted(post, receiver, body, co
     assert (findings.taken, findings.refused) == (0, {Refusal.BODY: 1})
 
 
-@pytest.mark.parametrize(
-    "content_type", ["application/json; charset=UTF-8", "Application/JSON", "application/json;charset=utf8"]
-)
-async def test_other_spellings_of_the_content_type_are_accepted(post, content_type):
-    assert (await post(RECORD, content_type))[0] == 200
+async def test_other_spellings_of_the_content_type_are_accepted(post):
+    for content_type in (
+        "application/json; charset=UTF-8",
+        "Application/JSON",
+        "application/json;charset=utf8",
+    ):
+        assert (await post(RECORD, content_type))[0] == 200
 
 
 async def test_a_chunked_body_is_accepted_up_to_the_limit(client):
@@ -174,20 +165,10 @@ async def test_a_chunked_body_is_accepted_up_to_the_limit(client):
         for _ in range(size // 65536):
             yield b" " * 65536
 
-    for size, status in [
-        (0, 200),
-        (api.MAX_BODY_BYTES - 65536, 200),
-        (api.MAX_BODY_BYTES + 65536, 413),
-    ]:
+    most = api.MAX_BODY_BYTES
+    for size, status in [(0, 200), (most - 65536, 200), (most + 65536, 413)]:
         response = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
         assert response.status == status
-
-
-async def test_other_paths_reject_large_bodies(client):
-    response = await client.post("/api/v1/snapshot", data=b" " * 70_000, headers={"Content-Type": JSON})
-    assert response.status == 413
-    response = await client.post("/api/v1/snapshot", json={})
-    assert response.status == 405
 
 
 async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver, monkeypatch):
@@ -258,56 +239,33 @@ async def test_the_number_of_dropped_requests_is_counted(post, client):
         status, response = await post([RECORD], **{api.DROPPED: number})
         assert (status, response["taken"]) == (200, 1)
         assert response["refused"] == {**NOTHING_REFUSED, "dropped": int(number)}
+    for number in ("", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"):
+        status, response = await post([RECORD], **{api.DROPPED: number})
+        assert (status, response["taken"], response["refused"]) == (200, 1, NOTHING_REFUSED)
     report = await (await client.get(PATH)).json()
-    assert (report["taken"], report["refused"]) == (3, {**NOTHING_REFUSED, "dropped": 42})
+    assert (report["taken"], report["refused"]) == (14, {**NOTHING_REFUSED, "dropped": 42})
 
 
 @pytest.mark.parametrize(
     ("unsent", "costly", "counted"),
     [("7", "3", (4, 3)), ("3", "7", (0, 3)), ("3", "x", (3, 0)), ("", "7", (0, 0))],
 )
-async def test_the_number_of_too_costly_requests_is_counted(post, unsent, costly, counted):
-    """Too costly requests are a part of the dropped ones."""
+async def test_too_costly_requests_are_counted_as_a_part_of_the_dropped_ones(post, unsent, costly, counted):
     _, response = await post([RECORD], **{api.DROPPED: unsent, api.TOO_COSTLY: costly})
     assert response["refused"] == {**NOTHING_REFUSED, "dropped": counted[0], "too_costly": counted[1]}
 
 
-@pytest.mark.parametrize(
-    "number", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
-)
-async def test_an_invalid_number_of_dropped_requests_counts_as_0(post, number):
-    status, response = await post([RECORD], **{api.DROPPED: number})
-    assert (status, response["taken"], response["refused"]) == (200, 1, NOTHING_REFUSED)
-
-
-@pytest.fixture
-def reporter(client):
-    """Return the sender of vLLM's middleware, with one waiting record and a real socket."""
+async def test_requests_of_the_middleware_are_accepted(client, receiver):
     reporter = inside.Reporter(inside.Settings(url=str(client.make_url(PATH))))
     reporter.records.append(json.dumps(RECORD).encode())
-    return reporter
-
-
-async def test_requests_of_the_middleware_are_accepted(reporter, receiver):
     reporter.unreported.extend([True] * 3 + [False] * 12)
     await asyncio.to_thread(reporter.work, 0.0)
     findings = await receiver.findings()
     assert (findings.taken, findings.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})
     reporter.unreported.extend([False] * 5)
     await asyncio.to_thread(reporter.work, 1.0)
-    findings = await receiver.findings()
-    assert (findings.taken, findings.refused) == (1, {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3})
+    assert (await receiver.findings()).refused == {Refusal.DROPPED: 17, Refusal.TOO_COSTLY: 3}
     assert len(reporter.unreported) == 0
-
-
-async def test_pages_of_other_sites_cannot_send_requests(client):
-    """A browser sends OPTIONS first, because forms lack this type, and gets no permission."""
-    origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    asked = await client.options(PATH, headers=origin)
-    sent = await client.post(PATH, json=RECORD, headers=origin)
-    assert (asked.status, sent.status) == (403, 403)
-    for response in (asked, sent):
-        assert not [name for name in response.headers if name.lower().startswith("access-control-")]
 
 
 async def test_users_are_shown_as_hashes_and_only_if_enabled(post, client, receiver):

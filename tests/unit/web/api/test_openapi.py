@@ -14,6 +14,7 @@ from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.web.api import ENDPOINTS
 from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView
 from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, document
+from tests.every import every
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +22,8 @@ def described():
     return json.loads(document(ENDPOINTS))
 
 
-def method_of(endpoint):
-    """Return the HTTP method as OpenAPI writes it."""
-    return endpoint.method.lower()
+def operation_of(described, endpoint):
+    return described["paths"][endpoint.path][endpoint.method.lower()]
 
 
 async def test_the_document_is_served(get, described):
@@ -31,23 +31,26 @@ async def test_the_document_is_served(get, described):
 
 
 def test_the_document_has_exactly_the_served_paths(described):
-    pages = [(path, method) for path, methods in described["paths"].items() for method in methods]
-    assert pages == [(endpoint.path, method_of(endpoint)) for endpoint in ENDPOINTS]
-    names = [page["operationId"] for methods in described["paths"].values() for page in methods.values()]
-    assert names == [endpoint.name for endpoint in ENDPOINTS]
-    assert len(set(names)) == len(names)
+    pages = [(path, *page) for path, methods in described["paths"].items() for page in methods.items()]
+    found = [(path, method, page["operationId"]) for path, method, page in pages]
+    assert found == [(each.path, each.method.lower(), each.name) for each in ENDPOINTS]
+    assert len({name for *_, name in found}) == len(found)
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_an_endpoint_has_all_its_parameters_with_descriptions(described, endpoint):
-    parameters = described["paths"][endpoint.path][method_of(endpoint)]["parameters"]
-    assert [each["name"] for each in parameters if each["in"] == "query"] == [
-        each.name for each in endpoint.parameters
-    ]
-    assert all(each["description"] for each in parameters if each["in"] == "query")
+@every(ENDPOINTS, name=lambda endpoint: endpoint.name)
+def test_an_endpoint_has_all_its_parameters_its_model_and_its_problems(endpoint, described):
+    operation = operation_of(described, endpoint)
+    parameters = operation["parameters"]
+    in_query = [each for each in parameters if each["in"] == "query"]
+    assert [each["name"] for each in in_query] == [each.name for each in endpoint.parameters]
+    assert all(each["description"] for each in in_query)
     assert "null" not in json.dumps(parameters), "a URL has no null"
     in_path = {each["name"] for each in parameters if each["in"] == "path"}
     assert in_path == set(re.findall(r"{(\w+)}", endpoint.path))
+    content = operation["responses"]["200"]["content"]["application/json"]
+    if endpoint.model:
+        assert content["schema"] == {"$ref": f"#/components/schemas/{endpoint.model.__name__}"}
+    assert {"400", "503", "default"} <= operation["responses"].keys()
 
 
 def parameters_of(described, name):
@@ -57,38 +60,24 @@ def parameters_of(described, name):
 
 def test_documented_limits_are_those_that_the_code_checks(described):
     assert parameters_of(described, "events")["limit"]["maximum"] == MAX_EVENTS
-    step = next(
-        each for each in described["paths"]["/api/v1/history"]["get"]["parameters"] if each["name"] == "step"
-    )
-    assert f"about {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps" in step["description"]
+    history = described["paths"]["/api/v1/history"]["get"]["parameters"]
+    step = next(each["description"] for each in history if each["name"] == "step")
+    assert f"about {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps" in step
     ingest = described["paths"]["/api/v1/requests"]["post"]
-    assert (
-        ingest["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]["maxItems"]
-        == MAX_BATCH_REQUESTS
-    )
+    schema = ingest["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["anyOf"][1]["maxItems"] == MAX_BATCH_REQUESTS
     texts = {status: response["description"] for status, response in ingest["responses"].items()}
     assert f"more than {MAX_PARAMETERS} parameters" in texts["400"]
     assert f"{BODY_SECONDS:.0f} seconds" in texts["408"]
     assert f"{MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests" in texts["413"]
 
 
-def test_event_types_are_those_of_the_log(described):
-    """Event types are those that the log documents as events of engines and targets."""
+def test_event_types_are_those_that_the_log_documents_as_events_of_engines_and_targets(described):
     asked = parameters_of(described, "events")["type"]["items"]["enum"]
     assert asked == described["components"]["schemas"]["RecordedEvent"]["properties"]["type"]["enum"]
     assert asked == list(EVENT_TYPES)
     assert {"acceptance_dropped", "target_failing"} <= set(asked)
     assert {"engine_summary", "poll_crashed", "reloaded"}.isdisjoint(asked)
-
-
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_an_endpoint_has_its_model_and_its_problems(described, endpoint):
-    responses = described["paths"][endpoint.path][method_of(endpoint)]["responses"]
-    content = responses["200"]["content"]["application/json"]
-    if endpoint.model:
-        assert content["schema"] == {"$ref": f"#/components/schemas/{endpoint.model.__name__}"}
-    assert {"400", "default"} <= responses.keys()
-    assert "503" in responses
 
 
 def test_every_reference_resolves(described):

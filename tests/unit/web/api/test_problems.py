@@ -21,12 +21,9 @@ async def problem_of(answer, status):
     return problem
 
 
-async def test_an_unknown_path_is_a_problem(client):
+async def test_an_unknown_path_and_an_unsupported_method_are_problems(client):
     problem = await problem_of(await client.get("/api/v2/snapshot"), 404)
     assert (problem.type, problem.title) == ("about:blank", "Not Found")
-
-
-async def test_an_unsupported_method_is_a_problem(client):
     answer = await client.post("/api/v1/snapshot")
     await problem_of(answer, 405)
     assert answer.headers["Allow"] == "GET,HEAD"
@@ -39,34 +36,23 @@ async def test_a_body_that_nobody_reads_is_a_problem_and_closes_the_connection(c
     assert answer.headers["Connection"] == "close"
 
 
-async def test_an_unknown_parameter_is_named(client):
-    problem = await problem_of(await client.get("/api/v1/snapshot?tagret=x&target=y"), 400)
-    ((wrong),) = problem.parameters
-    assert wrong.name == "tagret"
-    assert wrong.problem.startswith("is unknown; there are target, model, engine, match,")
+NO_LABEL = "names a label that no target has; there are target, model_name, engine, zone"
 
 
-async def test_an_endpoint_without_parameters_rejects_any(client):
-    problem = await problem_of(await client.get("/api/v1/targets?target=x"), 400)
-    assert problem.parameters[0].problem == "is unknown; there are none"
-
-
-async def test_an_unknown_window_is_rejected_with_the_configured_ones(client):
-    problem = await problem_of(await client.get("/api/v1/snapshot?window=7m"), 400)
-    assert problem.parameters[0].problem == "names a window that is not configured; there are 30s, 5m"
-
-
-@pytest.mark.parametrize("page", ["snapshot", "history"])
-async def test_match_rejects_a_label_that_no_target_has(client, page):
-    problem = await problem_of(await client.get(f"/api/v1/{page}?match=zone=eu&match=zon=eu"), 400)
-    ((wrong),) = problem.parameters
-    assert wrong.name == "match"
-    assert wrong.problem == "names a label that no target has; there are target, model_name, engine, zone"
-
-
-async def test_a_request_line_that_is_too_long_gets_a_plain_error(client):
-    answer = await client.get(f"/api/v1/snapshot?target={'x' * 10_000}")
-    assert (answer.status, answer.content_type) == (400, "text/plain")
+@pytest.mark.parametrize(
+    ("query", "name", "text"),
+    [
+        ("snapshot?tagret=x&target=y", "tagret", "is unknown; there are target, model, engine, match,"),
+        ("targets?target=x", "target", "is unknown; there are none"),
+        ("snapshot?window=7m", "window", "names a window that is not configured; there are 30s, 5m"),
+        ("snapshot?match=zone=eu&match=zon=eu", "match", NO_LABEL),
+        ("history?match=zone=eu&match=zon=eu", "match", NO_LABEL),
+    ],
+)
+async def test_a_parameter_that_is_not_known_here_is_named(client, query, name, text):
+    ((wrong),) = (await problem_of(await client.get(f"/api/v1/{query}"), 400)).parameters
+    assert wrong.name == name
+    assert wrong.problem.startswith(text)
 
 
 async def test_an_internal_error_reveals_no_secret(aiohttp_client, make_state):
@@ -80,10 +66,10 @@ async def test_an_internal_error_reveals_no_secret(aiohttp_client, make_state):
     assert [entry["event"] for entry in logs] == ["request_failed"]
 
 
-async def test_errors_of_other_paths_are_plain_text(client):
-    for path in ("/nowhere", "/apis"):
+async def test_errors_of_other_paths_and_a_request_line_that_is_too_long_are_plain_text(client):
+    for path, status in (("/nowhere", 404), ("/apis", 404), (f"/api/v1/snapshot?target={'x' * 10_000}", 400)):
         answer = await client.get(path)
-        assert (answer.status, answer.content_type) == (404, "text/plain")
+        assert (answer.status, answer.content_type) == (status, "text/plain")
 
 
 NO_LIMIT = "is not a whole number from 1 to 1000"
@@ -125,16 +111,13 @@ def test_an_invalid_parameter_is_named_in_a_sentence(parameters, query, problem)
     assert str(rejected.value) == f"The parameter {wrong.name} {wrong.problem}."
 
 
-def test_too_many_parameters_are_rejected_without_repeating_them():
+def test_too_many_parameters_are_rejected_without_repeating_them_and_long_names_are_truncated():
     parameters = MultiDict(("target", f"t{number}") for number in range(MAX_PARAMETERS + 1))
     with pytest.raises(
         RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}"
     ) as caught:
         read(SNAPSHOT, parameters)
     assert caught.value.parameters == ()
-
-
-def test_a_long_parameter_name_is_truncated():
     with pytest.raises(RequestError) as caught:
         read(SNAPSHOT, MultiDict([("x" * 8000, "")]))
     assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]
