@@ -1,346 +1,284 @@
-"""One engine, target, experiment or group of requests fails: every page serves all others, and the log says so once."""
+"""Some engines, targets, experiments and requests fail: every page serves all others, and the log names each once.
+
+Each fault of an engine or a target has a target of its own, so that all faults are in one run.
+"""
 
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from unittest.mock import patch
 
-import aiohttp
 import pytest
-from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.requests.store import _model_findings
-from spec_decode_exporter.views.fleet_view import target_view
+from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.api import ENDPOINTS
 from spec_decode_exporter.web.page import _environment
-from spec_decode_exporter.web.server import parse_listen_address
 from tests.fakes.simulated import Server
 from tests.unit.requests.test_record import RECORD
 
-GOOD, BAD = "good", "<img src=x onerror=alert(1)>\"'${version}"
-NAME = json.dumps(BAD.replace("$", "$$"))
-CONFIG = f"""
-targets:
-  - {{url: "http://good:8000/metrics", name: good}}
-  - {{url: "http://bad:8000/metrics", name: {NAME}}}
+GOOD, HOSTILE = "good", "<img src=x onerror=alert({})>\"'${{version}}"
+LIGHT = Scenario.model_validate({"load": {"concurrency": 2}})
+CONFIG = """
 windows: [10s, 30s]
-poll: {{interval: 3s}}
-metrics: {{profile: full}}
-requests: {{ingest: true}}
-log: {{summary_interval: 10s}}
-state: {{file: STATE, interval: 10s}}
-experiments:
-  - {{name: good, baseline: a, arms: {{a: {{match: {{name: good}}}}, b: {{match: {{name: {NAME}}}}}}}}}
-  - {{name: bad, baseline: a, arms: {{a: {{match: {{name: good}}}}, b: {{match: {{name: {NAME}}}}}}}}}
+poll: {interval: 3s}
+metrics: {profile: full}
+requests: {ingest: true}
+log: {summary_interval: 10s}
 """
 
 
-def failing(place, is_bad):
-    """A patch of a function that raises where it is about the bad item."""
+class Fault:
+    """A change of the code: it raises, or changes the result, where it is about a bad item."""
 
-    def start(stack):
-        patcher = patch(place)
+    def __init__(self, place, is_bad, change=None):
+        """Patch the function or property at ``place``; ``is_bad`` takes the bad name and the arguments."""
+        self.place, self.is_bad, self.change = place, is_bad, change
+        self.hits = 0
+
+    def start(self, stack, bad):
+        self.hits = 0
+        patcher = patch(f"spec_decode_exporter.{self.place}")
         original, _ = patcher.get_original()
-        original = getattr(original, "__func__", original)
+        own = getattr(original, "fget", None) or getattr(original, "func", None)
+        function = own or getattr(original, "__func__", original)
 
         def fails(*args, **kwargs):
-            if is_bad(*args, **kwargs):
+            is_bad = self.is_bad(bad, *args, **kwargs)
+            self.hits += is_bad
+            if is_bad and self.change is None:
                 raise RuntimeError("injected")
-            return original(*args, **kwargs)
+            result = function(*args, **kwargs)
+            return self.change(result) if is_bad else result
 
-        stack.enter_context(patch(place, fails))
-
-    return start
-
-
-def reading(place, is_bad):
-    """The same of a property."""
-
-    def start(stack):
-        patcher = patch(place)
-        original, _ = patcher.get_original()
-        read = original.fget if isinstance(original, property) else original.func
-
-        def fails(self):
-            if is_bad(self):
-                raise RuntimeError("injected")
-            return read(self)
-
-        stack.enter_context(patch(place, property(fails)))
-
-    return start
+        stack.enter_context(patch(f"spec_decode_exporter.{self.place}", property(fails) if own else fails))
 
 
-def drawing(name, change):
-    """A function of the page's templates whose result is changed, so that drawing it raises."""
+class RowFault(Fault):
+    """The rows of groups of requests in the templates cannot be drawn."""
 
-    def start(stack):
+    def start(self, stack, bad):
         functions = _environment().globals
-        original = functions[name]
-        stack.enter_context(patch.dict(functions, {name: lambda *args: change(original(*args))}))
+        in_order = functions["in_order"]
 
-    return start
+        def rows(*args):
+            self.hits += 1
+            return [
+                (group, None if group.key.request_type == "bad" else windows)
+                for group, windows in in_order(*args)
+            ]
 
-
-def bad_target(status):
-    """A target that raises when it is drawn."""
-    view = target_view(status)
-    return view.model_copy(update={"engines": None}) if view.target == BAD else view
-
-
-def bad_modes(name, *more):
-    """A model whose modes raise when they are drawn."""
-    found = _model_findings(name, *more)
-    return found._replace(modes=0) if name == "bad" else found
+        self.hits = 0
+        stack.enter_context(patch.dict(functions, in_order=rows))
 
 
-def bad_labels(labels, *_, **__):
-    return labels.get("target") == BAD
+TARGET_OF = {}
+"""The target of each engine monitor, and of what it has learned, by identity."""
 
 
-def bad_shown(engine):
-    return engine.target == BAD
+def owned(bad, one, *_, **__):
+    return TARGET_OF.get(id(one)) == bad
 
 
-def bad_section(name):
-    return lambda template, **_: template == name
+def labelled(bad, labels, *_, **__):
+    return labels.get("target") == bad
 
 
-def bad_watch(watch, *_):
-    return watch.target.name == BAD
+def viewed(bad, engine):
+    return engine.target == bad
 
 
-def bad_key(key, *_):
-    return key.request_type == "bad"
+def watched(bad, watch, *_):
+    return watch.target.name == bad
 
 
-BAD_OBJECTS = set()
+def always(*_, **__):
+    return True
 
 
-def bad_object(one, *_, **__):
-    return one in BAD_OBJECTS
-
-
-def bad_view(labels, *_):
-    return labels.get("target") == BAD or "bad" in (labels.get("experiment"), labels.get("request_type"))
+OF_TARGETS = {
+    # On the page; the first are opened there.
+    "details": Fault("web.fleet.EngineView.totals", viewed),
+    "words": Fault("web.fleet.terms", viewed),
+    "standing": Fault("web.fleet.EngineView.standing", viewed),
+    "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
+    "row of the target": Fault("web.page.target_view", lambda bad, status: status.name == bad, lambda view: view.model_copy(update={"engines": None})),
+    "what the page has of it": Fault("web.fleet.EngineView", labelled),
+    # In the monitors.
+    "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
+    "windows": Fault("monitor.engine_monitor.EngineMonitor.windows", owned),
+    "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),
+    "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
+    "method": Fault("monitor.engine_monitor.EngineMonitor.method", owned),
+    "cost": Fault("monitor.engine_monitor.EngineMonitor.cost", owned),
+    "learned state": Fault("learned.learned.Learned.state", owned),
+    "absence": Fault("window.history.History.is_gone", owned),
+    "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
+    "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
+    "engines of the target": Fault("monitor.target_monitor.TargetMonitor._labelled", watched),
+    "next poll": Fault("scrape.poller.Poller._next_moment", lambda bad, poller: f"//bad-{bad.partition('(')[2].partition(')')[0]}:" in poller._url),
+    # In the API and the metrics.
+    "JSON": Fault("web.api.EngineView", labelled),
+    "history": Fault("web.api.history_view", labelled),
+    "group": Fault("web.api.group_view", labelled),
+    "JSON of the target": Fault("app.exporter_state.target_view", lambda bad, status: status.name == bad),
+    "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
+    "lines": Fault("metrics.page._View", labelled),
+}  # fmt: skip
+OF_PAGES = {
+    "headline": Fault("web.page.headline", always),
+    "trace": Fault("web.page.acceptance_trace", always),
+    "all comparisons": Fault("monitor.experiment_monitor.ExperimentMonitor.compare", always),
+    "section of targets": Fault("web.page.render", lambda _, template, **__: template == "targets.html"),
+    "section of events": Fault("web.page.render", lambda _, template, **__: template == "events.html"),
+}
+OF_EXPERIMENTS_AND_REQUESTS = {
+    "comparison": Fault("monitor.experiment_monitor.ExperimentTracker.compare", lambda _, tracker, *__: tracker.settings.name == "bad"),
+    "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
+    "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
+    "lines": Fault("metrics.page._View", lambda _, labels, *__: "bad" in (labels.get("experiment"), labels.get("request_type"))),
+    "model": Fault("requests.store._model_findings", lambda _, name, *__: name == "bad"),
+    "section of a model": Fault("requests.store._model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(modes=0)),
+    "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
+    "rows of groups": RowFault("", always),
+    "events": Fault("monitor.request_receiver.RequestChangeNotifier.emit", always),
+}  # fmt: skip
 
 
 def bad_member(member):
     _, record, fields = member
     key = fields.get("key") or getattr(record, "key", None)
-    return key is not None and bad_key(key)
+    return key is not None and key.request_type == "bad"
 
 
-INJECTIONS = {
-    "engine: summing up": reading(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.snapshot", bad_object
-    ),
-    "engine: its windows": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.windows", bad_object
-    ),
-    "engine: taking a sample": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
-    ),
-    "engine: evaluating": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor._evaluated", lambda *_: True
-    ),
-    "engine: its method": reading(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
-    ),
-    "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
-    "engine: its learned state": reading("spec_decode_exporter.learned.learned.Learned.state", bad_object),
-    "engine: its absence": failing("spec_decode_exporter.window.history.History.is_gone", bad_object),
-    "engine: its JSON": failing("spec_decode_exporter.web.api.EngineView", bad_labels),
-    "engine: its history": failing("spec_decode_exporter.web.api.history_view", bad_labels),
-    "engine: its line": failing("spec_decode_exporter.web.page.acceptance_trace", lambda *_: True),
-    "engine: what the page has of it": failing("spec_decode_exporter.web.fleet.EngineView", bad_labels),
-    "engine: what it counts as": reading("spec_decode_exporter.web.fleet.EngineView.standing", bad_shown),
-    "engine: its row": failing(
-        "spec_decode_exporter.web.fleet.Events.of", lambda _, engine: bad_shown(engine)
-    ),
-    "engine: its details": reading("spec_decode_exporter.web.fleet.EngineView.totals", bad_shown),
-    "engine: its words": failing("spec_decode_exporter.web.fleet.terms", bad_shown),
-    "fleet: its headline": failing("spec_decode_exporter.web.page.headline", lambda *_: True),
-    "engine: its summary": failing(
-        "spec_decode_exporter.monitor.summary_log.SummaryLog.line", lambda _, labels, *__: bad_labels(labels)
-    ),
-    "engine: its lines": failing("spec_decode_exporter.metrics.page._View", bad_view),
-    "engine: its group": failing("spec_decode_exporter.web.api.group_view", bad_labels),
-    "target: its status": failing(
-        "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
-    ),
-    "target: its JSON": failing(
-        "spec_decode_exporter.app.exporter_state.target_view", lambda status: status.name == BAD
-    ),
-    "target: its engines": failing(
-        "spec_decode_exporter.monitor.target_monitor.TargetMonitor._labelled", bad_watch
-    ),
-    "target: its row": lambda stack: stack.enter_context(
-        patch("spec_decode_exporter.web.page.target_view", bad_target)
-    ),
-    "target: when to poll": failing(
-        "spec_decode_exporter.scrape.poller.Poller._next_moment", lambda poller: "bad" in poller._url
-    ),
-    "targets: a section": failing("spec_decode_exporter.web.page.render", bad_section("targets.html")),
-    "events: a section": failing("spec_decode_exporter.web.page.render", bad_section("events.html")),
-    "events: one in JSON": failing(
-        "spec_decode_exporter.web.api.encoded",
-        lambda view: isinstance(view, RecordedEvent) and view.target == BAD,
-    ),
-    "experiment: comparing": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.ExperimentTracker.compare",
-        lambda tracker, *_: tracker.settings.name == "bad",
-    ),
-    "experiments: what engines learn": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor._inform", lambda *_: True
-    ),
-    "experiments: comparing any": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor.compare", lambda *_: True
-    ),
-    "experiment: its JSON": failing(
-        "spec_decode_exporter.web.api.experiment_view", lambda name, *_: name == "bad"
-    ),
-    "requests: a model": failing(
-        "spec_decode_exporter.requests.store._model_findings", lambda name, *_: name == "bad"
-    ),
-    "requests: a group's JSON": failing("spec_decode_exporter.views.request_view._document", bad_member),
-    "requests: a group's row": drawing(
-        "in_order",
-        lambda rows: [(group, None if bad_key(group.key) else windows) for group, windows in rows],
-    ),
-    "requests: a model's section": lambda stack: stack.enter_context(
-        patch("spec_decode_exporter.requests.store._model_findings", bad_modes)
-    ),
-    "requests: events": failing(
-        "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True
-    ),
-}
 SENT = [
     {**RECORD, "model": model, "request_type": kind}
-    for model, kind in (("good", "chat"), ("good", "chat"), *[("good", "bad")] * 3, ("bad", "chat"))
+    for model, kind in (
+        ("good", "chat"),
+        ("good", "chat"),
+        *[("good", "bad")] * 3,
+        ("bad", "chat"),
+        ("worse", "chat"),
+    )
 ]
 
 
 class Running:
-    """A running exporter and what it logs."""
+    """A running exporter with a good target and bad ones."""
 
-    def __init__(self, service, logs):
-        self.service = service
-        self.logs = logs
-        self.ids = {
-            watch.target.name: id_of(labels) for watch in service.fleet for labels, _ in watch.histories()
-        }
-
-    async def ask(self, path, method="GET", **more):
-        url = f"{self.service.urls[0].rstrip('/')}{path}"
-        async with aiohttp.ClientSession() as session, session.request(method, url, **more) as answer:
-            return answer.status, await answer.text()
+    def __init__(self, told, bad):
+        self.told, self.bad = told, bad
+        watches = list(told.service.fleet)
+        self.ids = {watch.target.name: id_of(labels) for watch in watches for labels, _ in watch.histories()}
+        for watch in watches:
+            for engine, *_ in watch.engines.values():
+                for part in (engine, engine.history, engine.learned):
+                    TARGET_OF[id(part)] = watch.target.name
 
     def failures(self):
+        """Return each report: its event, its part and its item."""
+        names = ("target", "experiment", "arm", "request_type", "model_name")
         return [
-            (
-                log["event"],
-                log["part"],
-                *(log.get(name) for name in ("target", "experiment", "arm", "request_type", "model_name")),
-            )
-            for log in self.logs
-            if log["event"] in ("internal_error", "internal_error_ended")
+            (log["event"], log["part"], *map(log.get, names))
+            for log in self.told.told("internal_error", "internal_error_ended")
         ]
+
+    async def look(self):
+        """Request every page; check that the good items are on each, whatever fails. Return the first page."""
+        ids, shown = self.ids, {}
+        status, text = await self.told.ask("api/v1/requests", "POST", json=SENT)
+        assert status == 200, text
+        for endpoint in ENDPOINTS:
+            if endpoint.method == "GET":
+                shown[endpoint.path] = await self.told.json(endpoint.path.replace("{engine_id}", ids[GOOD]))
+        opened = "&".join(f"engine={ids[name]}" for name in [*self.bad[:7], GOOD])
+        for path in ("/", "/fragment", f"/?{opened}", "/metrics"):
+            shown[path] = await self.told.get(path)
+            assert path == "/metrics" or HOSTILE[:10] not in shown[path]
+        self.check(shown, (await self.told.json("api/v1/snapshot?group_by=target"))["groups"])
+        return shown
+
+    def check(self, shown, groups):
+        api = {
+            name: shown[f"/api/v1/{name}"]
+            for name in ("events", "snapshot", "history", "targets", "requests")
+        }
+        assert GOOD in {event["target"] for event in api["events"]["events"]}
+        for name in ("snapshot", "history"):
+            assert self.ids[GOOD] in {engine["id"] for engine in api[name]["engines"]}
+        assert GOOD in {target["target"] for target in api["targets"]["targets"]}
+        assert GOOD in {group["labels"]["target"] for group in groups}
+        for name in ("groups", "since_start"):
+            assert "chat" in {group["request_type"] for group in api["requests"][name]}
+        assert "good" in {model["model_name"] for model in api["requests"]["models"]}
+        for path in ("/", "/fragment"):
+            assert f'id="e-{self.ids[GOOD]}"' in shown[path]
+            assert ">chat<" in shown[path]
+        metrics = shown["/metrics"]
+        lines = [line for line in metrics.splitlines() if line.startswith("spec_decode_drafts_total{")]
+        assert any('target="good"' in line for line in lines)
+        assert 'spec_decode_request_saved_tokens_total{model_name="good",request_type="chat"' in metrics
 
 
 @pytest.fixture
-async def running(tmp_path, clock, network):
-    for name in ("good", "bad"):
-        network.servers[f"{name}:8000"] = Server(clock, "steady", running=60)
-    file = tmp_path / "exporter.yml"
-    file.write_text(CONFIG.replace("STATE", str(tmp_path / "state.json")))
-    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
-    with capture_logs() as logs:
-        await service.start()
-        try:
+async def running(tmp_path, clock, network, exporter):
+    """Return a function that runs an exporter with some bad targets and experiments."""
+    async with AsyncExitStack() as stack:
+
+        async def running(bad, experiments=()):
+            targets = "targets:\n"
+            for name, host in ((GOOD, "good"), *((name, f"bad-{number}") for number, name in enumerate(bad))):
+                network.servers[f"{host}:8000"] = Server(clock, LIGHT, running=60)
+                quoted = json.dumps(name.replace("$", "$$"))
+                targets += f"  - {{url: 'http://{host}:8000/metrics', name: {quoted}}}\n"
+            arms = "arms: {a: {match: {name: good}}, b: {match: {name: other}}}"
+            comparisons = "".join(f"  - {{name: {name}, baseline: a, {arms}}}\n" for name in experiments)
+            state = f"state: {{file: {tmp_path}/state.json, interval: 10s}}\n"
+            config = targets + CONFIG + state + ("experiments:\n" + comparisons if experiments else "")
+            told = await stack.enter_async_context(exporter(config))
             await clock.advance(35.0)
-            running = Running(service, logs)
-            await running.ask("/api/v1/requests", "POST", json=SENT)
-            watches = list(service.fleet)
-            engines = [engine for engine, *_ in watches[-1].engines.values()]
-            BAD_OBJECTS.update(engines)
-            BAD_OBJECTS.update(part for engine in engines for part in (engine.history, engine.learned))
-            yield running
-        finally:
-            BAD_OBJECTS.clear()
-            await service.close()
+            return Running(told, bad)
+
+        yield running
+    TARGET_OF.clear()
 
 
-async def look(running):
-    """Ask every page; return what each shows of the good item and of the bad one, by page."""
-    status, text = await running.ask("/api/v1/requests", "POST", json=SENT)
-    assert status == 200, text
-    shown = {}
-    for endpoint in ENDPOINTS:
-        if endpoint.method != "GET":
-            continue
-        path = endpoint.path.replace("{engine_id}", running.ids[GOOD])
-        status, text = await running.ask(path)
-        assert status == 200, (path, text)
-        shown[endpoint.path] = json.loads(text)
-    for path in ("/", "/fragment", f"/?engine={running.ids[BAD]}&engine={running.ids[GOOD]}", "/metrics"):
-        status, text = await running.ask(path)
-        assert status == 200, (path, text)
-        assert BAD not in text
-        shown[path] = text
-    _, grouped = await running.ask("/api/v1/snapshot?group_by=target")
-    shown["groups"] = json.loads(grouped)["groups"]
-    return shown
-
-
-def check_good(shown, running):
-    """Check that whatever fails, the good items are on every page."""
-    assert GOOD in {event["target"] for event in shown["/api/v1/events"]["events"]}
-    snapshot, history = shown["/api/v1/snapshot"], shown["/api/v1/history"]
-    assert running.ids[GOOD] in {engine["id"] for engine in snapshot["engines"]}
-    assert running.ids[GOOD] in {engine["id"] for engine in history["engines"]}
-    assert GOOD in {target["target"] for target in shown["/api/v1/targets"]["targets"]}
-    assert GOOD in {group["labels"]["target"] for group in shown["groups"]}
-    requests = shown["/api/v1/requests"]
-    assert "chat" in {group["request_type"] for group in requests["groups"]}
-    assert "chat" in {group["request_type"] for group in requests["since_start"]}
-    assert "good" in {model["model_name"] for model in requests["models"]}
-    for path in ("/", "/fragment"):
-        assert f'id="e-{running.ids[GOOD]}"' in shown[path]
-        assert ">chat<" in shown[path]
-    drafts = [line for line in shown["/metrics"].splitlines() if line.startswith("spec_decode_drafts_total{")]
-    assert any('target="good"' in line for line in drafts)
-    assert 'spec_decode_request_saved_tokens_total{model_name="good",request_type="chat"' in shown["/metrics"]
-
-
-@pytest.mark.parametrize("injection", INJECTIONS)
-async def test_an_item_that_fails_is_omitted_and_logged_once_until_it_works_again(running, clock, injection):
-    before = await look(running)
-    check_good(before, running)
-    assert not running.failures()
+@pytest.mark.parametrize(
+    ("faults", "has_targets", "experiments"),
+    [
+        (OF_TARGETS, True, ("good",)),
+        (OF_PAGES, False, ("good",)),
+        (OF_EXPERIMENTS_AND_REQUESTS, False, ("good", "bad", "worse")),
+    ],
+    ids=["of targets", "of pages", "of experiments and requests"],
+)
+async def test_what_fails_is_omitted_and_logged_once_until_it_works_again(
+    running, clock, faults, has_targets, experiments
+):
+    bad = [HOSTILE.format(number) for number in range(len(faults) if has_targets else 1)]
+    run = await running(bad, experiments)
+    await run.look()
+    assert not run.failures()
     with ExitStack() as stack:
-        INJECTIONS[injection](stack)
-        for _ in range(3):
+        for number, fault in enumerate(faults.values()):
+            fault.start(stack, bad[number if has_targets else 0])
+        for _ in range(2):
             await clock.advance(12.0)
-            shown = await look(running)
-            check_good(shown, running)
-    found = running.failures()
-    assert found, "nothing failed"
-    assert len(set(found)) == len(found)
+            await run.look()
+    found = run.failures()
+    assert [name for name, fault in faults.items() if not fault.hits] == []
+    assert len(set(found)) == len(found) > 0
     assert {event for event, *_ in found} == {"internal_error"}
+    if has_targets:
+        assert {target for _, _, target, *_ in found} - {None} == set(bad)
     await clock.advance(RECOVERED_AFTER + 12.0)
-    await look(running)
+    await run.look()
     await clock.advance(12.0)
-    after = await look(running)
-    check_good(after, running)
-    recovered = running.failures()[len(found) :]
-    assert len(recovered) == len(found)
-    assert all(event.endswith("_ended") for event, *_ in recovered)
+    after = await run.look()
+    ended = [("internal_error", *rest) for event, *rest in run.failures()[len(found) :]]
+    assert sorted(map(str, ended)) == sorted(map(str, found))
     assert "Cannot be shown" not in after["/"]
-    assert running.ids[BAD] in {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}
+    assert set(map(run.ids.get, bad)) <= {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}
