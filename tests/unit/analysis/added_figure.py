@@ -34,39 +34,15 @@ def snapshot():
     """Return an engine after the first 25 s of a recorded trace."""
     from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
     from spec_decode_exporter.scrape.sample import EngineName, SampleReader
+    from tests.fakes.engines import poll
 
     with gzip.open(TRACE, "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     engine, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
         reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
-        list(
-            engine.observe(
-                reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0
-            )
-        )
-    list(engine.evaluate())
+        poll(engine, reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL, 10.0)
     return engine.snapshot
-
-
-async def metrics_page(engine):
-    """Return the page of /metrics."""
-    from spec_decode_exporter.monitor.snapshot import Snapshot
-    from tests.unit.metrics.written_page import page_of
-
-    return await page_of(Snapshot([(LABELS, engine)]))
-
-
-def observe_report(view):
-    """Return the report of ``observe``."""
-    from spec_decode_exporter.reports.observation_report import report
-    from spec_decode_exporter.reports.text import TextStyle
-    from spec_decode_exporter.views.fleet_view import ObservationView
-
-    observation = ObservationView(
-        time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=()
-    )
-    return report(observation, TextStyle())
 
 
 def comparison_report(engine):
@@ -76,21 +52,11 @@ def comparison_report(engine):
     from spec_decode_exporter.reports.references import MeasuredModel, ReferenceDocument
     from spec_decode_exporter.reports.text import TextStyle
 
-    model = MeasuredModel(
-        model_name="m",
-        engines=1,
-        method="",
-        draft_model="",
-        server_version="",
-        measurement=measure(engine.evaluation.longest, engine.evaluation.latencies),
-    )
-    document = ReferenceDocument(
-        ended=datetime.fromtimestamp(WALL, UTC),
-        seconds=25.0,
-        exporter_version="1",
-        engines=(),
-        models=(model,),
-    )
+    measurement = measure(engine.evaluation.longest, engine.evaluation.latencies)
+    names = dict.fromkeys(("model_name", "method", "draft_model", "server_version"), "m")
+    model = MeasuredModel(**names, engines=1, measurement=measurement)
+    ended = datetime.fromtimestamp(WALL, UTC)
+    document = ReferenceDocument(ended=ended, seconds=25.0, exporter_version="1", engines=(), models=(model,))
     return as_text(compared(document, document, 0.05), TextStyle())
 
 
@@ -98,19 +64,26 @@ def outputs():
     """Return the outputs by name."""
     from docs.generate.metrics import markdown
     from spec_decode_exporter.monitor.snapshot import Snapshot
+    from spec_decode_exporter.reports.observation_report import report
+    from spec_decode_exporter.reports.text import TextStyle
     from spec_decode_exporter.views.engine_view import EngineView
-    from spec_decode_exporter.views.fleet_view import group_view
+    from spec_decode_exporter.views.fleet_view import ObservationView, group_view
     from spec_decode_exporter.web.query import PageQuery
+    from tests.unit.metrics.written_page import page_of
     from tests.unit.web.pages import shown
 
     engine = snapshot()
     view = EngineView(labels=LABELS, snapshot=engine)
+    fleet = Snapshot([(LABELS, engine)])
+    observation = ObservationView(
+        time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=()
+    )
     return {
-        "metrics": asyncio.run(metrics_page(engine)),
+        "metrics": asyncio.run(page_of(fleet)),
         "snapshot": view.model_dump_json(),
         "group": group_view({}, [(LABELS, engine)]).model_dump_json(),
-        "page": asyncio.run(shown(Snapshot([(LABELS, engine)]), PageQuery("", (view.id,)))),
-        "observe": observe_report(view),
+        "page": asyncio.run(shown(fleet, PageQuery("", (view.id,)))),
+        "observe": report(observation, TextStyle()),
         "compare": comparison_report(engine),
         "documentation": markdown(),
     }

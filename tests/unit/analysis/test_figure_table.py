@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter as Tally
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,6 @@ from docs.generate.metrics import series_of
 from spec_decode_exporter.analysis.figure_table import (
     COMPARED,
     FIGURE,
-    FIGURES,
     MEASURED,
     GroupSum,
     Unit,
@@ -29,57 +27,33 @@ from spec_decode_exporter.reports import comparison, observation_report
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
 from spec_decode_exporter.window.history import Window
-from tests.fakes.windows import polled
+from tests.every import every
+from tests.fakes.windows import polled, window
 from tests.paths import CHECKOUT
 from tests.unit.analysis.added_figure import ROW
 
 
-@pytest.fixture(name="outputs", scope="module")
-def outputs_fixture():
-    """Outputs of a process whose figure table has one row more."""
+def test_one_row_more_appears_in_every_output():
     command = [sys.executable, "-m", "tests.unit.analysis.added_figure"]
     finished = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    return json.loads(finished.stdout)
-
-
-class TestOneRowMore:
-    def test_is_a_metric_with_its_help(self, outputs):
-        assert f"# HELP {ROW.metric} {ROW.help}\n" in outputs["metrics"]
-        assert f"# TYPE {ROW.metric} gauge\n" in outputs["metrics"]
-        values = re.findall(rf'^{ROW.metric}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
-        assert [window for window, _ in values] == ["10s", "5m"]
-
-    def test_is_a_field_of_the_snapshot_with_the_metric_s_value(self, outputs):
-        (value,) = re.findall(rf'^{ROW.metric}{{.*window="5m"}} (\S+)$', outputs["metrics"], re.MULTILINE)
-        window = json.loads(outputs["snapshot"])["windows"][-1]
-        counts = window["counts"]
-        assert window[ROW.key] == float(value)
-        decoded = counts["generation_tokens"] - counts["first_tokens"]
-        assert window[ROW.key] == pytest.approx(decoded / counts["drafts"])
-
-    def test_is_a_field_of_groups(self, outputs):
-        engine, group = (json.loads(outputs[name])["windows"][-1] for name in ("snapshot", "group"))
-        assert group[ROW.key] == engine[ROW.key]
-
-    def test_is_a_row_of_the_page_with_its_counts(self, outputs):
-        (row,) = [row for row in outputs["page"].split("<tr") if ROW.metric in row]
-        assert ROW.label in row
-        assert "in drafts:" in row
-
-    def test_is_a_line_of_the_report_of_observe(self, outputs):
-        value = json.loads(outputs["snapshot"])["windows"][-1][ROW.key]
-        assert re.search(rf"{ROW.report.name} +\| +{value:.2f}", outputs["observe"])
-
-    def test_is_a_row_of_the_comparison_with_a_reference(self, outputs):
-        value = f"{json.loads(outputs['snapshot'])['windows'][-1][ROW.key]:.2f}"
-        assert re.search(rf"{ROW.compared.name} +\| +{value} +\| +{value} +\| +\+0\.00", outputs["compare"])
-
-    def test_is_a_row_of_the_documentation_with_its_sources(self, outputs):
-        (row,) = [
-            line for line in outputs["documentation"].splitlines() if f"`{ROW.metric}{{window}}`" in line
-        ]
-        assert ROW.help in row
-        assert all(f"`{series_of(name)}`" in row for name in ROW.sources)
+    outputs = json.loads(finished.stdout)
+    engine, group = (json.loads(outputs[name])["windows"][-1] for name in ("snapshot", "group"))
+    value, counts = engine[ROW.key], engine["counts"]
+    assert value == pytest.approx((counts["generation_tokens"] - counts["first_tokens"]) / counts["drafts"])
+    assert group[ROW.key] == value
+    assert f"# HELP {ROW.metric} {ROW.help}\n# TYPE {ROW.metric} gauge\n" in outputs["metrics"]
+    shown = re.findall(rf'^{ROW.metric}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
+    assert [name for name, _ in shown] == ["10s", "5m"]
+    assert float(shown[-1][1]) == value
+    (row,) = [row for row in outputs["page"].split("<tr") if ROW.metric in row]
+    assert ROW.label in row
+    assert "in drafts:" in row
+    assert re.search(rf"{ROW.report.name} +\| +{value:.2f}", outputs["observe"])
+    line = rf"{ROW.compared.name} +\| +{value:.2f} +\| +{value:.2f} +\| +\+0\.00"
+    assert re.search(line, outputs["compare"])
+    (documented,) = [each for each in outputs["documentation"].splitlines() if f"`{ROW.metric}{{" in each]
+    assert ROW.help in documented
+    assert all(f"`{series_of(name)}`" in documented for name in ROW.sources)
 
 
 @pytest.fixture(name="its", scope="module")
@@ -93,15 +67,10 @@ def its_fixture(busy, busy_sample):
     return WindowEvaluation(polled(samples), busy.evaluation.known)
 
 
-def violations(holds, figures=FIGURES):
-    """Return the keys of the figures for which a check does not hold."""
-    return [figure.key for figure in figures if not holds(figure)]
-
-
 @pytest.mark.parametrize("column", ["key", "label", "help"])
 def test_no_key_label_or_help_is_there_twice(column):
-    values = Tally(getattr(figure, column) for figure in FIGURE.values())
-    assert [value for value, number in values.items() if number > 1] == []
+    values = [getattr(figure, column) for figure in FIGURE.values()]
+    assert sorted(values) == sorted(set(values))
 
 
 CHECKS = {
@@ -124,18 +93,18 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@every(CHECKS)
 def test_every_row(check):
-    assert violations(CHECKS[check], FIGURE.values()) == []
+    assert [figure.key for figure in FIGURE.values() if not CHECKS[check](figure)] == []
 
 
-@pytest.mark.parametrize("table", [page, observation_report, comparison], ids=lambda table: table.__name__)
+@every([page, observation_report, comparison])
 def test_every_unit_has_a_format_in_every_table(table):
     assert set(table._FORMATS) == set(Unit)
 
 
-@pytest.mark.parametrize("figure", FIGURE.values(), ids=FIGURE)
-def test_every_row_has_a_value_of_a_busy_window_within_its_bounds(its, figure):
+@every(FIGURE.values(), lambda figure: figure.key)
+def test_every_row_has_a_value_of_a_busy_window_within_its_bounds(figure, its):
     """Rows name sums and attributes of a window: no type check sees a wrong name."""
     values = figure.each(its) if figure.index else [figure.of(its)]
     assert len(values) >= 1
@@ -146,27 +115,22 @@ def test_every_row_has_a_value_of_a_busy_window_within_its_bounds(its, figure):
         assert bounds.value == pytest.approx(figure.of(its))
 
 
-def test_a_figure_without_its_counters_is_absent(make_window):
-    its = WindowEvaluation(make_window(), Knowledge())
-    assert (
-        violations(lambda one: one.of(its) is None, [one for one in FIGURE.values() if not one.index]) == []
-    )
-    assert violations(lambda one: not any(one.each(its)), [one for one in FIGURES if one.index]) == []
+@every(FIGURE.values(), lambda figure: figure.key)
+def test_a_figure_without_its_counters_is_absent(figure):
+    its = WindowEvaluation(window(), Knowledge())
+    assert not any(figure.each(its)) if figure.index else figure.of(its) is None
 
 
-TERMS = dict.fromkeys(name for figure in FIGURE.values() for name in figure.over or ())
-
-
-@pytest.mark.parametrize("name", TERMS)
-def test_the_sums_of_increments_are_those_of_the_window(its, name):
+@every(dict.fromkeys(name for figure in FIGURE.values() for name in figure.over or ()))
+def test_the_sums_of_increments_are_those_of_the_window(name, its):
     """Bounds, groups and the counts of the page rest on the terms."""
     columns = columns_of(its.window, its.increments, name)
     assert len(columns) == len(its.increments) > 30
     assert sum(columns) == pytest.approx(term(its.window, name))
 
 
-@pytest.mark.parametrize("figure", [one for one in FIGURE.values() if one.over], ids=lambda one: one.key)
-def test_a_ratio_is_that_of_its_terms(its, figure):
+@every([one for one in FIGURE.values() if one.over], lambda figure: figure.key)
+def test_a_ratio_is_that_of_its_terms(figure, its):
     bonus = figure.key == "acceptance_length_tokens"
     above, below = (term(its.window, name) for name in figure.over)
     assert figure.of(its) == pytest.approx(above / below + bonus)

@@ -76,15 +76,11 @@ def test_a_whole_window_needs_narrower_bounds(length, need):
         (20, {"requests": 0}, inf, inf),
         (34, {"requests": 30, "drafts": 2}, 0.0, 16.0),
         (200, {"requests": 30, "drafts": 0.25}, 0.0, inf),
+        # With a verdict, without drafts, with two polls, over a whole window there is none.
+        *((*case, None, None) for case in ((300, {}), (20, {"drafts": 0}), (20, {"polls": 2}))),
+        (300, {"requests": 1}, None, None),
     ],
 )
 def test_the_time_to_bounds_and_verdict_is_extrapolated_at_the_present_rate(seconds, more, bounds, verdict):
-    assert after(seconds, **more).countdown == pytest.approx((bounds, verdict))
-
-
-@pytest.mark.parametrize(
-    ("seconds", "more"), [(300, {}), (20, {"drafts": 0}), (20, {"polls": 2}), (300, {"requests": 1})],
-    ids=["verdict", "no drafts", "two polls", "a whole window"],
-)  # fmt: skip
-def test_without_an_estimate_there_is_no_countdown(seconds, more):
-    assert after(seconds, **more).countdown is None
+    expected = None if bounds is None else pytest.approx((bounds, verdict))
+    assert after(seconds, **more).countdown == expected

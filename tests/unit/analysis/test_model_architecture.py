@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.config.cost_settings import Architecture
+from tests.every import every
 
 MIXTURES = {
     "mistralai/Mixtral-8x7B-Instruct-v0.1": 4,
@@ -34,13 +33,10 @@ DENSE = """meta-llama/Llama-3.1-8B-Instruct meta-llama/Meta-Llama-3-70B Qwen/Qwe
     deepseek-ai/DeepSeek-R1-Distill-Llama-70B deepseek-ai/DeepSeek-R1-Distill-Qwen-32B google/gemma-3-27b-it
     mistralai/Mistral-7B-Instruct-v0.3 mistralai/Mistral-Small-24B microsoft/phi-4 Qwen/QwQ-32B lmsys/vicuna-13b-v1.3"""
 UNKNOWN = ("", "chat", "my-model", "prod/assistant-v2", "default", "b" * 100_000)
-CASES = [
-    *((name, Architecture.MIXTURE_OF_EXPERTS, ratio) for name, ratio in MIXTURES.items()),
-    *((name, Architecture.DENSE, None) for name in DENSE.split()),
-    *((name, None, None) for name in UNKNOWN),
-]
+CASES = {name: (Architecture.MIXTURE_OF_EXPERTS, ratio) for name, ratio in MIXTURES.items()}
+CASES |= dict.fromkeys(DENSE.split(), (Architecture.DENSE, None)) | dict.fromkeys(UNKNOWN, (None, None))
 
 
-@pytest.mark.parametrize(("name", "architecture", "ratio"), CASES, ids=[name[:40] for name, *_ in CASES])
-def test_published_names_say_the_architecture_and_the_experts(name, architecture, ratio):
-    assert (architecture_of(name), experts_ratio_of(name)) == (architecture, ratio)
+@every(CASES)
+def test_published_names_say_the_architecture_and_the_experts(name):
+    assert (architecture_of(name), experts_ratio_of(name)) == CASES[name]

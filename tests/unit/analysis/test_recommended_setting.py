@@ -32,10 +32,6 @@ def setting(*curves, **more):
     return evaluated(*curves, **more).setting
 
 
-def configured(cost):
-    return CostSettings(draft_cost_ratio=cost, running_requests=4)
-
-
 @pytest.mark.parametrize(("present", "is_change"), [(NO_SCHEDULE, True), (UP_TO_32, False)])
 def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
     found = setting(RISING, schedule=present)
@@ -43,26 +39,24 @@ def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
 
-def test_more_tokens_than_now_are_scheduled_only_with_the_advice_to_increase():
+def test_more_tokens_than_now_are_scheduled_with_the_advice_to_increase():
     more = evaluated(curve((1, 0.01), (16, 0.02), (64, 0.9), method="eagle3"))
     assert more.action is Action.INCREASE
     assert more.setting.tokens == more.recommended.tokens > 4
-    kept = evaluated(RISING)
-    assert (kept.action, kept.setting.tokens) == (Action.KEEP, 4)
 
 
 @pytest.mark.parametrize(
-    ("survival", "cost", "action", "tokens", "is_change"),
+    ("survival", "cost", "expected"),
     [
-        (GOOD, 0.1, Action.KEEP, 4, False),
-        (POOR, 0.1, Action.DECREASE, 1, True),
-        (POOR, 0.6, Action.DISABLE, 0, True),
+        (GOOD, 0.1, SpeculationSetting(4, is_change=False)),
+        (POOR, 0.1, SpeculationSetting(1, is_change=True)),
+        (POOR, 0.6, SpeculationSetting(0, is_change=True)),
     ],
+    ids=["keep", "decrease", "disable"],
 )
-def test_a_cost_at_one_load_gives_the_advice_as_a_number(survival, cost, action, tokens, is_change):
-    its = evaluated(survival=survival, cost=configured(cost))
-    assert its.action is action
-    assert its.setting == SpeculationSetting(tokens, is_change=is_change)
+def test_a_cost_at_one_load_gives_the_advice_as_a_number(survival, cost, expected):
+    configured = CostSettings(draft_cost_ratio=cost, running_requests=4)
+    assert setting(survival=survival, cost=configured) == expected
 
 
 FASTER = FasterMethod("arms", "b", "mtp", Estimate(3.0, 2.9, 3.1, 0.05), Estimate(2.0, 1.9, 2.1, 0.05))
@@ -129,21 +123,18 @@ def test_configured_costs_by_load_give_a_schedule_too():
 
 
 @pytest.mark.parametrize(
-    ("more", "obstacles"),
+    ("cost", "more", "obstacles"),
     [
-        ({}, [Obstacle.PIECEWISE_GRAPHS]),
-        ({"method": ""}, [Obstacle.PIECEWISE_GRAPHS]),
-        ({"schedule": BatchSchedule((1, 8), (4, 0))}, []),
-        ({"method": "suffix"}, [Obstacle.MODEL_RUNNER_V1]),
-        ({"data_parallel": True}, [Obstacle.DATA_PARALLEL, Obstacle.PIECEWISE_GRAPHS]),
+        (RISING, {}, [Obstacle.PIECEWISE_GRAPHS]),
+        (RISING, {"method": ""}, [Obstacle.PIECEWISE_GRAPHS]),
+        (RISING, {"schedule": BatchSchedule((1, 8), (4, 0))}, []),
+        (RISING, {"method": "suffix"}, [Obstacle.MODEL_RUNNER_V1]),
+        (RISING, {"data_parallel": True}, [Obstacle.DATA_PARALLEL, Obstacle.PIECEWISE_GRAPHS]),
+        # Without a schedule there is nothing to ignore.
+        (curve((1, 0.1), (64, 0.1), method="eagle3"), {"data_parallel": True}, []),
     ],
 )
-def test_reasons_for_which_vllm_ignores_a_schedule_are_known(more, obstacles):
-    found = setting(RISING, **more)
-    assert found.schedule
+def test_reasons_for_which_vllm_ignores_a_schedule_are_known(cost, more, obstacles):
+    found = setting(cost, **more)
+    assert (found.tokens, bool(found.schedule)) == (4, cost is RISING)
     assert list(found.obstacles) == obstacles
-
-
-def test_without_a_schedule_there_is_nothing_to_ignore():
-    flat = setting(curve((1, 0.1), (64, 0.1), method="eagle3"), data_parallel=True)
-    assert (flat.tokens, flat.schedule, flat.obstacles) == (4, NO_SCHEDULE, ())

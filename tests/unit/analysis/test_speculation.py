@@ -54,12 +54,12 @@ def test_each_field_has_the_most_certain_source(settings, label, served, pod, ex
 
 
 def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
-    named = resolve(None, "", None, model_name="Qwen/Qwen3-30B-A3B")
-    assert (named.architecture, named.experts_ratio) == ("mixture_of_experts", 16)
-    assert (
-        resolve(Settings(architecture="dense"), "", None, model_name="Qwen/Qwen3-30B-A3B").architecture
-        == "dense"
+    named, configured = (
+        resolve(settings, "", None, model_name="Qwen/Qwen3-30B-A3B")
+        for settings in (None, Settings(architecture="dense"))
     )
+    assert (named.architecture, named.experts_ratio) == ("mixture_of_experts", 16)
+    assert configured.architecture == "dense"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,4 @@ def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, 
     speculation = Speculation("mtp", tokens=4, schedule=TO_16)
     assert speculation.paused_from(running) == first
     assert speculation.scheduled_off(running) is (first is not None)
-
-
-def test_without_a_schedule_nothing_is_scheduled_off():
-    assert not Speculation("mtp", tokens=4).scheduled_off(1000)
+    assert not Speculation("mtp", tokens=4).scheduled_off(running)

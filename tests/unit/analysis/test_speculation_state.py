@@ -13,6 +13,7 @@ from tests.fakes.evaluations import knowledge
 from tests.fakes.windows import window
 
 SILENT = {"decode_steps": 500, "generation_tokens": 510, "first_tokens": 10}
+SCHEDULE = BatchSchedule((1, 3), (4, 0))
 NOTHING = {"decode_steps": 0, "generation_tokens": 0, "first_tokens": 0}
 
 
@@ -42,6 +43,13 @@ def found(counts=None, recent=None, **known):
         ({"decode_steps": 1}, {}, State.ACTIVE),
         (SILENT, {}, State.STALLED),
         (SILENT, {"method": ""}, State.STALLED),
+        (SILENT, {"has_drafted": False}, State.ACTIVE),
+        # A schedule without drafts at this load
+        (SILENT | {"gauges": (2.0, 0.0, 0.0)}, {"schedule": SCHEDULE}, State.STALLED),
+        (SILENT | {"gauges": (2.1, 0.0, 0.0)}, {"schedule": SCHEDULE}, State.ACTIVE),
+        # Only a whole window can be stalled
+        (SILENT | {"seconds": 255.0}, {}, State.STALLED),
+        (SILENT | {"seconds": 254.0}, {}, State.ACTIVE),
     ],
 )
 def test_is_that_of_the_longest_window(counts, known, state):
@@ -62,30 +70,9 @@ def test_one_that_stopped_drafting_within_the_longest_window_is_stalled(recent, 
     assert found({"drafts": 900, "decode_steps": 1500}, recent) is state
 
 
-@pytest.mark.parametrize(
-    "excuse",
-    [
-        {"has_drafted": False},
-        *(
-            {"method": name}
-            for name in ("ngram", "[ngram]", "ngram_gpu", "N-gram", "suffix", "suffix_decoding")
-        ),
-    ],
-    ids=str,
-)
-def test_one_that_has_no_reason_to_draft_is_not(excuse):
-    assert found(SILENT, **excuse) is State.ACTIVE
-
-
-@pytest.mark.parametrize(("running", "state"), [(2.0, State.STALLED), (2.1, State.ACTIVE)])
-def test_one_whose_schedule_has_no_drafts_at_this_load_is_not(running, state):
-    schedule = BatchSchedule((1, 3), (4, 0))
-    assert found({"gauges": (running, 0.0, 0.0), **SILENT}, schedule=schedule) is state
-
-
-@pytest.mark.parametrize(("seconds", "state"), [(255.0, State.STALLED), (254.0, State.ACTIVE)])
-def test_only_a_whole_window_can_be_stalled(seconds, state):
-    assert found({"seconds": seconds, **SILENT}) is state
+@pytest.mark.parametrize("method", ["ngram", "[ngram]", "ngram_gpu", "N-gram", "suffix", "suffix_decoding"])
+def test_one_that_searches_in_vain_is_not(method):
+    assert found(SILENT, method=method) is State.ACTIVE
 
 
 @pytest.mark.parametrize(

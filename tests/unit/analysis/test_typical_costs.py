@@ -20,31 +20,24 @@ from spec_decode_exporter.analysis.typical_costs import (
 from spec_decode_exporter.config.cost_settings import Architecture
 
 DENSE, MIXTURE = Architecture
-LOADS = (1, 8, 64, 256)
 
 
 @pytest.mark.parametrize(
-    ("alias", "name"),
-    [("[ngram]", "ngram"), ("deepseek_mtp", "mtp"), ("qwen3_next_mtp", "mtp"), ("EAGLE3", "eagle3")],
-)
-def test_older_names_are_known(alias, name):
-    assert drafter_cost(alias) == drafter_cost(name) is not None
-    assert is_known_method(alias)
-
-
-@pytest.mark.parametrize(
-    ("method", "is_known"),
+    ("method", "is_known", "cost"),
     [
-        ("", False),
-        ("draft_model", True),
-        ("custom_class", True),
-        ("extract_hidden_states", True),
-        ("mtpx", False),
+        # Older names
+        ("[ngram]", True, drafter_cost("ngram")),
+        ("deepseek_mtp", True, drafter_cost("mtp")),
+        ("EAGLE3", True, drafter_cost("eagle3")),
+        # Methods without a typical cost
+        ("draft_model", True, None),
+        ("extract_hidden_states", True, None),
+        ("mtpx", False, None),
+        ("", False, None),
     ],
 )
-def test_other_methods_have_no_typical_cost(method, is_known):
-    assert drafter_cost(method) is None
-    assert is_known_method(method) is is_known
+def test_names_of_methods(method, is_known, cost):
+    assert (is_known_method(method), drafter_cost(method)) == (is_known, cost)
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if drafter_cost(method)])
@@ -55,10 +48,6 @@ def test_every_drafter_has_a_range_and_can_pay(method):
     # With four tokens, two of them accepted, it is faster than no speculation at few requests.
     token = cost.token.guess + verifying(DENSE, 1, 4).guess
     assert 3 / (1 + cost.step.guess + 4 * token) > 1.5
-
-
-def test_a_drafter_with_weights_costs_more_than_a_search():
-    assert drafter_cost("eagle").token > drafter_cost("eagle3").token > drafter_cost("ngram").token
 
 
 def test_a_drafter_may_be_a_larger_part_of_a_mixture_of_experts():
@@ -104,13 +93,12 @@ class TestVerifying:
             (DENSE, 400, "low", 0.1, 1.0),
             (MIXTURE, 1, "high", 0.5, 1.0),  # a mixture costs most for few requests
             (MIXTURE, 1, "low", 0.001, 0.03),
+            (MIXTURE, 1, "guess", 0.2, 0.5),
+            (MIXTURE, 64, "guess", 0.0, 0.1),  # and less for many requests
         ],
     )
     def test_it_depends_on_architecture_and_load(self, architecture, load, part, least, most):
         assert least <= getattr(verifying(architecture, load, 4), part) <= most
-
-    def test_a_mixture_costs_less_for_many_requests(self):
-        assert verifying(MIXTURE, 1, 4).guess > 3 * verifying(MIXTURE, 64, 4).guess
 
     def test_two_of_eight_experts_by_hand(self):
         # r = 4: one token reaches 1/4 of the experts; four more that share half of theirs are as two, and three
@@ -118,7 +106,7 @@ class TestVerifying:
         # .1·1.31/4 = .0328, a quarter of it for long contexts.
         assert verifying(MIXTURE, 1, 4, 4.0).low == pytest.approx(0.25 * 0.0328, rel=0.01)
 
-    @pytest.mark.parametrize("load", LOADS)
+    @pytest.mark.parametrize("load", [1, 8, 64, 256])
     def test_known_experts_narrow_the_range_and_an_unknown_architecture_means_either(self, load):
         either, dense, mixture = (verifying(each, load, 4) for each in (None, DENSE, MIXTURE))
         assert either == (min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
@@ -137,9 +125,3 @@ class TestVerifying:
         low, guess, high = verifying(architecture, running, tokens)
         assert 0 <= low <= guess <= high + 1e-9
         assert high <= 1
-
-    @given(loads=st.tuples(st.floats(1, 1000), st.floats(1, 1000)), tokens=st.floats(1, 16))
-    def test_a_token_of_a_dense_model_never_becomes_cheaper_under_load(self, loads, tokens):
-        few, many = (verifying(DENSE, load, tokens) for load in sorted(loads))
-        assert few.guess <= many.guess + 1e-9
-        assert few.high <= many.high + 1e-9

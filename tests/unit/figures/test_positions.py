@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import prod
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.positions import Positions, Regime
@@ -31,7 +31,6 @@ def positions_of(drafts, drafted, accepted, *positions, **more):
             (65 + 50 + 35) / (80 + 65 + 50),
             [0.20, 0.15, 0.15, 0.15, 0.35],
         ),
-        (positions_of(10, 30, 15, 5, 5, 5), [0.5] * 3, [0.5, 1.0, 1.0], 1.0, [0.5, 0, 0, 0.5]),
         (positions_of(10, 10, 5, 5), [0.5], [0.5], None, [0.5, 0.5]),
         # No draft reached the last position.
         (positions_of(10, 30, 4, 4, 0, 0), [0.4, 0, 0], [0.4, 0, None], 0, [0.6, 0.4, 0, 0]),
@@ -70,16 +69,14 @@ def test_accepted_lengths_equal_those_of_counted_single_drafts(lengths, tokens):
         # 40 tokens are missing: all of them the fourth, or 20 drafts end before the third, …
         (360, [90, 260 / 3, 80, 60]),
         (300, [75, 200 / 3, 50, 0]),
-        (100, [25, 0, 0, 0]),
         (405, [100, 100, 100, 100]),  # torn
     ],
 )
 def test_the_minimum_of_drafts_that_reach_a_position(drafted, expected):
     found = positions_of(100, drafted, 90, 50, 20, 15, 5)
     assert [found.least_drafted(position) for position in range(4)] == expected
-    highest = [
-        accepted / least if least else None for accepted, least in zip((50, 20, 15, 5), expected, strict=True)
-    ]
+    counts = zip((50, 20, 15, 5), expected, strict=True)
+    highest = [accepted / least if least else None for accepted, least in counts]
     assert [found.highest_acceptance(position) for position in range(4)] == highest
 
 
@@ -89,16 +86,9 @@ def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position
     assert found.least_drafted(position) <= sum(length > position for length in lengths)
 
 
-@pytest.mark.parametrize(
-    ("positions", "are_known"),
-    [
-        (positions_of(10, 30, 4, 4, 0, 0), True),
-        (positions_of(10, 30, 0, 0, 0, 0), True),
-        (positions_of(10, 30, 4, 0, 0, 0), False),
-    ],
-)
-def test_positions_are_unknown_if_none_has_the_accepted_tokens(positions, are_known):
-    assert positions.are_known is are_known
+@pytest.mark.parametrize(("accepted", "first", "are_known"), [(4, 4, True), (0, 0, True), (4, 0, False)])
+def test_positions_are_unknown_if_none_has_the_accepted_tokens(accepted, first, are_known):
+    assert positions_of(10, 30, accepted, first, 0, 0).are_known is are_known
 
 
 def increment(lengths, accepted, tokens=4):
@@ -134,10 +124,8 @@ MIXED = increment([4] * 20 + [2] * 30, [0] * 50)
 
 class TestRegimes:
     def test_a_schedule_that_changes_k_has_one_for_each_number_of_tokens(self):
-        assert regimes_of([LONG, SHORT, LONG]).regimes == (
-            Regime(2, 30, (30, 15)),
-            Regime(4, 20, (12, 12, 12, 12)),
-        )
+        expected = Regime(2, 30, (30, 15)), Regime(4, 20, (12, 12, 12, 12))
+        assert regimes_of([LONG, SHORT, LONG]).regimes == expected
 
     def test_a_position_counts_the_drafts_that_had_it(self):
         found = regimes_of([LONG, SHORT])
@@ -157,15 +145,6 @@ class TestRegimes:
         assert found.conditional == [0.5, 1.0, None, None]
         assert found.decay == 1.0
 
-    @given(st.lists(st.integers(1, 4), min_size=20, max_size=40), st.integers(0, 2**32))
-    @settings(max_examples=50)
-    def test_every_position_shows_the_same_acceptance_as_with_a_constant_k(self, lengths, seed):
-        found = regimes_of(scheduled(random.Random(seed), lengths, drafts=400))
-        for position, share in enumerate(found.acceptance):
-            number = 400 * sum(length > position for length in lengths)
-            if number >= 2000:
-                assert share == pytest.approx(0.8 ** (position + 1), abs=5 * 0.5 / number**0.5)
-
     def test_increments_during_which_k_changed_are_left_out(self):
         found = regimes_of([*scheduled(random.Random(1), [4] * 8 + [2] * 8), MIXED])
         assert [regime.drafts for regime in found.regimes] == [400, 400]
@@ -174,42 +153,39 @@ class TestRegimes:
         ("increments", "common"),
         [
             (scheduled(random.Random(2), [4] * 10), 4),
-            (scheduled(random.Random(3), [4] * 30 + [2]), 1),  # a rare short one changes nothing
+            (scheduled(random.Random(3), [4] * 30 + [2]), 1),
             ([increment([2] * 50, [0] * 50), MIXED, MIXED], 1),
-            ([increment([2] * 9, [0] * 9)] * 20, 1),  # so few drafts often have one length by chance
-            ([increment(each, [0] * 20) for each in ([2] * 20, [5] * 40, [1, 2] * 20)], 1),  # 5 exceed K
+            ([increment([2] * 9, [0] * 9)] * 20, 1),
+            ([increment(each, [0] * 20) for each in ([2] * 20, [5] * 40, [1, 2] * 20)], 1),
         ],
+        ids=["constant K", "a rare short one", "K changed within most", "few drafts", "more tokens than K"],
     )
     def test_there_are_none_without_a_schedule_that_changes_k(self, increments, common):
         found = regimes_of(increments)
         assert (found.regimes, found.common) == ((), common)
         assert found.drafts_with(0) is found.drafted_up_to(2) is None
 
-    @pytest.mark.parametrize("drafts", [1, 3, 10, 40, 200])
-    @pytest.mark.parametrize(
-        "weights", [(1, 1, 1, 1), (0, 0, 1, 9), (1, 0, 0, 9), (9, 0, 0, 1), (1, 2, 0, 0)]
-    )
+    @pytest.mark.parametrize("drafts", [1, 10, 40, 200])
+    @pytest.mark.parametrize("weights", [(0, 0, 1, 9), (1, 0, 0, 9), (9, 0, 0, 1), (1, 2, 0, 0)], ids=str)
     def test_there_are_none_of_a_search_in_busy_and_in_quiet_increments(self, drafts, weights):
         generator = random.Random(7)
-        for _ in range(20):
-            increments = []
-            for _ in range(60):
-                lengths = generator.choices((1, 2, 3, 4), weights, k=drafts)
-                accepted = [accepted_of(generator, length, 0.7) for length in lengths]
-                increments.append(increment(lengths, accepted))
+        for _ in range(5):
+            searches = (generator.choices((1, 2, 3, 4), weights, k=drafts) for _ in range(60))
+            increments = [
+                increment(lengths, [accepted_of(generator, length, 0.7) for length in lengths])
+                for lengths in searches
+            ]
             found = regimes_of(increments)
             assert found.regimes == ()
-            shares = [
-                sum(each["positions"][place] for each in increments) / (60 * drafts) for place in range(4)
-            ]
-            assert found.acceptance == shares
+            counts = map(sum, zip(*(each["positions"] for each in increments), strict=True))
+            assert found.acceptance == [count / (60 * drafts) for count in counts]
 
     def test_there_are_none_without_positions_drafts_or_increments(self):
         for counts in ((10, 30, 15), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
             assert positions_of(*counts).regimes == ()
 
 
-def simulated(speculation, rate=4.0, seconds=180):
+def simulated(speculation, rate=4.0, seconds=120):
     """Yield the increments of a simulated server, one a second, after a minute."""
     scenario = Scenario.model_validate(
         {
@@ -223,8 +199,7 @@ def simulated(speculation, rate=4.0, seconds=180):
     simulation, totals = Simulation(scenario, 1), []
     for moment in range(60, 60 + seconds):
         simulation.advance(moment - simulation.now)
-        (engine,) = simulation.engines
-        counts = engine.counts
+        counts = simulation.engines[0].counts
         totals.append(
             (counts.drafts, counts.draft_tokens, counts.accepted_tokens, *counts.accepted_by_position)
         )
@@ -239,6 +214,5 @@ def test_a_simulated_schedule_shows_nearly_the_acceptance_of_a_constant_k():
     constant, found = (regimes_of(simulated(each)) for each in ({}, schedule))
     assert [regime.tokens for regime in found.regimes] == [2, 4]
     assert found.acceptance == pytest.approx(constant.acceptance, abs=0.025)
-    of_all_drafts = 1 - sum(found.lengths[:3])
-    assert of_all_drafts < constant.acceptance[2] / 1.5
+    assert 1 - sum(found.lengths[:3]) < constant.acceptance[2] / 1.5  # of all drafts
     assert regimes_of(simulated({"method": "ngram"})).regimes == ()

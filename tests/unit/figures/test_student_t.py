@@ -28,31 +28,25 @@ def test_the_table_has_students_quantiles():
     assert len(T_QUANTILES) == 2 * MAX_COSINES
 
 
-def test_student_s_t():
-    assert [t_quantile(degrees) for degrees in (1, 2, 12, 12.9, 24, 0.2)] == [
-        *(12.706, 4.303, 2.179, 2.179, 2.064, 12.706)
-    ]
-
-
+# Quantiles of many degrees are found by halving, of the density above.
 @pytest.mark.parametrize(
     ("degrees", "quantile"),
-    [
-        *((25, 2.059539), (29, 2.045230), (29.9, 2.045230), (59, 2.000995), (199, 1.971957)),
-        *((1000, 1.962339), (1e9, 1.959964)),
-    ],
-)
-def test_student_s_t_of_many_degrees(degrees, quantile):
-    """Quantiles found by halving, of the density that ``test_the_table_has_students_quantiles`` integrates."""
+    [(0.2, 12.706), (1, 12.706), (2, 4.303), (12, 2.179), (12.9, 2.179), (24, 2.064), (25, 2.059539), (29.9, 2.045230), (59, 2.000995), (1e9, 1.959964)],
+)  # fmt: skip
+def test_student_s_t(degrees, quantile):
     assert t_quantile(degrees) == pytest.approx(quantile, abs=6e-6)
 
 
-def test_degrees_by_hand():
-    assert degrees_of_sum([9.0, 16.0], [12, 12]) == pytest.approx(625 / (81 + 256) * 12)
-    assert degrees_of_sum([1.0, 0.0], [2, 12]) == 2.0
-
-
-def test_without_variation_they_are_the_sum():
-    assert degrees_of_sum([0.0, 0.0], [3, 12]) == 15.0
+@pytest.mark.parametrize(
+    ("variances", "degrees", "expected"),
+    [
+        ([9.0, 16.0], [12, 12], 625 / (81 + 256) * 12),
+        ([1.0, 0.0], [2, 12], 2.0),
+        ([0.0, 0.0], [3, 12], 15.0),  # without variation they are the sum
+    ],
+)
+def test_degrees_by_hand(variances, degrees, expected):
+    assert degrees_of_sum(variances, degrees) == pytest.approx(expected)
 
 
 @given(VARIANCES, VARIANCES, DEGREES, DEGREES)
