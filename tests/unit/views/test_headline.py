@@ -89,108 +89,24 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
     ("engine", "tone", "short", "matter", "remedy"),
     [
         (engine(), "good", "Speculation pays", "Text of healthy.", "Advice of healthy."),
-        (
-            engine(Verdict.HARMFUL),
-            "bad",
-            "Speculation makes decoding slower",
-            "Text of harmful.",
-            "Advice of harmful.",
-        ),
-        (
-            engine(Verdict.MARGINAL),
-            "good",
-            "Speculation pays a little",
-            "Text of marginal.",
-            "Advice of marginal.",
-        ),
-        (
-            engine(Verdict.MARGINAL, speedup=2.1),
-            "good",
-            "Speculation pays, by how much is unsure",
-            "Text of marginal.",
-            "Advice of marginal.",
-        ),
+        (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
+        (engine(Verdict.MARGINAL), "good", "Speculation pays a little", "Text of marginal.", "Advice of marginal."),
+        (engine(Verdict.MARGINAL, speedup=2.1), "good", "Speculation pays, by how much is unsure", "Text of marginal.", "Advice of marginal."),
         (engine(Verdict.POOR), "unsure", "Speculation hardly pays", "Text of poor.", "Advice of poor."),
-        (
-            engine(Verdict.UNCLEAR, share=0.8),
-            "unsure",
-            "Speculation probably pays",
-            "Text of unclear.",
-            "Advice of unclear.",
-        ),
-        (
-            engine(Verdict.UNCLEAR, share=0.2),
-            "unsure",
-            "Speculation probably does not pay",
-            "Text of unclear.",
-            "Advice of unclear.",
-        ),
-        (
-            engine(Verdict.UNCLEAR, share=0.5),
-            "unsure",
-            "Unclear whether speculation pays",
-            "Text of unclear.",
-            "Advice of unclear.",
-        ),
-        (
-            engine(Verdict.UNCLEAR),
-            "unsure",
-            "Unclear whether speculation pays",
-            "Text of unclear.",
-            "Advice of unclear.",
-        ),
-        (
-            engine(action=Action.COLLECT, seconds=100.0),
-            "good",
-            "Speculation pays",
-            "Text of healthy.",
-            "Advice about 14:32 UTC.",
-        ),
-        (
-            engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)),
-            "waiting",
-            "Too early to say",
-            "Too early to say whether speculation pays.",
-            "Bounds and verdict in 12 s.",
-        ),
-        (
-            engine(Verdict.INSUFFICIENT),
-            "waiting",
-            "Too early to say",
-            "Text of insufficient.",
-            "Advice of insufficient.",
-        ),
-        (
-            engine(State.STALLED, findings=(STALLED,)),
-            "bad",
-            "Drafting stalled",
-            "The engine drafted before.",
-            "Read the server's log.",
-        ),
-        (
-            engine(State.IDLE),
-            "waiting",
-            "Waiting for requests",
-            "Text of idle.",
-            "Send requests: the first bounds take half a minute of traffic.",
-        ),
+        (engine(Verdict.UNCLEAR, share=0.8), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.2), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
+        (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
+        (engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT), "waiting", "Too early to say", "Text of insufficient.", "Advice of insufficient."),
+        (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
+        (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
         (engine(State.UNKNOWN), "waiting", "First seconds", "Text of unknown.", "Send a few requests."),
-        (
-            engine(State.UNREACHABLE),
-            "bad",
-            "Out of reach",
-            "Text of unreachable.",
-            "Look whether the server runs, and whether its page still names this model.",
-        ),
-        (
-            engine(State.DISABLED),
-            "off",
-            "No speculation here",
-            "No speculation here.",
-            "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`.",
-        ),
+        (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
+        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
     ],
-)
+)  # fmt: skip
 def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
     assert engine_headline(engine, NOW) == (tone, short, matter, remedy)
     assert headline([engine], [], NOW) == engine_headline(engine, NOW)
@@ -277,29 +193,14 @@ def test_targets_are_listed_by_trouble_with_its_remedy():
 @pytest.mark.parametrize(
     ("targets", "tone", "matter", "remedy"),
     [
-        (
-            [],
-            "off",
-            "No target is known yet.",
-            "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`.",
-        ),
+        ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
         ([target()], "waiting", "The first poll is being evaluated.", ""),
         ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
-        (
-            [DOWN, DOWN],
-            "bad",
-            "None of the 2 targets gives figures.",
-            "What to do about each of them stands below.",
-        ),
-        (
-            [target(engines=0, remedy="it is Ray's")],
-            "bad",
-            "chat has no engine.",
-            "Its page has no engine: it is Ray's.",
-        ),
+        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "What to do about each of them stands below."),
+        ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
     ],
-)
+)  # fmt: skip
 def test_a_fleet_without_an_engine_says_why(targets, tone, matter, remedy):
     its = headline([], targets, NOW)
     assert (its.tone, its.matter, its.remedy) == (tone, matter, remedy)
@@ -338,27 +239,15 @@ def day(actual, plain, lower, upper, since=MIDNIGHT):
 @pytest.mark.parametrize(
     ("engines", "text"),
     [
-        (
-            [day(3600, 14_760, 12_960, 16_200)],
-            "waited 3.1 h less today than without speculation (2.6 to 3.5 h).",
-        ),
-        (
-            [day(3600, 14_760, 12_960, 16_200)] * 2,
-            "waited 6.2 h less today than without speculation (5.2 to 7.0 h).",
-        ),
-        (
-            [day(3600, 2160, 1800, 2880)],
-            "waited 24.0 min more today than without speculation (12.0 to 30.0 min).",
-        ),
+        ([day(3600, 14_760, 12_960, 16_200)], "waited 3.1 h less today than without speculation (2.6 to 3.5 h)."),
+        ([day(3600, 14_760, 12_960, 16_200)] * 2, "waited 6.2 h less today than without speculation (5.2 to 7.0 h)."),
+        ([day(3600, 2160, 1800, 2880)], "waited 24.0 min more today than without speculation (12.0 to 30.0 min)."),
         ([day(60, 70, 50, 90)], "waited 10 s less today than without speculation (10 s more to 30 s less)."),
-        (
-            [day(60, 70, 65, 90, NOW - 3600)],
-            "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s).",
-        ),
+        ([day(60, 70, 65, 90, NOW - 3600)], "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s)."),
         ([day(60, 70, 65, 90, MIDNIGHT - 60)], ""),
         ([engine()], ""),
         ([], ""),
     ],
-)
+)  # fmt: skip
 def test_time_saved_is_the_sum_of_the_engines_of_this_day(engines, text):
     assert time_saved(engines, NOW) == (f"Users {text}" if text else "")

@@ -58,11 +58,6 @@ def test_the_flag_has_the_method_the_model_and_the_schedule(shown):
     assert view.schedule == ((1, 31, 4), (32, 64, 0))
 
 
-def test_the_flag_keeps_the_rejection_method(shown):
-    lossy = replace(EAGLE, rejection_method="fly")
-    assert json.loads(shown(BY_LOAD, lossy).speculative_config)["rejection_sample_method"] == "fly"
-
-
 @pytest.mark.parametrize(
     ("speculation", "named"),
     [
@@ -72,6 +67,7 @@ def test_the_flag_keeps_the_rejection_method(shown):
         (Speculation(), None),
         (Speculation("eagle3", "server_info", "x'; rm -rf /; '"), None),
         (Speculation("draft_model", "server_info", "/models/small-1.2"), {"method": "draft_model", "model": "/models/small-1.2"}),
+        (Speculation("ngram", "label", rejection_method="fly"), {"method": "ngram", "rejection_sample_method": "fly"}),
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_unsafe_is_left_out(shown, speculation, named):

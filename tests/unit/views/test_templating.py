@@ -53,10 +53,6 @@ def test_no_text_breaks_the_markup(text):
         assert reading.text == 2 * text
 
 
-def test_a_text_is_no_template():
-    assert HTML.from_string("{{ text }}").render(text="{{ 7 * 7 }}") == "{{ 7 * 7 }}"
-
-
 @pytest.mark.parametrize("its", [HTML, TEXT], ids=["html", "text"])
 def test_a_name_that_does_not_exist_is_an_error(its):
     with pytest.raises(UndefinedError):
@@ -82,14 +78,11 @@ def test_formats_have_thin_spaces_in_html_alone():
     assert HTML.from_string(text).render() == "1\u202f234\u202f567 61.2\u202f% -"
 
 
-def test_a_number_has_its_exact_value_and_no_value_is_not_0():
+def test_a_number_has_its_exact_value_and_a_width_that_stays_and_no_value_is_not_0():
     assert number(0.61249, number_formats.plain) == '<data value="0.61249">0.61</data>'
     assert number(None, number_formats.plain) == NOTHING
     assert between(None, None, number_formats.plain) == ""
     assert Reading(between(1.2, 1.35, number_formats.plain)).text == "1.20\u20131.35"
-
-
-def test_a_value_that_changes_often_keeps_its_width():
     texts = [steady_rate(1677.74), steady_duration(0.01234), steady_duration(1.5)]
     assert texts == ["1\u202f677.7\u202f/s", "12.3\u202fms", "1.50\u202fs"]
 
