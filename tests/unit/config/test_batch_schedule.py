@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.batch_schedule import (
@@ -51,6 +51,7 @@ def test_a_schedule_at_the_limits_is_read():
     assert batch_schedule(ranges).at(MAX_BATCH) == MAX_POSITIONS
 
 
+@settings(max_examples=40)
 @given(
     st.lists(st.integers(1, 200), unique=True, max_size=2 * MAX_RANGES).map(sorted),
     st.lists(st.integers(0, MAX_POSITIONS), min_size=MAX_RANGES, max_size=MAX_RANGES),
@@ -64,13 +65,14 @@ def test_a_lookup_gives_the_result_of_a_scan(edges, tokens, running):
     assert schedule.pauses == any(number == 0 for _, _, number in ranges)
 
 
-anything = st.recursive(
+_anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=2),
 )
 
 
-@given(anything | st.lists(st.lists(st.integers(-2, 2**40) | anything, max_size=4), max_size=70))
+@settings(max_examples=60)
+@given(_anything | st.lists(st.lists(st.integers(-2, 2**40) | _anything, max_size=4), max_size=70))
 def test_any_json_is_a_bounded_schedule_or_is_rejected(value):
     try:
         schedule = batch_schedule(value)

@@ -1,0 +1,311 @@
+"""Mistakes in a configuration: each is reported at its line and key, in plain words and with a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+DURATION = "is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"
+PARAMETERS = "is not a number of parameters; write it as 500M, 1.5B or 8000000000"
+PLAIN_SECRET = "is a secret in plain text; name a file that holds it with `credentials_file`, or write `${NAME}` alone to take it from the environment"
+UNPRINTABLE = "has a value with a character that cannot be printed, such as a line break; remove it"
+NO_COST = " has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
+TWO_LOADS = "[{running_requests: 1, draft_cost_ratio: 0}, {running_requests: 2, draft_cost_ratio: 0}]"
+
+DOCUMENT = [
+    ("a", " must be a mapping of keys to values, such as `poll:`"),
+    ("poll: 1s", "poll must be a mapping of keys to values, not '1s'"),
+    ("poll: {interval: 0}", "poll.interval must be more than 0"),
+    ("poll: {timeout: 2y}", "poll.timeout is longer than a year"),
+    ("poll: {max_body: 16}", "poll.max_body is not a size; write a whole number with its unit, such as 512KiB or 16MiB"),
+    ("poll: {max_duty_cycle: much}", "poll.max_duty_cycle must be a number, not 'much'"),
+    ("poll: {max_duty_cycle: nan}", "poll.max_duty_cycle must be at most 1"),
+    ("poll: {interval: 11s}", "poll.interval is more than a third of the shortest window, 30s; make it at most 10s"),
+    ("poll: {interval: 2s}\nwindows: [5s, 1m]", "poll.interval is more than a third of the shortest window, 5s; make it at most 1s666ms"),
+    ("windows: [6s]", "poll.histogram_interval is more than a third of the longest window, 6s; make it at most 2s"),
+    ("poll: {interval: 10s, histogram_interval: 5s}", "poll.histogram_interval is shorter than `interval`, 10s; make it at least that long"),
+    ("windows: 30s", "windows must be a list, not '30s'; write `- ` before each of its elements"),
+    ("windows: []", "windows must not be empty"),
+    ("windows: [1m, 60s]", "windows holds 1m more than once; remove the repetition"),
+    ("targets: {url: http://a}", "targets must be a list, not a mapping; write `- ` before each of its elements"),
+    ("targets: [http://a]", "targets[0] must be a mapping of keys to values, not 'http://a'"),
+    ("targets: [{url: [a]}]", "targets[0].url must be a text, not a list"),
+    ("metrics: {enable: [rate]}", "metrics.enable[0] is not a group of metrics; did you mean `rates`?"),
+    ("metrics: {enable: [zzz]}", "metrics.enable[0] is not a group of metrics; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
+    ("metrics: {enable: [rates], disable: [rates]}", "metrics.disable names rates, which `enable` also names; remove one of the two"),
+    ("discovery: {files: [a/*/b.yml]}", "discovery.files[0] has a wildcard before its last `/`; write one pattern for each directory"),
+    ("discovery: {files: [a.txt]}", "discovery.files[0] does not end in .json, .yml or .yaml"),
+    ("discovery: {dns: [{names: [a], type: A}]}", "discovery.dns[0].port is missing; an A record has no port"),
+    ("discovery: {dns: [{names: [a], port: 1}]}", "discovery.dns[0].port is not used: an SRV record has the port; remove it, or set `type: A`"),
+    ("discovery: {dns: [{names: [a b], type: A, port: 1}]}", "discovery.dns[0].names[0] is not a DNS name, such as vllm.example.org"),
+    ("discovery: {dns: [{type: A, port: 1}]}", "discovery.dns[0].names is missing"),
+    ("discovery: {http: [{url: http://u:hunter2@a}]}", "discovery.http[0].url holds a user or password; put them under `basic_auth`"),
+    ("discovery: {scrape: {metrics_path: metrics}}", "discovery.scrape.metrics_path is not a path; it begins with one `/`"),
+    ("log: {summary_interval: 999ms}", "log.summary_interval "),
+    ("log: {summary_interval: 'on'}", "log.summary_interval "),
+    ("baseline: {prometheus: {match: ''}}", "baseline.prometheus"),
+    *((f"baseline: {{prometheus: {{url: http://p:9090, {keys}}}}}", f"baseline.prometheus.{mistake}") for keys, mistake in (
+        ("match: job=vllm", "match is not a list of label matchers; write for example 'job=\"vllm\""),
+        ("lookback: 10m", "lookback must be 1h to 90d"),
+        ("lookback: 91d", "lookback must be 1h to 90d"),
+    )),
+]  # fmt: skip
+"""Whole documents, of one line each."""
+
+TARGET = [
+    ("name: ''", "name must not be empty"),
+    ('name: "x\\n"', f"name {UNPRINTABLE}"),
+    ("labels: {__a: b}", "labels.__a begins with two underscores, which Prometheus reserves; choose another name"),
+    ("labels: {window: b}", "labels.window is a label of the exporter's own metrics; choose another name"),
+    (f"labels: {{a: {'x' * 1025}}}", "labels.a has a value of more than 1,024 characters; shorten it"),
+    ('labels: {a: "x\\u202e"}', f"labels.a {UNPRINTABLE}"),
+    (f"labels: {{{'x' * 129}: b}}", f"labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
+    (f"labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}", "labels has 65 labels; a target may have 64, so remove some"),
+    ("authorization: {credentials: hunter2}", f"authorization.credentials {PLAIN_SECRET}"),
+    ("authorization: {credentials: 'x${T}'}", f"authorization.credentials {PLAIN_SECRET}"),
+    ("authorization: {credentials: [hunter2]}", "authorization.credentials must be a text, not a list"),
+    ("authorization: {credentials: '${EMPTY}'}", "authorization.credentials is empty: the environment variable in ${EMPTY} holds nothing"),
+    ("authorization: {type: Bearer}", "authorization has no token; add `credentials_file`"),
+    ("authorization: {type: basic, credentials: '${T}'}", "authorization.type cannot be Basic; use `basic_auth` with a username and a password"),
+    ("authorization: {type: 'a b', credentials: '${T}'}", "authorization.type is not a word that a header may hold: letters, digits and hyphens"),
+    ("authorization: {credentials: '${T}', credentials_file: exporter.yml}", "authorization.credentials_file cannot stand beside `credentials`; remove one of the two"),
+    ("authorization: {credentials: '${T}'}, basic_auth: {username: a}", "basic_auth cannot stand beside `authorization`; remove one of the two"),
+    ("basic_auth: {password: '${T}'}", "basic_auth has no user; add `username`"),
+    ("basic_auth: {username: a, password: '${T}', password_file: exporter.yml}", "basic_auth.password_file cannot stand beside `password`; remove one of the two"),
+    ("tls_config: {cert_file: exporter.yml}", "tls_config has a certificate alone; add `key_file`"),
+    ("tls_config: {key_file: exporter.yml}", "tls_config has a key alone; add `cert_file`"),
+    ("tls_config: {insecure_skip_verify: perhaps}", "tls_config.insecure_skip_verify must be true or false, not 'perhaps'"),
+    ('http_headers: {X-A: {values: ["a\\nb"]}}', "http_headers.X-A.values[0] is not a header's value: it must be one line of visible ASCII characters"),
+    ("http_headers: {X-A: {values: ['${T}']}}", "http_headers.X-A.values[0] comes from the environment, so it may be a secret; use `authorization` or `basic_auth`"),
+    ("http_headers: {X-A: {}}", "http_headers.X-A has no value; add `values`"),
+    ("http_headers: {'X A': {values: [b]}}", "http_headers.X A is not a word that a header may hold: letters, digits and hyphens"),
+    ("http_headers: {host: {values: [b]}}", "http_headers.host is a header that the exporter sets itself; remove it"),
+    ("http_headers: [a]", "http_headers must be a mapping of names to values, not a list"),
+    ("follow_redirects: true", "follow_redirects is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `baseline`, `reference`, `policy`"),
+    ("reference: {}", "reference has no rate; add `acceptance_ratio`, or the `file` that `observe --save` wrote"),
+    ("reference: {acceptance_ratio: 0.7, file: a}", "reference.file cannot be set beside `acceptance_ratio`; remove one of the two"),
+    ("reference: {file: a, tokens: 4}", "reference.tokens cannot be set beside `file`, which holds it; remove it"),
+    ("reference: {acceptance_ratio: 0.7, model_name: a}", "reference.model_name selects a model of a `file`, but no `file` is set; remove it"),
+    ("reference: {acceptance_ratio: -0.1}", "reference.acceptance_ratio must be at least 0"),
+    ("speculative: {tokens: 129}", "speculative.tokens must be at most 128"),
+    ("speculative: {tokens: 2.5}", "speculative.tokens must be a whole number, not '2.5'"),
+    (f"speculative: {{draft_model: {'a' * 257}}}", "speculative.draft_model must be at most 256 characters long"),
+    ("speculative: {num_speculative_tokens: 3}", "speculative.num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `schedule`, `architecture`, `expected_positions`, `rejection_method`"),
+    *((f"speculative: {{expected_positions: {value}}}", "speculative.expected_positions") for value in ("[1.01]", "0.5", str([0.5] * 129))),
+    *((f"speculative: {{schedule: {value}}}", "speculative.schedule") for value in ("[[0, 3, 4]]", "[[1, 9, 4], [8, 64, 0]]", "4")),
+]  # fmt: skip
+"""Keys of a target."""
+
+COST = [
+    ("{}", NO_COST),
+    ("{running_requests: 4}", NO_COST),
+    ("{draft_cost_ratio: 0, draft_parameters: 1B, target_parameters: 8B}", [
+        f".{key}_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two" for key in ("draft", "target")
+    ]),
+    (f"{{target_parameters: 8B, draft_parameters: 1B, loads: {TWO_LOADS}}}", ".loads is a second way to state the cost, beside `draft_parameters`; remove one of the two"),
+    ("{draft_parameters: 1B}", ".draft_parameters needs `target_parameters`, which is missing; add it"),
+    ("{target_parameters: 1B}", ".target_parameters needs `draft_parameters`, which is missing; add it"),
+    ("{draft_parameters: 8B, target_parameters: 500M}", ".draft_parameters is more than `target_parameters`; swap the two"),
+    ("{draft_cost_ratio: 0.1, verify_cost_ratio: 0.1}", ".verify_cost_ratio is part of `draft_cost_ratio` already; remove it"),
+    (f"{{running_requests: 4, loads: {TWO_LOADS}}}", ".running_requests cannot be set beside `loads`, which have their own; remove it"),
+    (f"{{verify_cost_ratio: 1, loads: {TWO_LOADS}}}", ".verify_cost_ratio is part of `loads` already; remove it"),
+    ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ".loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"),
+    ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}", ".loads has several costs at 8 running requests; keep one of each"),
+    ("{loads: [{running_requests: 0, draft_cost_ratio: -1}, {running_requests: 8}]}", [
+        ".loads[0].running_requests must be more than 0", ".loads[0].draft_cost_ratio must be at least 0", ".loads[1].draft_cost_ratio is missing",
+    ]),
+    ("{draft_cost_ratio: inf}", ".draft_cost_ratio must be a finite number, not 'inf'"),
+    ("{draft_parameters: 8 billion, target_parameters: 0}", [f".draft_parameters {PARAMETERS}", ".target_parameters must be more than 0"]),
+    ("{draft_parameters: [8B]}", f".draft_parameters {PARAMETERS}"),
+]  # fmt: skip
+
+POLICY = [
+    ("{speedup: {poor: 0.9}}", ".speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
+    ("{speedup: {poor: 1.5}}", ".speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
+    ("{speedup: {marginal: 2, healthy: 1.5}}", ".speedup.healthy is less than `marginal`, 2; raise it, or lower `marginal`"),
+    ("{acceptance: {poor_ratio: 0.4}}", ".acceptance is not a known key here; there are `min_drafts`, `speedup`, `depth`, `findings`, `drops`"),
+    ("{speed_up: {}}", ".speed_up is not a known key here; did you mean `speedup`?"),
+    ("{drops: {ratio: 1}}", ".drops.ratio must be less than 1"),
+    ("{drops: {false_alarm_period: 60}}", f".drops.false_alarm_period {DURATION}"),
+]  # fmt: skip
+
+KUBERNETES = [
+    ("namespaces: [A]", "namespaces[0] is not the name of a namespace"),
+    ("label_selector: app in (vllm", "label_selector is not a selector of labels"),
+    ("label_selector: app=vllm;tier", "label_selector is not a selector of labels"),
+    *((f"ports: [{port}]", "ports[0] is neither the number of a port") for port in ("0", "65536", "HTTP", "a-very-long-port-name", "-a", "''")),
+    ("namespaces: [a], all_namespaces: true", "all_namespaces cannot stand beside `namespaces`"),
+    ("labels: {pod: x}", "labels.pod is a label that every pod's target has"),
+    ("labels: {job: x}", "labels.job is a label that Prometheus sets"),
+    ("labels: {team: 'a b'}", "labels.team is not the key of a pod's label"),
+]  # fmt: skip
+
+REQUESTS = [
+    ("{users: {}}", ".users has no salt; add `salt_file`"),
+    ("{users: {salt_file: salt}}", ".users has a salt of less than 16 bytes; `openssl rand -hex 32` writes one"),
+    ("{users: {salt_file: nowhere}}", ".users.salt_file names a file that cannot be read"),
+    ("{temperatures: [1, 0]}", ".temperatures do not ascend; write each bound once, the lowest first"),
+]  # fmt: skip
+
+SECTIONS = [
+    ("%", "", DOCUMENT),
+    ("targets: [{url: http://a, %}]", "targets[0].", TARGET),
+    ("cost: %", "cost", COST),
+    ("policy: %", "policy", POLICY),
+    ("discovery: {kubernetes: [{%}]}", "discovery.kubernetes[0].", KUBERNETES),
+    ("requests: %", "requests", REQUESTS),
+]
+"""What stands around the text of each row, and the beginning of its mistakes."""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            around.replace("%", text),
+            [f"1: {place}{mistake}" for mistake in ([reported] if isinstance(reported, str) else reported)],
+            id=f"{place}{text[:60]}",
+        )
+        for around, place, rows in SECTIONS
+        for text, reported in rows
+    ],
+)
+def test_a_mistake_is_reported_at_its_key_in_plain_words(mistakes, tmp_path, text, expected):
+    (tmp_path / "salt").write_text("hunter2")
+    reported = mistakes(text, T="hunter2", EMPTY="")
+    assert [one[: len(start)] for one, start in zip(reported, expected, strict=True)] == expected
+    assert not [one for one in reported if "hunter2" in one or "Input should" in one]
+
+
+def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
+    assert mistakes(
+        """\
+        poll:
+          intervall: 2s
+          timeout: 5
+          filter: of
+        windows: [5m, 30s, 30s]
+        targets:
+          - url: localhost:8000
+            labels: {job: a, 1x: b}
+          - name: a
+          - url: ${NOWHERE}
+            tls_config: {key_file: nowhere.key}
+          - nam: b
+            url: http://a
+        log:
+          level: warn
+        log:
+          format: json
+        extra: 1
+        """
+    ) == [
+        "2: poll.intervall is not a known key here; did you mean `interval`?",
+        f"3: poll.timeout {DURATION}",
+        "4: poll.filter must be 'auto' or 'off', not 'of'",
+        "5: windows holds 30s more than once; remove the repetition",
+        "7: targets[0].url is not an address; write it as http://host:port/metrics or https://host:port/metrics",
+        "8: targets[0].labels.job is a label that Prometheus sets; choose another name",
+        "8: targets[0].labels.1x is not a label name; use letters, digits and underscores, and no digit first",
+        "9: targets[1].url is missing",
+        "10: targets[2].url the environment variable NOWHERE is not set; set it, or write `$${NOWHERE}` for the text",
+        f"11: targets[2].tls_config.key_file names a file that cannot be read: {mistakes.directory}/nowhere.key: No such file or directory",
+        "12: targets[3].nam is not a known key here; did you mean `name`?",
+        "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
+        "16: log is there twice, first in line 14; remove one of the two",
+        "18: extra is not a known key here; there are `windows`, `poll`, `cost`, `baseline`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
+    ]
+
+
+def test_a_repeated_key_hides_no_mistake_of_its_first_value(mistakes):
+    assert mistakes("poll: 5\npoll: {}") == [
+        "1: poll must be a mapping of keys to values, not '5'",
+        "2: poll is there twice, first in line 1; remove one of the two",
+    ]
+
+
+def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
+    assert mistakes(
+        """\
+        targets:
+          - url: http://a
+          - url: http://A:80/metrics
+            name: other
+          - url: http://a/second
+          - {url: http://b, name: c}
+          - url: http://c
+            name: c
+            labels: {instance: x}
+          - {url: http://b, costs: x}
+          - {url: ftp://c, name: c}
+        """
+    ) == [
+        "3: targets[1].url is also the address of another target; remove one of the two",
+        "5: targets[2].name is missing: its address makes it a second target with the name a:80",
+        "8: targets[4].name makes it a second target with the name c; give each its own `name`",
+        "9: targets[4].labels.instance is a label that Prometheus sets; choose another name",
+        "10: targets[5].url is also the address of another target; remove one of the two",
+        "10: targets[5].costs is not a known key here; did you mean `cost`?",
+        "11: targets[6].url is not an address; write it as http://host:port/metrics or https://host:port/metrics",
+        "11: targets[6].name makes it a second target with the name c; give each its own `name`",
+    ]
+
+
+def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistakes):
+    text = """\
+        policy: {speedup: {marginal: 1.5}}
+        targets:
+          - url: http://a
+            policy: {speedup: {poor: 1.4}}
+          - url: http://b
+            policy:
+              speedup:
+                poor: 1.6
+                healthy: 1.4
+          - url: http://c
+    """
+    assert mistakes(text) == [
+        "8: targets[1].policy.speedup.poor is more than `marginal`, 1.5; lower it, or raise `marginal`",
+        "9: targets[1].policy.speedup.healthy is less than `marginal`, 1.5; raise it, or lower `marginal`",
+    ]
+    assert (
+        len(mistakes("policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"))
+        == 1
+    )
+
+
+EXPERIMENT = """\
+    experiments:
+      - name: drafter
+        arms:
+          "off": {match: {method: "off", team: a}}
+          eagle: {match: {method: eagle3, team: a}}
+        baseline: "off"
+    """
+ARM = "method: eagle3, team: a"
+SHARED = "5: experiments[0].arms.eagle.match may match the engines of `off`; give both"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ('baseline: "off"', "baseline: none", "6: experiments[0].baseline is not one of the arms; there are off, eagle"),
+        (f"          eagle: {{match: {{{ARM}}}}}\n", "", "3: experiments[0].arms needs two arms or more"),
+        (ARM, "team: a", SHARED),
+        (ARM, "method: 'off', zone: z", SHARED),
+        (ARM, "target: a", "5: experiments[0].arms.eagle.match.target is a label of the exporter's own metrics"),
+        (ARM, "job: a", "5: experiments[0].arms.eagle.match.job is a label that Prometheus sets"),
+        (ARM, "", "5: experiments[0].arms.eagle.match must not be empty"),
+        *(("name: drafter", f"name: {name}", "2: experiments[0].name ") for name in ("''", "a b", "'a{b}'", "-a", "a" * 65, "ä")),
+        ("    \n", "    discovery: {shard: {count: 3}}\n", "1: experiments cannot be compared by one of 3 exporters"),
+    ],
+)  # fmt: skip
+def test_an_invalid_experiment_is_rejected_with_the_reason(mistakes, old, new, mistake):
+    text = f"{EXPERIMENT}\n"
+    assert text.count(old) == 1
+    assert any(each.startswith(mistake) for each in mistakes(text.replace(old, new)))
+
+
+def test_a_second_experiment_of_the_same_name_is_rejected(mistakes):
+    again = "\n".join(EXPERIMENT.split("\n")[1:])
+    [reported] = mistakes(EXPERIMENT.rstrip(" ") + again)
+    assert reported == "7: experiments[1].name is also the name of another experiment; give each its own"
