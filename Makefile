@@ -27,7 +27,7 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards page-pictures clean
+.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards generate page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -123,11 +123,11 @@ audit: $(READY) ## compare the locks with the advisories and the workflows with 
 
 release-check: $(READY) ## build and check what a release has: packages, image, chart, versions, names; RELEASE=1 requires public addresses
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
-	$(BIN)/python -m release.check $(if $(RELEASE),--release)
+	$(BIN)/python -m image.release_check $(if $(RELEASE),--release)
 	$(BIN)/pytest tests/e2e/image -m e2e
 
-changelog: $(RUNS) ## make the section of this version in CHANGELOG.md of the files in changes/
-	$(BIN)/python -m release.changelog
+changelog: $(RUNS) ## make the section of this version in CHANGELOG.md of the files in docs/changes/
+	$(BIN)/python -m docs.generate.changelog
 
 wheels: $(READY) ## check that every dependency has a wheel for every platform
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
@@ -145,16 +145,11 @@ fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZ
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
 	$(BIN)/python -m tests.robustness.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-docs: $(READY) ## generate docs and the schema
-	$(BIN)/python -m docs.generate.metrics docs/reference/metrics.md
-	$(BIN)/python -m docs.generate.configuration docs/reference/configuration.md docs/reference/configuration.schema.json
-	$(BIN)/python -m docs.generate.log docs/reference/log.md
-	$(BIN)/python -m docs.generate.command_line docs/reference/command-line.md
-	$(BIN)/python -m helm.sync
+docs dashboards: $(READY) ## generate what follows from the code: references, schema, dashboards, addresses, the chart's files
+	$(BIN)/python -m docs.generate
 
-dashboards: $(READY) ## generate grafana/dashboards
-	$(BIN)/python -m grafana
-	$(BIN)/python -m helm.sync
+generate: docs ## also the golden and contract files; read the difference: it changes for every user
+	UPDATE_GOLDEN=1 $(BIN)/pytest -q $$(grep -rlE --include='test_*.py' 'is_golden|UPDATE_GOLDEN' tests)
 
 page-pictures: $(READY) ## take the pictures of the page and of a history: needs Chromium and fonts-inter, and some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from docs.generate import links
-from release.changelog import FRAGMENTS, mistake, with_section
-from release.check import Release, addresses, changelog, names, results, versions
+from docs.generate.changelog import FRAGMENTS, mistake, with_section
+from image.release_check import Release, addresses, changelog, names, results, versions
 from tests.every import every
 from tests.paths import CHECKOUT
 
@@ -118,5 +118,7 @@ def test_a_mistake_in_a_fragment_is_found(fragment):
     ],
 )
 def test_the_name_in_the_package_index(monkeypatch, known, own, expected):
-    monkeypatch.setattr("release.check._versions_in_index", lambda name: known if name == "pip" else own)
+    monkeypatch.setattr(
+        "image.release_check._versions_in_index", lambda name: known if name == "pip" else own
+    )
     assert ": ".join(outcome(names)) == expected

@@ -7,12 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import yaml
 
 from helm import chart_files
-from tests.contract.chart.rendering import CHART, render_chart
-
-CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
+from tests.contract.chart import rendering
+from tests.contract.chart.rendering import CASES, CHART, render_chart
 
 NEEDED = ("helm_python", "kubernetes_validate")
 
@@ -33,19 +31,9 @@ def _chart_files():
     chart_files.write_copies()
 
 
-def values_of(case):
-    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
-
-
 @pytest.fixture(scope="session")
 def render():
-    """Return the objects that the chart makes of values, or of the name of a case in ci/; in fleet mode if none is named."""
-
-    def rendered(values=None, **options):
-        own = values_of(values) if isinstance(values, str) else {"mode": "fleet", **(values or {})}
-        return render_chart(CHART, own, **options)
-
-    return rendered
+    return rendering.render
 
 
 @pytest.fixture(scope="session", params=CASES)
@@ -76,20 +64,21 @@ def include(name, indent):
     return f'{{{{- include "{CHART.name}.{name}" (index .Subcharts "{CHART.name}") | nindent {indent} }}}}'
 
 
-POD = """
+SIDECAR = f"""
 apiVersion: v1
 kind: Pod
-metadata:
-  name: vllm
+metadata: {{name: vllm}}
 spec:
-"""
-SIDECAR = f"""{POD}
   initContainers:
     {include("sidecar", 4)}
   volumes:
     {include("sidecarVolumes", 4)}
 """
-MIDDLEWARE = f"""{POD}
+MIDDLEWARE = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: vllm}}
+spec:
   containers:
     - name: vllm
       env:

@@ -1,8 +1,9 @@
-"""The chart, rendered by Helm's own engine in this process."""
+"""The chart, rendered by Helm's own engine in this process; each rendering is made once."""
 
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import yaml
 
@@ -10,9 +11,10 @@ from tests.paths import CHECKOUT
 
 CHART = CHECKOUT / "helm" / "spec-decode-exporter"
 OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
+CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """Loader that reads a plain `=` as text, as Kubernetes does; YAML 1.1 has a type for it."""
 
 
@@ -20,10 +22,10 @@ _Loader.add_constructor("tag:yaml.org,2002:value", yaml.SafeLoader.construct_yam
 
 
 class Rendered(list):
-    """The objects of a rendering; ``text`` is what each template gave."""
+    """The objects of a rendering."""
 
     def __init__(self, texts):
-        self.texts = texts
+        self.notes = next((text for path, text in texts.items() if path.endswith("NOTES.txt")), "")
         manifests = (text for path, text in texts.items() if not path.endswith("NOTES.txt"))
         super().__init__(one for text in manifests for one in yaml.load_all(text, _Loader) if one)
 
@@ -32,6 +34,10 @@ class Rendered(list):
 
     def one(self, kind):
         (found,) = self.of(kind)
+        return found
+
+    def workload(self):
+        (found,) = self.of("Deployment") + self.of("StatefulSet")
         return found
 
     def pods(self):
@@ -44,19 +50,41 @@ class Rendered(list):
 
     def container(self):
         """Return the container of the exporter."""
-        (workload,) = self.of("Deployment") + self.of("StatefulSet")
-        return workload["spec"]["template"]["spec"]["containers"][0]
+        return self.workload()["spec"]["template"]["spec"]["containers"][0]
 
-    @property
-    def notes(self):
-        return next(text for path, text in self.texts.items() if path.endswith("NOTES.txt"))
+    def endpoint(self):
+        """Return what Prometheus scrapes by the only monitor."""
+        (monitor,) = self.of("ServiceMonitor") + self.of("PodMonitor")
+        (found,) = monitor["spec"].get("endpoints") or monitor["spec"]["podMetricsEndpoints"]
+        return found
+
+    def config(self):
+        """Return the exporter's configuration, as text."""
+        return next(
+            one["data"]["exporter.yml"] for one in self.of("ConfigMap") if "exporter.yml" in one["data"]
+        )
+
+
+def values_of(case):
+    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
 
 
 def render_chart(folder, values=None, kube_version="v1.36.0", **options):
+    settings = {"name": "rel", "namespace": "obs", "kube_version": kube_version, "strict": True, **options}
+    asked = json.dumps(values or {}), json.dumps({**settings, "api_versions": OPERATOR})
+    return (_rendered if folder == CHART else _rendered.__wrapped__)(str(folder), *asked)
+
+
+@cache
+def _rendered(folder, values, settings):
     # The module's public method has no way to name the version of Kubernetes, or to be strict about names.
     from helm_python import Chart, _native
 
-    settings = {"name": "rel", "namespace": "obs", "kube_version": kube_version, "strict": True, **options}
-    chart = Chart.load(str(folder))
-    asked = json.dumps(values or {}), json.dumps({**settings, "api_versions": OPERATOR})
-    return Rendered(json.loads(_native.call_string("helm_render", chart._raw(), *asked)))
+    chart = Chart.load(folder)  # it is freed with its last reference
+    return Rendered(json.loads(_native.call_string("helm_render", chart._raw(), values, settings)))
+
+
+def render(values=None, **options):
+    """Return the objects of values, or of the name of a case in ci/; in fleet mode if none is named."""
+    own = values_of(values) if isinstance(values, str) else {"mode": "fleet", **(values or {})}
+    return render_chart(CHART, own, **options)

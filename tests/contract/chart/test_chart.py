@@ -9,9 +9,8 @@ import yaml
 
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
+from tests.contract.chart.rendering import values_of
 from tests.paths import DATA
-
-from .conftest import values_of
 
 GOLDEN = DATA / "chart"
 

@@ -7,36 +7,35 @@ import socket
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 
 @pytest.fixture
-def serve():
-    """Serve a text; return the address."""
-    servers = []
+def server():
+    """Answer each connection with a page, or end it at once; return the address."""
+    listening = []
 
-    def served(text):
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(200 if self.path == "/metrics" else 404)
-                self.end_headers()
-                self.wfile.write(text)
+    def start(page):
+        answer = b"HTTP/1.0 200 OK\r\n\r\n" + page if page is not None else b""
+        socket_ = socket.create_server(("127.0.0.1", 0))
 
-            def log_message(self, *_):
-                pass
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = socket_.accept()
+                    with connection:
+                        if answer and b"GET /metrics " in connection.recv(4096):
+                            connection.sendall(answer)
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        servers.append((server, thread))
-        return f"127.0.0.1:{server.server_port}"
+        listening.append((socket_, threading.Thread(target=serve)))
+        listening[-1][1].start()
+        return f"127.0.0.1:{socket_.getsockname()[1]}"
 
-    yield served
-    for server, thread in servers:
-        server.shutdown()
-        server.server_close()
+    yield start
+    for socket_, thread in listening:
+        socket_.shutdown(socket.SHUT_RDWR)
+        socket_.close()
         thread.join()
 
 
@@ -55,37 +54,19 @@ def asked(render):
     return run
 
 
-def test_the_exporter_s_page_passes(asked, serve):
-    page = b'spec_decode_exporter_build_info{version="1"} 1.0\n'
-    assert asked(serve(page)).returncode == 0
-
-
-def test_another_page_fails_and_says_so(asked, serve):
-    done = asked(serve(b"<html>sign in</html>"))
-    assert done.returncode == 1
-    assert "not the exporter's" in done.stderr
-
-
-def test_no_page_fails(asked, unused_tcp_port):
-    assert asked(f"127.0.0.1:{unused_tcp_port}").returncode == 1
-
-
-@pytest.fixture
-def hanging_up():
-    """Take connections and end them at once; return the address."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def answer():
-        with contextlib.suppress(OSError):
-            while True:
-                listening.accept()[0].close()
-
-    thread = threading.Thread(target=answer)
-    thread.start()
-    yield f"127.0.0.1:{listening.getsockname()[1]}"
-    listening.shutdown(socket.SHUT_RDWR)
-    listening.close()
-    thread.join()
+@pytest.mark.parametrize(
+    ("page", "status", "said"),
+    [
+        (b'spec_decode_exporter_build_info{version="1"} 1.0\n', 0, ""),
+        (b"<html>sign in</html>", 1, "not the exporter's"),
+        (None, 1, ""),
+    ],
+    ids=["the exporter's page", "another page", "no page"],
+)
+def test_only_the_exporter_s_page_passes(asked, server, page, status, said):
+    done = asked(server(page))
+    assert done.returncode == status
+    assert said in done.stderr
 
 
 TLS = {"cert_file": "tls.crt", "key_file": "tls.key"}
@@ -100,7 +81,8 @@ MUTUAL = {**TLS, "client_auth_type": "RequireAndVerifyClientCert", "client_ca_fi
         ({"config": {"tls_server_config": MUTUAL}}, 0),
         ({}, 0),
     ],
+    ids=["TLS", "a certificate if given", "a certificate is required", "all from a Secret"],
 )
-def test_one_that_hangs_up_passes_only_where_it_may_want_a_certificate(asked, hanging_up, web, status):
-    done = asked(hanging_up, scheme="https", web={**web, "existingSecret": "tls"})
+def test_one_that_hangs_up_passes_only_where_it_may_want_a_certificate(asked, server, web, status):
+    done = asked(server(None), scheme="https", web={**web, "existingSecret": "tls"})
     assert done.returncode == status, done.stderr

@@ -8,15 +8,16 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.monitor.fleet import WITHOUT_LIMIT, engines_that_fit
 
+WATCHED = "spec-decode-exporter/watch=true"
+
 
 @pytest.fixture
 def accepted(tmp_path):
     """Return the configuration that the exporter reads from a ConfigMap."""
 
     def read(rendered, **environ):
-        configs = [one for one in rendered.of("ConfigMap") if "exporter.yml" in one["data"]]
         path = tmp_path / "exporter.yml"
-        path.write_text(configs[0]["data"]["exporter.yml"])
+        path.write_text(rendered.config())
         return load(path, environ=environ)
 
     return read
@@ -33,25 +34,24 @@ def test_its_configurations_are_accepted(render, accepted, case, monkeypatch):
         assert [target.url for target in config.targets] == ["http://localhost:8200/metrics"]
 
 
-def test_the_namespace_is_that_of_the_release_where_none_is_named(render, accepted):
-    (kubernetes,) = accepted(render()).discovery.kubernetes
-    assert kubernetes.namespaces == ("obs",)
-    assert kubernetes.label_selector == "spec-decode-exporter/watch=true"
+@pytest.mark.parametrize("config", [None, {"policy": {"min_drafts": 5}}], ids=["none", "not of targets"])
+def test_without_targets_it_looks_for_labelled_pods_in_its_own_namespace(render, accepted, config):
+    (kubernetes,) = accepted(render({"config": config})).discovery.kubernetes
+    assert (kubernetes.namespaces, kubernetes.label_selector) == (("obs",), WATCHED)
 
 
-def test_a_configuration_that_says_nothing_of_targets_leaves_the_default(render, accepted):
-    config = accepted(render({"config": {"policy": {"min_drafts": 5}}}))
-    assert [one.label_selector for one in config.discovery.kubernetes] == ["spec-decode-exporter/watch=true"]
-    assert config.policy.min_drafts == 5
-    assert accepted(render({"config": None})).discovery.kubernetes == config.discovery.kubernetes
-
-
-def test_targets_or_a_discovery_of_one_s_own_take_its_place(render, accepted):
-    config = accepted(render({"config": {"targets": [{"url": "http://vllm:8000"}]}}))
-    assert (len(config.targets), config.discovery.kubernetes) == (1, ())
-    dns = {"dns": [{"names": ["vllm"], "type": "A", "port": 8000}]}
-    config = accepted(render({"config": {"discovery": dns}}))
-    assert (len(config.discovery.dns), config.discovery.kubernetes) == (1, ())
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"targets": [{"url": "http://vllm:8000"}]}, (1, 0)),
+        ({"discovery": {"dns": [{"names": ["vllm"], "type": "A", "port": 8000}]}}, (0, 1)),
+    ],
+    ids=["targets", "another discovery"],
+)
+def test_targets_or_a_discovery_of_one_s_own_take_its_place(render, accepted, config, found):
+    read = accepted(render({"config": config}))
+    assert read.discovery.kubernetes == ()
+    assert (len(read.targets), len(read.discovery.dns)) == found
 
 
 @pytest.mark.parametrize("case", ["fleet", "shards", "static"])
@@ -64,44 +64,42 @@ def test_its_arguments_are_accepted(render, case):
 @pytest.mark.parametrize("values", [{}, {"config": {"policy": {"min_drafts": 5}}}])
 def test_those_of_a_sidecar_too(render_sidecar, values):
     (sidecar,) = render_sidecar(values)["initContainers"]
-    environ = {one["name"]: one["value"] for one in sidecar["env"]}
-    arguments = parse(sidecar["args"], environ)
+    arguments = parse(sidecar["args"], {one["name"]: one["value"] for one in sidecar["env"]})
     assert arguments.web_listen_address == [":7732"]
     assert bool(arguments.config_file) == bool(values)
     assert arguments.target == ([] if values else ["http://localhost:8000/metrics"])
 
 
-def test_it_gets_a_token_only_where_it_asks_the_api(render):
-    def token(case):
-        workload = render(case).one("Deployment")
-        return workload["spec"]["template"]["spec"]["automountServiceAccountToken"]
-
-    assert token("fleet") is True
-    assert token("static") is False
+@pytest.mark.parametrize(("case", "token"), [("fleet", True), ("static", False)])
+def test_it_gets_a_token_only_where_it_asks_the_api(render, case, token):
+    spec = render(case).one("Deployment")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is token
 
 
-def test_rights_are_those_of_the_namespaces_where_it_looks(render):
-    roles = render("fleet").of("Role")
-    assert {one["metadata"]["namespace"] for one in roles} == {"inference", "research"}
+ELSEWHERE = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
+
+
+@pytest.mark.parametrize(
+    ("values", "namespaces"),
+    [
+        ("fleet", {"inference", "research"}),
+        ("static", set()),
+        ({"rbac": {"create": False}}, set()),
+        ({"config": {"discovery": {"kubernetes": ELSEWHERE}}}, set()),
+    ],
+    ids=["two namespaces", "no discovery", "not by the chart", "another API"],
+)
+def test_rights_are_those_of_the_namespaces_where_it_looks(render, values, namespaces):
+    roles = render(values).of("Role")
+    assert {one["metadata"]["namespace"] for one in roles} == namespaces
     for one in roles:
         assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
-    assert not render("static").of("Role")
-    assert not render({"rbac": {"create": False}}).of("Role")
-    elsewhere = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
-    assert not render({"config": {"discovery": {"kubernetes": elsewhere}}}).of("Role")
 
 
-def engines(container):
-    """Return the engines that fit into the memory limit of a container."""
-    return engines_that_fit(int(container["resources"]["limits"]["memory"].removesuffix("Mi")) * 2**20)
-
-
-def test_the_default_memory_limit_has_room_for_all_engines_that_an_exporter_takes(render, render_sidecar):
-    assert engines(render().container()) == WITHOUT_LIMIT
-    assert engines(render_sidecar()["initContainers"][0]) == 192
-
-
-def test_no_default_limits_the_cpu_but_each_requests_some(render, render_sidecar):
-    for one in (render().container(), render_sidecar()["initContainers"][0]):
-        assert set(one["resources"]["requests"]) == {"cpu", "memory"}
-        assert set(one["resources"]["limits"]) == {"memory"}
+def test_default_resources_have_room_for_all_engines_and_no_limit_of_the_cpu(render, render_sidecar):
+    (sidecar,) = render_sidecar()["initContainers"]
+    for container, engines in ((render().container(), WITHOUT_LIMIT), (sidecar, 192)):
+        resources = container["resources"]
+        assert engines_that_fit(int(resources["limits"]["memory"].removesuffix("Mi")) * 2**20) == engines
+        assert set(resources["requests"]) == {"cpu", "memory"}
+        assert set(resources["limits"]) == {"memory"}

@@ -9,36 +9,37 @@ import yaml
 from spec_decode_exporter.web.security import read_web_config
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
-TLS = {"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}}
+FILES = {"cert_file": "tls.crt", "key_file": "tls.key"}
+TLS = {"tls_server_config": FILES}
 USERS = {"basic_auth_users": {"prometheus": HASH}}
 MUTUAL = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "ca.crt"}
 LIMIT = {"rate_limit": {"interval": "100ms", "burst": 20}}
+NAME = "spec-decode-exporter-web"
 
 
 def web_volume(pod):
-    (volume,) = [one for one in pod["volumes"] if one["name"] == "spec-decode-exporter-web"]
+    (volume,) = [one for one in pod["volumes"] if one["name"] == NAME]
     return [source["secret"]["name"] for source in volume["projected"]["sources"]]
+
+
+PORT = {"port": "spec-decode"}
+HEALTHY = {"path": "/-/healthy", **PORT}
 
 
 @pytest.mark.parametrize(
     ("web", "way"),
     [
-        ({}, {"httpGet": {"path": "/-/healthy", "port": "spec-decode"}}),
+        ({}, {"httpGet": HEALTHY}),
+        ({"config": TLS, "existingSecret": "tls"}, {"httpGet": {**HEALTHY, "scheme": "HTTPS"}}),
+        ({"config": USERS}, {"tcpSocket": PORT}),
+        ({"config": LIMIT}, {"tcpSocket": PORT}),
+        ({"existingSecret": "all"}, {"tcpSocket": PORT}),
         (
-            {"config": TLS, "existingSecret": "tls"},
-            {"httpGet": {"path": "/-/healthy", "port": "spec-decode", "scheme": "HTTPS"}},
-        ),
-        ({"config": USERS}, {"tcpSocket": {"port": "spec-decode"}}),
-        ({"config": LIMIT}, {"tcpSocket": {"port": "spec-decode"}}),
-        ({"existingSecret": "all"}, {"tcpSocket": {"port": "spec-decode"}}),
-        (
-            {
-                "config": {"tls_server_config": {**TLS["tls_server_config"], **MUTUAL}},
-                "existingSecret": "tls",
-            },
-            {"tcpSocket": {"port": "spec-decode"}},
+            {"config": {"tls_server_config": {**FILES, **MUTUAL}}, "existingSecret": "tls"},
+            {"tcpSocket": PORT},
         ),
     ],
+    ids=["open", "TLS", "passwords", "rate limit", "all from a Secret", "client certificates"],
 )
 def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web, way):
     probe = render({"web": web}).container()["livenessProbe"]
@@ -50,21 +51,20 @@ def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web,
 
 
 def test_without_one_there_is_nothing_of_it(render):
-    text = yaml.safe_dump_all(render({}))
-    assert "--web.config.file" not in text
+    assert "--web.config.file" not in yaml.safe_dump_all(render({}))
     assert not render({}).of("Secret")
 
 
 def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render, tmp_path):
     rendered = render("web")
     secret = rendered.one("Secret")
-    pod = rendered.one("Deployment")["spec"]["template"]["spec"]
-    assert web_volume(pod) == [secret["metadata"]["name"], "exporter-tls"]
+    assert web_volume(rendered.workload()["spec"]["template"]["spec"]) == [
+        secret["metadata"]["name"],
+        "exporter-tls",
+    ]
     (page,) = rendered.one("Pod")["spec"]["containers"]
     assert page["command"][-1].startswith("https://rel-spec-decode-exporter.obs:7732/")
-    (mount,) = [
-        one for one in rendered.container()["volumeMounts"] if one["name"] == "spec-decode-exporter-web"
-    ]
+    (mount,) = [one for one in rendered.container()["volumeMounts"] if one["name"] == NAME]
     assert f"--web.config.file={mount['mountPath']}/web-config.yml" in rendered.container()["args"]
     authority = trustme.CA()
     issued = authority.issue_cert("exporter")
@@ -78,27 +78,21 @@ def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render,
 def test_a_secret_may_hold_all_of_it(render):
     rendered = render({"web": {"existingSecret": "all"}, "monitor": {"enabled": True}})
     assert not rendered.of("Secret")
-    assert web_volume(rendered.one("Deployment")["spec"]["template"]["spec"]) == ["all"]
-    (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
-    assert endpoint["scheme"] == "https"
+    assert web_volume(rendered.workload()["spec"]["template"]["spec"]) == ["all"]
+    assert rendered.endpoint()["scheme"] == "https"
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("ServiceMonitor", "fleet"), ("PodMonitor", "sidecar")])
-def test_prometheus_asks_as_the_values_say(render, kind, mode):
+@pytest.mark.parametrize("mode", ["fleet", "sidecar"])
+def test_prometheus_asks_as_the_values_say(render, mode):
     monitor = {
         "enabled": True,
         "tlsConfig": {"serverName": "exporter"},
         "basicAuth": {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}},
     }
     web = {"config": {**TLS, **USERS}, "existingSecret": "tls"}
-    spec = render({"mode": mode, "web": web, "monitor": monitor}).one(kind)["spec"]
-    (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
-    assert endpoint["scheme"] == "https"
-    assert endpoint["tlsConfig"] == monitor["tlsConfig"]
-    assert endpoint["basicAuth"] == monitor["basicAuth"]
-    rendered = render({"mode": mode, "web": {"config": USERS}, "monitor": monitor})
-    spec = rendered.one(kind)["spec"]
-    assert "scheme" not in (spec.get("endpoints") or spec["podMetricsEndpoints"])[0]
+    endpoint = render({"mode": mode, "web": web, "monitor": monitor}).endpoint()
+    assert {**endpoint, "scheme": "https", **monitor} == {**endpoint, "enabled": True}
+    assert "scheme" not in render({"mode": mode, "web": {"config": USERS}, "monitor": monitor}).endpoint()
 
 
 def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
@@ -107,6 +101,6 @@ def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
     assert [one["metadata"]["namespace"] for one in secrets] == ["a", "b"]
     pod = render_sidecar({"web": {"config": USERS}})
     (sidecar,) = pod["initContainers"]
-    assert "--web.config.file=/etc/spec-decode-exporter-web/web-config.yml" in sidecar["args"]
+    assert f"--web.config.file=/etc/{NAME}/web-config.yml" in sidecar["args"]
     assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in sidecar["volumeMounts"]}
     assert web_volume(pod) == [secrets[0]["metadata"]["name"]]

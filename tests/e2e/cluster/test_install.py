@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import yaml
 
 from helm.chart_files import CHART
+from spec_decode_exporter import __version__
+from spec_decode_exporter.cli.main import parse
+from tests.contract.chart.kubernetes_pages import after
+from tests.contract.chart.rendering import CASES, render
+from tests.paths import CHECKOUT
 
 from .conftest import eventually
 
@@ -17,7 +25,9 @@ MONITORED = {
 }
 FLEET = {"mode": "fleet", **MONITORED}
 SIDECAR = {"mode": "sidecar", **MONITORED, "config": {"policy": {"min_drafts": 500}}}
-KINDS = ("deploy", "statefulset", "service", "role", "podmonitor", "servicemonitor", "prometheusrule")
+MIDDLEWARE = {**SIDECAR, "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
+MONITORING = {"servicemonitor", "prometheusrule"}
+KINDS = ("deploy", "statefulset", "service", "role", "podmonitor", *MONITORING)
 
 
 def there(cluster, namespace):
@@ -29,28 +39,36 @@ def only(cluster, place, names):
     eventually(lambda: cluster.everything(place) == names)
 
 
-def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, namespace):
+@pytest.mark.parametrize(
+    ("values", "kinds", "upgraded", "changed", "name"),
+    [
+        (
+            FLEET,
+            {"deploy", "service", "role", *MONITORING},
+            {**FLEET, "replicaCount": 3},
+            {"statefulset", "service", "role", *MONITORING},
+            "one-spec-decode-exporter",
+        ),
+        (
+            SIDECAR,
+            {"podmonitor", "prometheusrule"},
+            MIDDLEWARE,
+            {"podmonitor", "prometheusrule"},
+            "one-spec-decode-exporter-middleware",
+        ),
+    ],
+    ids=["fleet to shards", "sidecar to middleware"],
+)
+def test_a_release_is_installed_upgraded_and_removed_without_a_trace(
+    helm, cluster, namespace, values, kinds, upgraded, changed, name
+):
     place = namespace()
     before = cluster.everything(place)
-    helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
-    assert there(cluster, place) == {"deploy", "service", "role", "servicemonitor", "prometheusrule"}
-    shards = {**FLEET, "replicaCount": 3}
-    helm("upgrade", "one", chart=str(CHART), namespace=place, values=shards)
-    assert there(cluster, place) == {"statefulset", "service", "role", "servicemonitor", "prometheusrule"}
-    (config,) = [one for one in cluster.get("configmap", place).values() if "exporter.yml" in one["data"]]
-    assert "count: 3" in config["data"]["exporter.yml"]
-    helm("uninstall", "one", namespace=place)
-    only(cluster, place, before)
-
-
-def test_sidecar_mode_is_installed_upgraded_and_removed(helm, cluster, namespace):
-    place = namespace()
-    before = cluster.everything(place)
-    helm("install", "one", chart=str(CHART), namespace=place, values=SIDECAR)
-    assert there(cluster, place) == {"podmonitor", "prometheusrule"}
-    requests = {**SIDECAR, "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
-    helm("upgrade", "one", chart=str(CHART), namespace=place, values=requests)
-    assert "one-spec-decode-exporter-middleware" in cluster.get("configmap", place)
+    helm("install", "one", chart=str(CHART), namespace=place, values=values)
+    assert there(cluster, place) == kinds
+    helm("upgrade", "one", chart=str(CHART), namespace=place, values=upgraded)
+    assert there(cluster, place) == changed
+    assert name in cluster.get("configmap", place)
     helm("uninstall", "one", namespace=place)
     only(cluster, place, before)
 
@@ -68,8 +86,8 @@ def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, nam
     only(cluster, place, before)
 
 
-def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, namespace):
-    place = namespace()
+def test_two_releases_in_one_namespace_do_not_touch_each_other(helm_of, cluster, namespace):
+    helm, place = helm_of("v4"), namespace()
     helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
     one = cluster.everything(place)
     helm("install", "two", chart=str(CHART), namespace=place, values=FLEET)
@@ -79,7 +97,7 @@ def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, na
 
 
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
-    """No node can have its image: the test says that it succeeded. tests/contract/chart/test_page.py runs its command."""
+    """No node runs its image: the test sets that it succeeded. tests/contract/chart/test_page.py runs its command."""
     place, name = namespace(), "one-spec-decode-exporter-test"
     helm("install", "one", chart=str(CHART), namespace=place, values={"mode": "fleet"})
     with ThreadPoolExecutor(1) as background:
@@ -98,32 +116,72 @@ def test_a_kubernetes_that_is_too_old_is_refused(helm):
         helm("template", "one", chart=str(CHART), kube_version="1.28.0")
 
 
-def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(render, cluster, namespace):
-    home, watched, other = namespace(), namespace(), namespace()
-    account = f"{home}:rel-spec-decode-exporter"
-    everybody = cluster.allowed(f"{home}:another", (home, watched, other))
-    config = {"discovery": {"kubernetes": [{"namespaces": [watched]}]}}
-    cluster.apply(*render({"config": config}, namespace=home))
-    pods = {(watched, "list", "pods"), (watched, "watch", "pods")}
-    assert cluster.allowed(account, (home, watched, other)) - everybody == pods
+@pytest.fixture
+def rights(cluster, namespace):
+    """Apply the chart to a namespace; return what its account may do there and in others, besides everybody's rights."""
+    made = []
+
+    def of(values, *others):
+        home = namespace()
+        places = (home, *others)
+        everybody = cluster.allowed(f"{home}:another", places)
+        objects = render(values, namespace=home)
+        made.extend(objects.of("ClusterRole") + objects.of("ClusterRoleBinding"))
+        cluster.apply(*objects)
+        return home, cluster.allowed(f"{home}:rel-spec-decode-exporter", places) - everybody
+
+    yield of
+    for one in made:
+        cluster.run("delete", one["kind"], one["metadata"]["name"])
 
 
-def test_all_namespaces_are_a_right_to_pods_alone_too(render, cluster, namespace):
-    home, other = namespace(), namespace()
-    everybody = cluster.allowed(f"{home}:another", (home, other))
-    config = {"discovery": {"kubernetes": [{"all_namespaces": True}]}}
-    rendered = render({"config": config}, namespace=home)
-    cluster.apply(*rendered)
-    try:
-        rights = cluster.allowed(f"{home}:rel-spec-decode-exporter", (home, other)) - everybody
-    finally:
-        name = rendered.one("ClusterRole")["metadata"]["name"]
-        cluster.run("delete", "clusterrole,clusterrolebinding", name)
-    assert rights == {(place, verb, "pods") for place in (home, other) for verb in ("list", "watch")}
+def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(rights, namespace):
+    watched, other = namespace(), namespace()
+    named = {"config": {"discovery": {"kubernetes": [{"namespaces": [watched]}]}}}
+    assert rights(named, watched, other)[1] == {(watched, verb, "pods") for verb in ("list", "watch")}
+    everywhere = {"config": {"discovery": {"kubernetes": [{"all_namespaces": True}]}}}
+    home, found = rights(everywhere, other)
+    assert found == {(place, verb, "pods") for place in (home, other) for verb in ("list", "watch")}
+    assert rights("static")[1] == set()
 
 
-def test_without_discovery_of_pods_there_are_no_rights(render, cluster, namespace):
-    home = namespace()
-    everybody = cluster.allowed(f"{home}:another", (home,))
-    cluster.apply(*render("static", namespace=home))
-    assert cluster.allowed(f"{home}:rel-spec-decode-exporter", (home,)) == everybody
+def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_restarted(cluster, namespace):
+    """kubectl returns the exit status of an attached container only without restarts."""
+    text = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^\$ (kubectl run .*)", text, re.MULTILINE)
+    words = shlex.split(line.replace("<your registry>", "r.example.org"))[1:]
+    assert {"--rm", "--attach", "--restart=Never"} <= set(words)
+    words = [word for word in words if word not in {"--rm", "--attach"}]
+    at, place = words.index("--"), namespace()
+    cluster.run(*words[:at], f"--namespace={place}", *words[at:])
+    spec = cluster.get("pod", place)["observe"]["spec"]
+    (container,) = spec["containers"]
+    assert spec["restartPolicy"] == "Never"
+    assert "command" not in container, "the image's entry point is the program"
+    assert container["image"] == f"r.example.org/spec-decode-exporter:{__version__}"
+    assert parse(container["args"], {}).urls == ["http://vllm:8000"]
+
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def test_a_namespace_that_enforces_pod_security_restricted_takes_every_pod(cluster, namespace):
+    """Those of the chart and of the guide, and vLLM's with the sidecar; the sidecar of the chart equals them."""
+    place = namespace()
+    cluster.run("label", "namespace", place, "pod-security.kubernetes.io/enforce=restricted")
+    vllm = {"containers": [{"name": "vllm", "image": "vllm", "securityContext": RESTRICTED}]}
+    component = yaml.safe_load((CHECKOUT / "config/kustomize/sidecar/sidecar.yaml").read_text())
+    specs = [spec for case in CASES for spec in render(case).pods()]
+    specs += [after("drill")["spec"], {**after("container"), **vllm}]
+    specs += [{**component["spec"]["template"]["spec"], **vllm}]
+    for number, spec in enumerate(specs):
+        alone = {key: value for key, value in spec.items() if key != "serviceAccountName"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}", "namespace": place}}
+        cluster.create({**pod, "spec": alone}, "--dry-run=server")
+    with pytest.raises(ValueError, match="violates PodSecurity"):
+        cluster.create({**pod, "spec": {"containers": [{"name": "a", "image": "a"}]}}, "--dry-run=server")

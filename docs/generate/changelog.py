@@ -1,4 +1,4 @@
-"""Put the fragments of ``changes/`` into CHANGELOG.md as the section of this version: ``make changelog``.
+"""Make the section of this version in CHANGELOG.md from ``docs/changes/``: ``make changelog``.
 
 A change adds a file of its own, so two branches never change the same line.
 """
@@ -12,9 +12,9 @@ from typing import Final
 
 from spec_decode_exporter import __version__
 
-CHECKOUT: Final = Path(__file__).parents[1]
+CHECKOUT: Final = Path(__file__).parents[2]
 CHANGELOG: Final = CHECKOUT / "CHANGELOG.md"
-FRAGMENTS: Final = CHECKOUT / "changes"
+FRAGMENTS: Final = CHECKOUT / "docs" / "changes"
 _LONGEST: Final = 150
 _FIRST_SECTION: Final = re.compile(r"^(?=## )|\Z", re.MULTILINE)
 

@@ -61,7 +61,7 @@ class Release:
             __version__,
             yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8")),
             (CHECKOUT / "CHANGELOG.md").read_text("utf-8"),
-            tuple(path.name for path in sorted((CHECKOUT / "changes").glob("*.md"))),
+            tuple(path.name for path in sorted((CHECKOUT / "docs" / "changes").glob("*.md"))),
             urls(),
             required,
         )
@@ -85,7 +85,11 @@ def changelog(release: Release) -> str:
     )
     if section and not release.fragments:
         return section[0].removeprefix("## ")
-    why = f"CHANGELOG.md has no dated section {release.version}" if not section else "changes/ has fragments"
+    why = (
+        f"CHANGELOG.md has no dated section {release.version}"
+        if not section
+        else "docs/changes/ has fragments"
+    )
     raise _only_for_a_release(release, f"{why}: run `make changelog`")
 
 

@@ -1,1 +1,0 @@
-"""Checks and steps of a release: ``make release-check``, ``make changelog``."""
