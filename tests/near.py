@@ -36,7 +36,7 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"(grafana|docs)/.+", r"tests/contract/\1"),
     (r"[A-Z]+\.md", r"tests/contract/docs"),
     (r"helm/.+", r"tests/contract/test_chart_values.py"),
-    (r"Dockerfile|\.dockerignore", r"tests/contract/test_dockerfile.py"),
+    (r"Dockerfile|\.dockerignore", r"tests/contract/test_supply_chain.py"),
     (r"\.github/.+|.+\.lock|pyproject\.toml|Makefile", r"tests/contract/test_supply_chain.py"),
 )  # fmt: skip
 """A changed file, and its tests, by the first row that matches; after ``|``, what stands in if these do not exist."""

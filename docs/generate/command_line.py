@@ -1,11 +1,9 @@
-"""Generate docs/reference/command-line.md from the parsers: ``python -m docs.generate.command_line FILE``."""
+"""Generate docs/reference/command-line.md from the parsers."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.cli.main import COMMANDS, build_parser
@@ -76,13 +74,3 @@ def _written(action: argparse.Action) -> str:
         return f"{value}…" if action.nargs in {"*", "+"} else value
     names = ", ".join(name for name in action.option_strings if not name.startswith("--no-"))
     return names if action.nargs == 0 else f"{names} {value}"
-
-
-def main(arguments: list[str]) -> None:
-    """Write the page to the given path."""
-    (path,) = map(Path, arguments)
-    path.write_text(markdown(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

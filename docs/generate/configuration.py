@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from inspect import cleandoc
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -207,14 +205,3 @@ def _default(section: type[Section], name: str) -> str:
     if written in (None, [], {}):
         return ""
     return f"`{json.dumps(written).replace(chr(34), '')}`"
-
-
-def main(arguments: list[str]) -> None:
-    """Write the documentation and the JSON Schema to two paths."""
-    documentation, schema = map(Path, arguments)
-    documentation.write_text(markdown(), encoding="utf-8")
-    schema.write_text(json_schema(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -1,10 +1,8 @@
-"""Generator of the tables in docs/reference/log.md: ``python -m docs.generate.log docs/reference/log.md``."""
+"""Generator of the tables in docs/reference/log.md."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENTS, About, EventType
@@ -42,13 +40,3 @@ def with_tables(text: str) -> str:
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{markdown()}\n{_END}{after}"
-
-
-def main(arguments: list[str]) -> None:
-    """Replace the tables of the document at the given path."""
-    (path,) = map(Path, arguments)
-    path.write_text(with_tables(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 from docs.generate.series_counts import engine_series, exporter_series, target_series
@@ -220,13 +218,3 @@ _SERIES: Final = dict(_series())
 def series_of(name: str) -> str:
     """Return the series of vLLM of a counter or gauge; another source as it is."""
     return _SERIES.get(name, name)
-
-
-def main(arguments: list[str]) -> None:
-    """Write the documentation to the path given."""
-    (path,) = map(Path, arguments)
-    path.write_text(markdown(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

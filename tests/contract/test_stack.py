@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import shutil
 import subprocess
 import threading
 import urllib.request
@@ -17,10 +16,10 @@ import yaml
 from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.simulator.scenario import scenario_names
+from tests.contract.promql import needs
 from tests.paths import CHECKOUT
 
-ROOT = CHECKOUT
-CONFIG = ROOT / "config"
+CONFIG = CHECKOUT / "config"
 
 
 def read(path):
@@ -42,10 +41,6 @@ def mounts():
 def scraped(job):
     (config,) = [config for config in PROMETHEUS["scrape_configs"] if config["job_name"] == job]
     return {target for group in config["static_configs"] for target in group["targets"]}
-
-
-def needs(program):
-    return pytest.mark.skipif(shutil.which(program) is None, reason=f"{program} is not installed")
 
 
 def test_mounted_files_exist_and_are_read_only():

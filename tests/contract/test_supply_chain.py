@@ -2,70 +2,67 @@
 
 from __future__ import annotations
 
+import fnmatch
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from image.assemble import STATE_DIRECTORY, USER
+from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
+from tests.every import every
 from tests.paths import CHECKOUT
 
-WORKFLOWS = sorted((CHECKOUT / ".github" / "workflows").glob("*.yml"))
 PYPROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))
-LOCKED = "requirements-dev.lock"
 ACTION = re.compile(r"(?P<name>[a-z0-9-]+/[a-z0-9-]+)@(?P<commit>[0-9a-f]{40}) # (?P<version>v\d+\.\d+\.\d+)")
 IMAGE = re.compile(r"[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}")
 OWN_IMAGE = "spec-decode-exporter"
 
 
-def used():
-    """Yield what every step and every reused workflow names, with its comment."""
-    for path in WORKFLOWS:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            match = re.match(r"\s*-?\s*uses: (.+)", line)
-            if match:
-                yield match[1]
+def text_of(*parts):
+    return CHECKOUT.joinpath(*parts).read_text(encoding="utf-8")
 
 
-def jobs():
-    return [
-        pytest.param(job, id=f"{path.name} {name}")
-        for path in WORKFLOWS
-        for name, job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].items()
-    ]
+# Workflows
+
+WORKFLOWS = {path.name: text_of(path) for path in sorted((CHECKOUT / ".github" / "workflows").glob("*.yml"))}
+JOBS = {
+    f"{path} {name}": job for path, text in WORKFLOWS.items() for name, job in yaml.safe_load(text)["jobs"].items()
+}  # fmt: skip
+USED = re.findall(r"^\s*-?\s*uses: (.+)", "\n".join(WORKFLOWS.values()), flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("text", sorted(set(used())))
-def test_every_action_is_pinned_by_its_commit_with_a_comment_of_the_version(text):
-    assert text.startswith("./.github/workflows/") or ACTION.fullmatch(text), text
+def test_every_action_is_pinned_by_its_commit_with_a_comment_of_the_one_version():
+    used = [text for text in USED if not text.startswith("./.github/workflows/")]
+    assert [text for text in used if not ACTION.fullmatch(text)] == []
+    fixed = {ACTION.fullmatch(text).groups() for text in used}
+    assert len({name for name, *_ in fixed}) == len(fixed) > 5
 
 
-def test_an_action_has_the_same_version_everywhere():
-    matches = [ACTION.fullmatch(text) for text in used()]
-    fixed = {(match["name"], match["commit"], match["version"]) for match in matches if match}
-    assert len(fixed) > 5
-    assert len({name for name, *_ in fixed}) == len(fixed)
+@every(WORKFLOWS)
+def test_a_workflow_has_only_the_permissions_of_its_jobs_and_the_jobs_token_and_no_trigger_of_forks(name):
+    workflow = yaml.safe_load(WORKFLOWS[name])
+    assert workflow["permissions"] == {}
+    triggers = workflow[True]  # `on` is a yes to YAML 1.1
+    assert not {"pull_request_target", "workflow_run", "issue_comment"} & set(triggers)
+    assert set(re.findall(r"secrets\.(\w+)", WORKFLOWS[name])) <= {"GITHUB_TOKEN"}
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_has_only_the_permissions_of_its_jobs(path):
-    assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {}
-
-
-@pytest.mark.parametrize("job", jobs())
-def test_a_job_has_permissions_and_a_timeout(job):
+@every(JOBS)
+def test_a_job_has_permissions_and_a_timeout_and_no_text_of_a_request_reaches_a_shell(name):
+    job = JOBS[name]
     assert job["permissions"]
     assert set(job["permissions"].values()) <= {"read", "write"}
     assert "uses" in job or 0 < job["timeout-minutes"] <= 60
-
-
-@pytest.mark.parametrize("job", jobs())
-def test_only_the_release_signs_and_no_text_of_a_request_reaches_a_shell(job):
     for step in job.get("steps", ()):
         assert "${{" not in step.get("run", ""), step
         if step.get("uses", "").startswith("actions/checkout@"):
@@ -73,9 +70,7 @@ def test_only_the_release_signs_and_no_text_of_a_request_reaches_a_shell(job):
 
 
 def test_the_cluster_s_program_and_image_are_fixed_and_the_tests_of_the_chart_run_in_it():
-    job = yaml.safe_load((CHECKOUT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"][
-        "cluster"
-    ]
+    job = JOBS["ci.yml cluster"]
     runs = [step.get("run", "") for step in job["steps"]]
     assert IMAGE.fullmatch(job["env"]["NODE"])
     assert re.fullmatch("[0-9a-f]{64}", job["env"]["KIND_SHA256"])
@@ -83,75 +78,9 @@ def test_the_cluster_s_program_and_image_are_fixed_and_the_tests_of_the_chart_ru
     assert runs[-1] == "make e2e-k8s"
 
 
-def test_pull_requests_of_forks_run_without_permissions():
-    for path in WORKFLOWS:
-        triggers = yaml.safe_load(path.read_text(encoding="utf-8"))[True]  # `on` is a yes to YAML 1.1
-        assert not {"pull_request_target", "workflow_run", "issue_comment"} & set(triggers)
-
-
-def test_the_only_secret_is_the_jobs_own_token():
-    for path in WORKFLOWS:
-        assert set(re.findall(r"secrets\.(\w+)", path.read_text(encoding="utf-8"))) <= {"GITHUB_TOKEN"}
-
-
-def test_every_image_of_the_stack_is_fixed_by_its_digest():
-    services = yaml.safe_load((CHECKOUT / "config" / "compose.yaml").read_text(encoding="utf-8"))["services"]
-    images = {service["image"] for service in services.values()}
-    others = {image for image in images if not image.startswith(f"{OWN_IMAGE}:")}
-    assert len(others) >= 4
-    assert all(map(IMAGE.fullmatch, others)), others
-
-
-def locked():
-    """Return version and digests of every package of the lock that tests and releases run with."""
-    text = re.sub(r"\\\n", " ", (CHECKOUT / LOCKED).read_text(encoding="utf-8"))
-    entries = [line for line in text.splitlines() if re.match(r"[a-z0-9]", line)]
-    return [(Requirement(entry.split(" --hash")[0]), entry.count("--hash=sha256:")) for entry in entries]
-
-
-def test_every_lock_is_checked_against_the_advisories():
-    locks = {
-        path
-        for place in ("*.lock", "docs/**/*.lock", "image/*.lock", "tests/**/*.lock")
-        for path in CHECKOUT.glob(place)
-    }
-    makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
-    (named,) = re.findall(r"^LOCKS *:= (.+)", makefile, re.MULTILINE)
-    assert sorted(named.split()) == sorted(str(path.relative_to(CHECKOUT)) for path in locks)
-    assert (
-        "pip-audit"
-        in re.search(r"^\tfor lock in \$\(LOCKS\); do.*?done", makefile, re.MULTILINE | re.DOTALL)[0]
-    )
-
-
-@pytest.mark.parametrize("name", ["prometheus", "prometheus-alertmanager", "slowhttptest"])
-def test_the_public_ci_installs_every_optional_program_of_the_tests(name):
-    public = (CHECKOUT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
-    (line,) = re.findall("apt-get install .*", public)
-    assert name in line.split()
-
-
-def groups():
-    listed = [*PYPROJECT["dependency-groups"].items(), ("build", PYPROJECT["build-system"]["requires"])]
-    # `bench` is for one machine's figures, and runs nowhere else.
-    return [Requirement(text) for name, texts in listed if name != "bench" for text in texts]
-
-
-def test_every_locked_package_of_tests_and_releases_has_digests_and_no_index():
-    assert len(locked()) > 50
-    assert all(digests for _, digests in locked())
-    assert not re.search(r"https?:|index-url|--find-links|file:", (CHECKOUT / LOCKED).read_text())
-
-
-@pytest.mark.parametrize("requirement", groups(), ids=str)
-def test_the_lock_of_tests_has_the_packages_of_pyproject(requirement):
-    versions = [
-        next(iter(one.specifier)).version
-        for one, _ in locked()
-        if one.name.replace("_", "-") == requirement.name.replace("_", "-").lower()
-    ]
-    assert versions, "run `make lock`"
-    assert all(requirement.specifier.contains(version) for version in versions), "run `make lock`"
+def test_the_public_ci_installs_every_optional_program_of_the_tests():
+    (line,) = re.findall("apt-get install .*", WORKFLOWS["ci.yml"])
+    assert {"prometheus", "prometheus-alertmanager", "slowhttptest"} <= set(line.split())
 
 
 @pytest.mark.skipif(
@@ -164,3 +93,164 @@ def test_the_auditor_of_workflows_finds_nothing():
         [program, "--offline", CHECKOUT / ".github"], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# Locks
+
+LOCKS = sorted(
+    str(path.relative_to(CHECKOUT))
+    for place in ("*.lock", "docs/**/*.lock", "image/*.lock", "tests/**/*.lock")
+    for path in CHECKOUT.glob(place)
+)
+EXTRAS = ("auth", "dns")
+"""What the image has besides what is needed; image/lock says so too."""
+
+
+def requirements_of_image():
+    extras = PYPROJECT["project"]["optional-dependencies"]
+    return [*PYPROJECT["project"]["dependencies"], *(text for extra in EXTRAS for text in extras[extra])]
+
+
+REQUIREMENTS = {
+    "requirements-dev.lock": [
+        *(
+            text
+            for name, texts in PYPROJECT["dependency-groups"].items()
+            if name != "bench"
+            for text in texts
+        ),
+        *PYPROJECT["build-system"]["requires"],
+    ],
+    "image/requirements.lock": requirements_of_image(),
+    "image/build.lock": PYPROJECT["build-system"]["requires"],
+}
+"""What each lock must have. `bench` is for one machine's figures, and runs nowhere else."""
+
+
+def locked(lock):
+    """Return the versions of each package of a lock; fail where one has no digest."""
+    text, versions = re.sub(r"\\\n", " ", text_of(lock)), defaultdict(list)
+    for line in text.splitlines():
+        if match := re.match(r"([a-z0-9][\w.-]*)(?:\[.*?\])?==(\S+)", line):
+            assert "--hash=sha256:" in line, f"{lock}: {match[1]} has no digest"
+            versions[match[1].replace("_", "-")].append(match[2])
+    return versions
+
+
+@every(LOCKS)
+def test_every_package_of_a_lock_has_digests_and_no_index(lock):
+    assert locked(lock)
+    assert not re.search(r"https?:|--(extra-)?index-url|--find-links|file:", text_of(lock))
+
+
+@every(REQUIREMENTS)
+def test_a_lock_has_the_packages_of_pyproject(lock):
+    versions = locked(lock)
+    for requirement in map(Requirement, REQUIREMENTS[lock]):
+        found = versions[requirement.name.replace("_", "-").lower()]
+        assert found, f"{requirement.name}: run `make lock`"
+        assert all(requirement.specifier.contains(version) for version in found), (
+            f"{requirement}: run `make lock`"
+        )
+
+
+def asked_for_by(name):
+    """Return what an installed package asks for itself; nothing, where it is not for this machine."""
+    try:
+        asked = [Requirement(text) for text in distribution(name).requires or []]
+    except PackageNotFoundError:
+        return []
+    return [requirement.name for requirement in asked if "extra" not in str(requirement.marker)]
+
+
+def test_the_lock_of_the_image_has_only_required_packages_and_is_made_with_its_extras():
+    wanted, left = set(), [Requirement(text).name for text in requirements_of_image()]
+    while left:
+        name = left.pop()
+        if name not in wanted:
+            wanted.add(name)
+            left += asked_for_by(name)
+    known = {name.lower().replace("_", "-") for name in wanted}
+    assert locked("image/requirements.lock").keys() <= known, "run `make lock`"
+    lines = [line for line in text_of("image", "lock").splitlines() if "--extra" in line]
+    assert [tuple(re.findall(r"--extra (\S+)", line)) for line in lines] == [EXTRAS] * 2
+
+
+def test_every_lock_is_checked_against_the_advisories():
+    makefile = text_of("Makefile")
+    (named,) = re.findall(r"^LOCKS *:= (.+)", makefile, re.MULTILINE)
+    assert sorted(named.split()) == LOCKS
+    (loop,) = re.findall(r"^\tfor lock in \$\(LOCKS\); do.*?done", makefile, re.MULTILINE | re.DOTALL)
+    assert "pip-audit" in loop
+
+
+# Images
+
+
+def test_every_image_of_the_stack_is_fixed_by_its_digest():
+    services = yaml.safe_load(text_of("config", "compose.yaml"))["services"].values()
+    others = {each["image"] for each in services if not each["image"].startswith(f"{OWN_IMAGE}:")}
+    assert len(others) >= 4
+    assert all(map(IMAGE.fullmatch, others)), others
+
+
+def read_instructions():
+    """Return the Dockerfile as pairs of an instruction and its text, comments and line ends apart."""
+    text = re.sub(r"^#.*\n", "", text_of("Dockerfile"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n", " ", text).splitlines()
+    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
+
+
+INSTRUCTIONS = read_instructions()
+
+
+def texts(instruction):
+    return [text for name, text in INSTRUCTIONS if name == instruction]
+
+
+def test_the_base_is_fixed_by_digest_and_every_stage_begins_with_it_an_earlier_one_or_nothing():
+    assert INSTRUCTIONS[0][0] == "ARG"
+    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", INSTRUCTIONS[0][1])
+    known = {"${BASE}", "scratch"}
+    for text in texts("FROM"):
+        origin, *name = text.split(" AS ")
+        assert origin in known
+        known.update(name)
+    assert texts("FROM")[-1] == "scratch"
+
+
+def test_the_image_runs_without_a_shell_as_a_numeric_user_at_the_programs_port():
+    assert texts("USER") == [f"{USER}:{USER}"]
+    assert USER > 0
+    (entry,) = map(json.loads, texts("ENTRYPOINT"))
+    assert entry[0].endswith("/bin/spec-decode-exporter")
+    assert list(map(json.loads, texts("CMD"))) == [["run"]]
+    assert texts("EXPOSE") == [DEFAULT_ADDRESS.removeprefix(":")]
+    assert f"/{STATE_DIRECTORY}" in text_of("docs", "guide", "image.md")
+
+
+def test_a_release_sets_every_label_that_a_checkout_does_not_know():
+    (labels,) = texts("LABEL")
+    asked = set(re.findall(r"\$\{(\w+)\}", labels)) - {"BASE"}  # which has its digest in this file
+    assert asked == {"VERSION", "REVISION", "SOURCE"}
+    assert asked <= set(re.findall(r"^ +(\w+)=\$\{\{ ", WORKFLOWS["release.yml"], re.MULTILINE))
+
+
+def test_the_image_fetches_only_locked_packages():
+    assert not texts("ADD")
+    for text in texts("RUN"):
+        assert not re.search(r"\b(curl|wget|apt|apt-get|apk|git)\b|https?:", text)
+        for call in re.findall(r"pip\S* (?:--python \S+ )?(?:install|wheel)\b[^&]*", text):
+            assert {"--require-hashes", "--no-index", "--no-build-isolation"} & set(call.split())
+            assert "--no-deps" in call
+
+
+def test_copied_files_exist_and_are_sent_to_the_builder():
+    ignored = text_of(".dockerignore").splitlines()
+    sent = [line[1:] for line in ignored if line.startswith("!")]
+    assert "*" in ignored
+    copied = [word for text in texts("COPY") if "--from" not in text for word in text.split()[:-1]]
+    assert "exporter" in copied
+    for name in copied:
+        assert (CHECKOUT / name).exists()
+        assert any(fnmatch.fnmatch(name, entry) or name.startswith(f"{entry}/") for entry in sent)

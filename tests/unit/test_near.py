@@ -59,7 +59,7 @@ def test_a_folder_stands_for_the_files_in_it():
 def test_documents_need_no_type_checker_and_code_does():
     programs = [
         command[0].rpartition("/")[2]
-        for command in near.commands(["README.md"], ["tests/contract/docs/test_names.py"])
+        for command in near.commands(["README.md"], ["tests/contract/docs/test_documents.py"])
     ]
     assert programs == ["pytest"]
     programs = [

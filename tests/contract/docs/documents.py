@@ -5,23 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import defaultdict
+from functools import cache
 from urllib.parse import parse_qs, urlsplit
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.drops.sums import DropKind
-from spec_decode_exporter.views.fleet_view import SnapshotView, TargetsView
-from spec_decode_exporter.web.api import ENDPOINTS
-from spec_decode_exporter.web.openapi import document
 from spec_decode_exporter.window.poll import Check
-from tests.contract.rules.shipped import RUNBOOKS
-from tests.contract.rules.test_names import wrong_names
+from tests.contract.promql import wrong_name
+from tests.contract.rules.shipped import RUNBOOKS, every_series
 from tests.paths import CHECKOUT
 
 DOCS = CHECKOUT / "docs"
-
-LISTS = {"engines": SnapshotView, "experiments": SnapshotView, "targets": TargetsView}
-"""First part of an API field, and the model that has it."""
 
 STATE_SETS = {
     "spec_decode_state": ("state", {*State}),
@@ -77,6 +72,8 @@ def wrong_links(text, page):
 
 def wrong_command(line):
     """Return the error of a command line of the exporter; None if it is valid."""
+    from spec_decode_exporter.cli.main import parse
+
     try:
         parse(shlex.split(line)[1:], {})
     except SystemExit as end:
@@ -86,58 +83,54 @@ def wrong_command(line):
 
 def wrong_request(line):
     """Yield what a ``curl`` of the exporter's API asks for that does not exist, and unknown fields of its jq program."""
+    schemas, parameters = _api()
     words = shlex.split(line.partition("|")[0])
     url = urlsplit(next(word for word in words if "localhost:7732" in word).removeprefix("localhost:7732"))
-    found = [endpoint for endpoint in ENDPOINTS if endpoint.path == url.path]
-    if not found:
+    if url.path not in parameters:
         yield url.path
-    yield from set(parse_qs(url.query)) - {each.name for each in (found[0].parameters if found else ())}
+    yield from set(parse_qs(url.query)) - parameters.get(url.path, set())
     program = re.search(r"jq(?: -\w+)* '([^']+)'", line)
     named = re.findall(r"\.([a-z_]+)", program[1]) if program else ()
-    yield from set(named) - API_FIELDS
+    yield from set(named) - {name for schema in schemas.values() for name in schema.get("properties", ())}
 
 
-def _api_fields():
-    schemas = json.loads(document(ENDPOINTS))["components"]["schemas"].values()
-    return {name for schema in schemas for name in schema.get("properties", ())}
+@cache
+def _api():
+    """Return the schemas of the API's description, and the parameters of each path."""
+    from spec_decode_exporter.web.api import ENDPOINTS
+    from spec_decode_exporter.web.openapi import document
 
-
-API_FIELDS = _api_fields()
+    parameters = defaultdict(set)
+    for endpoint in ENDPOINTS:
+        parameters[endpoint.path] |= {each.name for each in endpoint.parameters}
+    return json.loads(document(ENDPOINTS))["components"]["schemas"], parameters
 
 
 def wrong_field(name):
-    """Return whether ``engines[].cost.source`` and the like leads nowhere in the API's models."""
-    first, *parts = re.split(r"(?:\[\])?\.", name.removesuffix("[]"))
-    schema = LISTS[first].model_json_schema(mode="serialization")
-    node = schema["properties"].get(first, {})
-    for part in parts:
-        node = _inside(node, schema).get("properties", {}).get(part)
-        if node is None:
+    """Return whether ``engines[].cost.source`` and the like leads nowhere in a snapshot."""
+    schemas, _ = _api()
+    node = {"$ref": "SnapshotView"}
+    for part in re.split(r"(?:\[\])?\.", name.removesuffix("[]")):
+        while "properties" not in node:
+            (node,) = [
+                schemas[node["$ref"].rpartition("/")[2]] if "$ref" in node else one
+                for one in (node.get("items"), *node.get("anyOf", ())[:1], "$ref" in node)
+                if one
+            ] or [{"properties": {}}]
+        if (node := node["properties"].get(part)) is None:
             return True
     return False
 
 
-def _inside(node, schema):
-    """Return the object that a field, a list or an optional field holds."""
-    while "properties" not in node:
-        if "$ref" in node:
-            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
-        elif "items" in node:
-            node = node["items"]
-        elif "anyOf" in node:
-            node = node["anyOf"][0]
-        else:
-            return {}
-    return node
-
-
 def wrong_series(name):
-    """Yield unknown names and labels of series such as ``spec_decode_state{state="idle"}``, and words that are no value."""
-    yield from wrong_names(name)
+    """Return what is unknown of a series such as ``spec_decode_state{state="idle"}``: name, label, or value of a state."""
+    if wrong := wrong_name(name, every_series()):
+        return wrong
     for metric, label, value in re.findall(r'(spec_decode_\w+)\{(\w+)="(\w+)"', name):
         key, words = STATE_SETS.get(metric, (None, ()))
         if label == key and value not in words:
-            yield f"{metric}{{{label}={value}}}"
+            return f"{metric}{{{label}={value}}}"
+    return None
 
 
 def series(names):

@@ -1,4 +1,4 @@
-"""Committed dashboards with their panels and queries, tests of each of them, and a PromQL reader."""
+"""Committed dashboards with their panels and queries, and tests of each of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-import promql_parser as promql
-
+from tests.contract import promql
 from tests.every import every
 from tests.paths import CHECKOUT
 
@@ -33,6 +32,10 @@ class One:
     def expr(self) -> str:
         return self.target["expr"]
 
+    def __str__(self) -> str:
+        query = [self.target["refId"]] if self.target else []
+        return " · ".join([self.board["uid"], self.panel["title"], *query])
+
 
 def panels_of(board, *, rows=False):
     """Return a dashboard's panels, including those of collapsed rows."""
@@ -47,52 +50,13 @@ def interpolated(text):
     return re.sub(r"\$\{?([a-zA-Z_]\w*)\}?", lambda found: SUBSTITUTES.get(found[1], "any"), text)
 
 
+def selectors(expression):
+    return promql.selectors(interpolated(expression))
+
+
 PANELS = [One(board, panel) for board in BOARDS.values() for panel in panels_of(board)]
 TARGETS = [One(one.board, one.panel, target) for one in PANELS for target in one.panel["targets"]]
 
-
-def _name(one):
-    parts = [one.board["uid"], one.panel["title"], *([one.target["refId"]] if one.target else [])]
-    return " · ".join(parts)
-
-
 each_board = every(BOARDS.values(), lambda board: board["uid"])
-each_panel = every(PANELS, _name)
-each_target = every(TARGETS, _name)
-
-
-def parse(expr):
-    return promql.parse(interpolated(expr))
-
-
-def nodes(expr):
-    """Return every node of an expression with its ancestors, the outermost first."""
-    found = []
-
-    def visit(node, above):
-        found.append((node, above))
-        for child in children(node):
-            visit(child, (*above, node))
-
-    visit(parse(expr) if isinstance(expr, str) else expr, ())
-    return found
-
-
-def children(node):
-    match node:
-        case promql.BinaryExpr():
-            return [node.lhs, node.rhs]
-        case promql.AggregateExpr():
-            return [node.expr, *([node.param] if node.param is not None else [])]
-        case promql.Call():
-            return list(node.args)
-        case promql.MatrixSelector():
-            return [node.vector_selector]
-        case promql.ParenExpr() | promql.UnaryExpr() | promql.SubqueryExpr():
-            return [node.expr]
-    return []
-
-
-def selectors(expr):
-    """Return the selectors of an expression."""
-    return [node for node, _ in nodes(expr) if isinstance(node, promql.VectorSelector)]
+each_panel = every(PANELS)
+each_target = every(TARGETS)

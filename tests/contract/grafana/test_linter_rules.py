@@ -12,6 +12,7 @@ import promql_parser as promql
 import pytest
 
 from grafana.style import Colour
+from tests.contract.promql import nodes
 
 from .shipped import (
     SUBSTITUTES,
@@ -19,9 +20,8 @@ from .shipped import (
     each_board,
     each_panel,
     each_target,
-    nodes,
+    interpolated,
     panels_of,
-    parse,
     selectors,
 )
 
@@ -54,18 +54,14 @@ def test_template_datasource_rule(board):
     assert (name, variable["label"], variable["query"]) == ("datasource", "Data source", "prometheus")
 
 
-@pytest.mark.parametrize(("name", "label"), [("job", "Job"), ("instance", "Instance")])
 @each_board
-def test_template_job_and_instance_rules(board, name, label):
-    variable = variables(board, "query")[name]
-    assert variable["label"] == label
-    assert variable["datasource"] == DATASOURCE
-    if (board["uid"], name) in ONE_ENGINE_AT_A_TIME:
-        assert not variable["multi"]
-        assert not variable["includeAll"]
-    else:
-        assert variable["multi"]
-        assert (variable["includeAll"], variable["allValue"]) == (True, ".+")
+def test_template_job_and_instance_rules(board):
+    for name, label in (("job", "Job"), ("instance", "Instance")):
+        variable = variables(board, "query")[name]
+        is_one = (board["uid"], name) in ONE_ENGINE_AT_A_TIME
+        assert (variable["label"], variable["datasource"]) == (label, DATASOURCE)
+        assert (variable["multi"], variable["includeAll"]) == (not is_one, not is_one)
+        assert is_one or variable["allValue"] == ".+"
 
 
 @each_board
@@ -73,14 +69,10 @@ def test_template_label_promql_rule(board):
     for variable in variables(board, "query").values():
         query = variable["query"]["query"]
         assert query == variable["definition"]
+        assert variable["refresh"] == 2, "template-on-time-change-reload-rule"
         selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", query).groups()
-        assert isinstance(parse(selector), promql.VectorSelector)
+        assert isinstance(promql.parse(interpolated(selector)), promql.VectorSelector)
         assert label
-
-
-@each_board
-def test_template_on_time_change_reload_rule(board):
-    assert {variable["refresh"] for variable in variables(board, "query").values()} == {2}
 
 
 @each_panel
@@ -95,7 +87,7 @@ def test_panel_title_description_datasource_units_and_targets_rules(panel):
 
 @each_target
 def test_target_rate_interval_rule(target):
-    for node, above in nodes(target.expr):
+    for node, above in nodes(interpolated(target.expr)):
         if isinstance(node, promql.MatrixSelector) and above[-1].func.name in ("rate", "irate"):
             assert "[$__rate_interval]" in target.expr
             assert promql.display_duration(node.range) == SUBSTITUTES["__rate_interval"]
@@ -132,7 +124,7 @@ def joined_with_exporters(node):
 
 @each_target
 def test_every_process_has_an_up_and_only_those_of_exporters_are_shown(target):
-    for node, above in nodes(target.expr):
+    for node, above in nodes(interpolated(target.expr)):
         if isinstance(node, promql.VectorSelector) and node.name not in NOT_OURS:
             ours = node.name.startswith("spec_decode_")
             assert ours or any(joined_with_exporters(one) for one in above), node.name
@@ -155,7 +147,7 @@ def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
 
 @each_target
 def test_target_counter_agg_rule(target):
-    for node, above in nodes(target.expr):
+    for node, above in nodes(interpolated(target.expr)):
         if isinstance(node, promql.VectorSelector) and node.name.endswith(
             ("_total", "_bucket", "_count", "_sum")
         ):
@@ -166,6 +158,12 @@ def test_target_counter_agg_rule(target):
 @each_board
 def test_uneditable_dashboard(board):
     assert board["editable"] is False
+
+
+@each_target
+def test_every_series_of_a_graph_has_a_name(target):
+    if target.target["format"] != "table":
+        assert target.target["legendFormat"] != "__auto" or len(target.panel["targets"]) == 1
 
 
 def test_no_exception_is_left_over():

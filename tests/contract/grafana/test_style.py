@@ -20,26 +20,13 @@ def test_every_value_of_a_state_set_has_its_word(words, values):
     assert len({word.text for word in words}) == len(words)
 
 
-def test_the_limits_of_a_speed_up_are_those_of_the_verdict():
+def test_limits_and_colours_of_a_speed_up_are_those_of_the_verdict():
     policy = SpeedupPolicy()
-    limits = [policy.harmful, policy.poor, policy.marginal, policy.healthy]
-    assert [limit for limit, _ in style.SPEEDUP] == [None, *limits]
-
-
-def test_a_colour_of_a_speed_up_is_that_of_its_verdict():
-    verdicts = {word.value: word.colour for word in style.VERDICTS}
+    limits = [None, policy.harmful, policy.poor, policy.marginal, policy.healthy]
+    colours = {word.value: word.colour for word in style.VERDICTS}
     in_order = ["harmful", "poor", "marginal", "healthy", "optimal"]
-    assert [colour for _, colour in style.SPEEDUP] == [verdicts[name] for name in in_order]
-
-
-@pytest.mark.parametrize(
-    "steps", [value for name, value in vars(style).items() if name.isupper() and isinstance(value, tuple)]
-)
-def test_limits_ascend(steps):
-    if isinstance(steps[0], tuple):
-        (first, *values) = [value for value, _ in steps]
-        assert first is None
-        assert values == sorted(values)
+    expected = zip(limits, (colours[name] for name in in_order), strict=True)
+    assert [tuple(step) for step in style.SPEEDUP] == list(expected)
 
 
 def test_a_word_is_shown_for_its_number():

@@ -1,71 +1,58 @@
-"""Every alert says what a reader needs."""
+"""Every alert, with its row in the guide and its runbook, says what a reader needs at night."""
 
 from __future__ import annotations
 
 import re
 
-import promql_parser
+import promql_parser as promql
 
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
 from spec_decode_exporter.findings.findings import DEAD, LOW_RATE
+from tests.contract.promql import of_kind, queries_of
 from tests.every import every
+from tests.paths import CHECKOUT
 
-from .shipped import PROMETHEUS, ROOT, alerts, nodes, rule_id, rules
+from .shipped import PROMETHEUS, RUNBOOKS, alerts, rule_id, rules
+from .test_promtool import cases_of_alerts
 
 ALERTS = alerts()
-DASHBOARDS = {path.stem for path in (ROOT / "grafana" / "dashboards").glob("*.json")}
+DASHBOARDS = {path.stem for path in (CHECKOUT / "grafana" / "dashboards").glob("*.json")}
 LARGEST_NUMBER = 24
+CRITICAL = {"SpecDecodeTargetDown down", "SpecDecodeTargetDown never_up", "SpecDecodeModelAcceptanceDropped"}
+"""Alerts for which somebody gets up."""
+VERBS = "Add|Compare|Correct|Do not|Give|Keep|Look|Lower|Move|Poll|Raise|Read|Restart|Roll|Send|Set|Start|Try"
 
 each = every(ALERTS, rule_id)
 
 
-def test_rules_are_unique_and_names_begin_alike():
-    names = {alert["alert"] for alert in ALERTS}
-    assert len(names) <= LARGEST_NUMBER
+def test_names_are_unique_begin_alike_and_have_a_kind_if_several_rules_share_one():
+    names = [alert["alert"] for alert in ALERTS]
+    assert len({*names}) <= LARGEST_NUMBER
     assert len({rule_id(alert) for alert in ALERTS}) == len(ALERTS)
     assert all(re.fullmatch(r"SpecDecode([A-Z][a-z]+)+", name) for name in names)
+    assert all("kind" in alert["labels"] for alert in ALERTS if names.count(alert["alert"]) > 1)
 
 
-def test_a_name_with_several_rules_has_a_kind_in_each():
-    names = [alert["alert"] for alert in ALERTS]
-    assert [
-        alert["alert"]
-        for alert in ALERTS
-        if names.count(alert["alert"]) > 1 and "kind" not in alert["labels"]
-    ] == []
-
-
-@each
-def test_the_severity_is_one_of_three(alert):
-    assert set(alert["labels"]) <= {"severity", "kind"}
-    assert alert["labels"]["severity"] in {"critical", "warning", "info"}
-
-
-def test_alerts_that_only_advise_are_in_a_file_of_their_own():
+def test_severities_are_three_and_those_that_only_advise_are_in_a_file_of_their_own():
+    by_severity = {"critical": set(), "warning": set(), "info": set()}
+    for alert in ALERTS:
+        assert set(alert["labels"]) <= {"severity", "kind"}
+        by_severity[alert["labels"]["severity"]].add(rule_id(alert))
+    assert by_severity["critical"] == CRITICAL
     advice = (PROMETHEUS / "alerts" / "advice.yml").read_text(encoding="utf-8")
-    assert {alert["alert"] for alert in ALERTS if alert["labels"]["severity"] == "info"} == set(
-        re.findall(r"- alert: (\w+)", advice)
-    )
+    assert {name.split()[0] for name in by_severity["info"]} == set(re.findall(r"- alert: (\w+)", advice))
 
 
 @each
-def test_the_summary_is_one_sentence_without_templates(alert):
-    summary = alert["annotations"]["summary"]
+def test_the_summary_is_one_sentence_and_the_description_names_what_is_affected_and_ends_with_the_action(
+    alert,
+):
+    summary, description = alert["annotations"]["summary"], alert["annotations"]["description"]
     assert summary.endswith(".")
-    assert "{{" not in summary
-    assert ". " not in summary
-
-
-@each
-def test_the_description_names_what_is_affected_and_ends_with_the_action(alert):
-    description = alert["annotations"]["description"]
-    assert description.endswith(".")
+    assert not re.search(r"{{|\. ", summary)
     assert "{{ $labels." in description or rule_id(alert) == "SpecDecodeExporterDown absent"
     action = re.sub(r"{{.*?}}", "", description)
-    verbs = (
-        "Add|Compare|Correct|Do not|Give|Keep|Look|Lower|Move|Poll|Raise|Read|Restart|Roll|Send|Set|Start|Try"
-    )
-    assert re.search(rf"(?:[.)] |and )(?:{verbs}|add)\b[^.]*(?:\.[^.]+)*\.$", action)
+    assert re.search(rf"(?:[.)] |and )(?:{VERBS}|add)\b[^.]*(?:\.[^.]+)*\.$", action)
 
 
 @each
@@ -81,38 +68,78 @@ def test_there_are_a_runbook_and_a_dashboard(alert):
 
 @each
 def test_ranges_hold_two_scrapes_of_60_s_and_rates_four(alert):
-    ranges = [
-        node.range.total_seconds()
-        for node in nodes(alert["expr"])
-        if isinstance(node, promql_parser.MatrixSelector)
-    ]
-    assert all(seconds >= 120 for seconds in ranges)
+    ranges = of_kind(alert["expr"], promql.MatrixSelector)
     rates = [
-        node.args[0].range.total_seconds()
-        for node in nodes(alert["expr"])
-        if isinstance(node, promql_parser.Call) and node.func.name in {"rate", "increase"}
+        call.args[0] for call in of_kind(alert["expr"], promql.Call) if call.func.name in {"rate", "increase"}
     ]
-    assert all(seconds >= 240 for seconds in rates)
+    assert all(one.range.total_seconds() >= 120 for one in ranges)
+    assert all(one.range.total_seconds() >= 240 for one in rates)
 
 
-def test_only_alerts_for_which_somebody_gets_up_are_critical():
-    critical = {rule_id(alert) for alert in ALERTS if alert["labels"]["severity"] == "critical"}
-    assert critical == {
-        "SpecDecodeTargetDown down",
-        "SpecDecodeTargetDown never_up",
-        "SpecDecodeModelAcceptanceDropped",
-    }
-
-
-def test_a_dead_drafter_and_a_low_rate_are_the_same_for_alerts_and_findings():
+def test_a_dead_drafter_a_low_rate_and_a_comparable_load_are_the_same_as_for_findings():
     expressions = {rule_id(alert): alert["expr"] for alert in ALERTS}
     assert f"< {DEAD}\n" in expressions["SpecDecodeDrafterDead"]
     assert f"< {LOW_RATE:.2f}\n" in expressions["SpecDecodeAcceptanceLow rate"]
-
-
-def test_arms_across_exporters_are_compared_up_to_the_load_that_is_a_caution():
-    [rule] = [
-        rule for rule in rules() if rule.get("record", "").startswith("arm:spec_decode_comparable_load")
-    ]
+    [load] = [rule["expr"] for rule in rules() if "comparable_load" in rule.get("record", "")]
     limit = TRAFFIC[Traffic.LOAD].limit
-    assert rule["expr"].count(f">= {1 / limit:.3f} <= {limit:g}") == 2
+    assert load.count(f">= {1 / limit:.3f} <= {limit:g}") == 2
+
+
+# The table of the guide: severity, and when an alert fires and ends as promtool measures it.
+
+
+def table():
+    """Return the cells of each row after the kind, by alert and kind; a name stands in the first of its rows."""
+    rows, name = {}, ""
+    for line in (CHECKOUT / "docs" / "guide" / "alerts.md").read_text(encoding="utf-8").splitlines():
+        if match := re.fullmatch(
+            r"\| (?:\[(\w+)\]\(\.\./runbooks/SpecDecode\1\.md\))? ?\| (?:`(\w+)`)? ?\| (.*) \|", line
+        ):
+            name = match[1] or name
+            rows[" ".join(filter(None, (f"SpecDecode{name}", match[2])))] = match[3].split(" | ")
+    return rows
+
+
+TABLE = table()
+TESTS = dict(cases_of_alerts())
+
+
+def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
+    assert sorted(TABLE) == sorted(rule_id(alert) for alert in ALERTS)
+    actions = {rule_id(alert).split()[0]: TABLE[rule_id(alert)][2] for alert in reversed(ALERTS)}
+    assert all(actions.values())
+
+
+@each
+def test_the_guide_says_when_an_alert_fires_and_ends(alert):
+    measured = [
+        max(sample["value"] for sample in one["exp_samples"])
+        for one in TESTS[rule_id(alert)]["promql_expr_test"]
+    ]
+    severity, means, _, *times = TABLE[rule_id(alert)]
+    assert means
+    assert [severity, *times] == [
+        alert["labels"]["severity"],
+        *(f"{seconds // 60}:{seconds % 60:02d}" for seconds in measured),
+    ]
+
+
+# Runbooks
+
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
+
+
+def test_every_alert_has_a_runbook_that_names_its_kinds_and_none_is_left_over():
+    assert set(PAGES) == {alert["alert"] for alert in ALERTS}
+    kinds = [(alert["alert"], alert["labels"]["kind"]) for alert in ALERTS if "kind" in alert["labels"]]
+    assert [f"{name} {kind}" for name, kind in kinds if f"`{kind}`" not in PAGES[name]] == []
+
+
+@every(sorted(PAGES))
+def test_a_runbook_is_short_and_has_a_meaning_a_diagnosis_with_queries_and_an_action(name):
+    title, *parts = re.split(r"^## ", PAGES[name], flags=re.MULTILINE)
+    assert title.startswith(f"# {name}\n")
+    assert [part.partition("\n")[0] for part in parts] == ["Meaning", "Diagnosis", "Action"]
+    assert all(len(part.split()) > 5 for part in parts)
+    assert queries_of(parts[1])
+    assert len(re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL).split()) <= 130

@@ -1,0 +1,188 @@
+"""Values of queries of dashboards and autoscalers, by promtool; each function runs it once."""
+
+from __future__ import annotations
+
+import pytest
+
+from grafana import style
+from grafana.promql import FLEET, number_of_word
+from tests.contract.grafana.shipped import TARGETS, interpolated
+from tests.contract.integrations.shipped import keda_queries
+from tests.contract.promql import needs, wrong_values
+
+pytestmark = needs("promtool")
+
+
+def of_any(expression):
+    """Return an expression with a value for each variable; a choice of series takes all."""
+    return interpolated(expression).replace('=~"any"', '=~".*"')
+
+
+def titled(title):
+    return [one for one in TARGETS if one.panel["title"] == title]
+
+
+# State sets become the number of their word.
+
+STATE_SETS = {"verdict": style.VERDICTS, "state": style.STATES, "action": style.ACTIONS, "effect": style.EFFECTS}  # fmt: skip
+
+
+def state_set(label, place, engine="0"):
+    """Return the series of one engine: 1 for the word that holds, 0 for all others."""
+    own = f'job="j", instance="i", model_name="a", engine="{engine}", {label}='
+    return {
+        f'm{{{own}"{word.value}"}}': int(number == place) for number, word in enumerate(STATE_SETS[label])
+    }
+
+
+def number(label, *key):
+    return of_any(number_of_word(FLEET, "m", label, STATE_SETS[label], key))
+
+
+def test_the_number_of_a_word_is_its_place(tmp_path):
+    places = [(label, place) for label, words in STATE_SETS.items() for place in range(len(words))]
+    cases = [(number(label), state_set(label, place), {"{}": place}) for label, place in places]
+    assert not wrong_values(tmp_path, *cases)
+
+
+def test_of_several_engines_the_most_urgent_word_is_shown_and_each_has_its_own(tmp_path):
+    """5 is both of 1 and 4: were the engines added up, two harmless words would be an urgent one."""
+    verdicts = state_set("verdict", 1, "0") | state_set("verdict", 4, "1")
+    actions = state_set("action", 7, "0") | state_set("action", 2, "1")
+    by_engine = number("action", "engine")
+    cases = (
+        (number("verdict"), verdicts, {"{}": 4}),
+        (by_engine, actions, {'{engine="0"}': 7, '{engine="1"}': 2}),
+    )
+    assert not wrong_values(tmp_path, *cases)
+
+
+# The tile of the fleet's speed-up
+
+COLOURED, GREY = titled("Speed-up of the fleet")
+
+
+def fleet(known, unknown):
+    """Return the series of engines with a known cost, twice as fast as without speculation, and of others."""
+    series = {}
+    for engine in range(known + unknown):
+        labels = f'job="j", instance="i", model_name="m", target="t", engine="{engine}", window="5m"'
+        series[f"spec_decode_window_draft_tokens{{{labels}}}"] = 100
+        series[f"spec_decode_window_decode_seconds{{{labels}}}"] = 10
+        if engine < known:
+            series[f"spec_decode_estimated_speedup_ratio{{{labels}}}"] = 2
+    return series
+
+
+def test_the_speedup_of_the_fleet_has_a_colour_if_the_cost_of_half_of_the_engines_is_known(tmp_path):
+    cases = []
+    for known, unknown, is_coloured in (
+        (1, 14, False),
+        (7, 8, False),
+        (1, 1, True),
+        (15, 0, True),
+        (0, 3, None),
+    ):
+        shown = {f'{{known="{known}"}}': 2}
+        for target, is_shown in ((COLOURED, is_coloured is True), (GREY, is_coloured is False)):
+            cases.append((of_any(target.expr), fleet(known, unknown), shown if is_shown else {}))
+    assert not wrong_values(tmp_path, *cases)
+    (grey,) = (
+        override["matcher"]["options"]
+        for override in COLOURED.panel["fieldConfig"]["overrides"]
+        if any(one["id"] == "color" for one in override["properties"])
+    )
+    assert grey == GREY.target["refId"]
+    legends = {one.target["legendFormat"] for one in (COLOURED, GREY)}
+    assert legends == {"of {{known}} engines with a known cost"}
+
+
+# Requests
+
+LABELS = 'job="any", instance="any", model_name="any", temperature="0", window="5m"'
+
+
+def test_the_share_below_break_even_is_of_the_requests_of_which_it_is_known(tmp_path):
+    """Ten of 110, as of the model; by all requests it would be a half."""
+    series = {}
+    for kind, share, evaluated in (("ngram", 1.0, 10), ("chat", 0.0, 100), ("without", None, 0)):
+        labels = f'{{{LABELS}, request_type="{kind}"}}'
+        series[f"spec_decode_window_evaluated_requests{labels}"] = evaluated
+        series[f"spec_decode_window_requests{labels}"] = 100
+        if share is not None:
+            series[f"spec_decode_requests_below_break_even_ratio{labels}"] = share
+    (tile,) = titled("Below break-even")
+    assert not wrong_values(tmp_path, (of_any(tile.expr), series, {"{}": 10 / 110}))
+
+
+def test_losing_kinds_are_shown_by_the_effect_and_not_by_the_bounds(tmp_path):
+    """By a guess of what drafting costs the page calls it unclear, though both bounds are below 1."""
+    (tile,) = titled("Kinds that lose")
+    (column,) = (one for one in TARGETS if "request_effect" in one.expr and one is not tile)
+    key = '{instance="any", model_name="any", request_type="chat", temperature="0"}'
+    cases, labels = [], f'{LABELS}, request_type="chat"'
+    for effect, place, losing in (("unclear", 0, 0), ("loses", 2, 1)):
+        values = {"": 0.91, "_lower": 0.90, "_upper": 0.92}
+        series = {f"spec_decode_request_speedup_ratio{part}{{{labels}}}": one for part, one in values.items()}
+        for each in ("gains", "loses", "unclear"):
+            series[f'spec_decode_request_effect{{{labels}, effect="{each}"}}'] = int(each == effect)
+        cases += [(of_any(tile.expr), series, {"{}": losing}), (of_any(column.expr), series, {key: place})]
+    assert not wrong_values(tmp_path, *cases)
+
+
+# The two triggers of KEDA in docs/guide/integrations.md
+
+TIME, LOAD = keda_queries().values()
+
+
+def engine(pod, seconds, tokens, first, running, crossover=None):
+    """Return the series that KEDA reads of an engine; None is a series that is absent."""
+    values = {"running_requests": running}
+    if seconds is not None:
+        values["window_decode_seconds"] = seconds
+        values["time_per_output_token_seconds"] = seconds / (tokens - first) if tokens > first else None
+    labels = f'namespace="inference", pod="{pod}", target="{pod}"'
+    series = {f'spec_decode_{name}{{{labels}, window="5m"}}': value for name, value in values.items()}
+    series[f"spec_decode_crossover_running_requests{{{labels}}}"] = crossover
+    return {name: value for name, value in series.items() if value is not None}
+
+
+BUSY = engine("vllm-0", 50, 2100, 100, 12, 20) | engine("vllm-1", 30, 2100, 100, 6, 10)
+OTHER = engine("chat-0", 500, 1100, 100, 90, 10)
+UNREACHABLE = engine("vllm-0", None, None, None, None)
+IDLE = engine("vllm-0", 0, 0, 0, 0, 20)
+
+
+@pytest.mark.parametrize(
+    ("query", "cases"),
+    [
+        pytest.param(
+            TIME,
+            [
+                (BUSY, 20),  # 80 s in decode steps, 4000 tokens after the first
+                (BUSY | OTHER, 20),
+                (IDLE, 0),  # a replica may go
+                (engine("vllm-0", None, 2100, 100, 12), None),  # requests run, and their time is unknown
+                (UNREACHABLE, None),
+                (OTHER, None),
+            ],
+            id="milliseconds per output token, over all tokens",
+        ),
+        pytest.param(
+            LOAD,
+            [
+                (BUSY, 0.6),  # 18 of 30 requests
+                (BUSY | OTHER, 0.6),
+                (BUSY | engine("vllm-2", 9, 900, 9, 40), 0.6),  # an engine without a crossover has no weight
+                (engine("vllm-0", 50, 2100, 100, 12), 0),  # unknown crossover: this metric asks for nothing
+                (IDLE, 0),
+                (UNREACHABLE, None),
+            ],
+            id="load relative to the crossovers",
+        ),
+    ],
+)
+def test_an_autoscaler_reads(tmp_path, query, cases):
+    expected = [{"{}": value} if value is not None else {} for _, value in cases]
+    asked = [(query, series | {"up": 1}, its) for (series, _), its in zip(cases, expected, strict=True)]
+    assert not wrong_values(tmp_path, *asked)
