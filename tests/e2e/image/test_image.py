@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
+import subprocess
 from pathlib import PurePath
 
 import pytest
@@ -14,6 +16,8 @@ from image.assemble import STATE_DIRECTORY
 from spec_decode_exporter import __version__
 from spec_decode_exporter.web.documentation import served
 from tests.paths import CHECKOUT
+
+from .conftest import Container
 
 STATE = f"/{STATE_DIRECTORY}"
 LARGEST = 120_000_000
@@ -63,20 +67,16 @@ def files(ask):
     return ask(FILES)
 
 
-def test_it_is_small(inspected):
-    assert inspected["Size"] < LARGEST
-
-
-def test_it_runs_as_a_user_by_number_and_says_its_port_and_origin(inspected):
+def test_it_is_small_and_says_what_it_is(inspected):
     config = inspected["Config"]
+    assert inspected["Size"] < LARGEST
     assert config["User"] == "65532:65532"
     assert list(config["ExposedPorts"]) == ["7732/tcp"]
-    assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
-    assert config["Labels"]["org.opencontainers.image.version"] == __version__
-    assert not config["Labels"]["org.opencontainers.image.source"]  # a checkout does not know it
-    revision = config["Labels"]["org.opencontainers.image.revision"]
-    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", revision)
-    assert f"SPEC_DECODE_EXPORTER_REVISION={revision}" in config["Env"]
+    labels = {name.removeprefix("org.opencontainers.image."): text for name, text in config["Labels"].items()}
+    assert (labels["licenses"], labels["version"]) == ("Apache-2.0", __version__)
+    assert not labels["source"]  # a checkout does not know it
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["revision"])
+    assert f"SPEC_DECODE_EXPORTER_REVISION={labels['revision']}" in config["Env"]
     assert "Volumes" not in config
     assert "Healthcheck" not in inspected
 
@@ -180,7 +180,7 @@ def test_as_the_first_process_it_ends_on_sigterm_while_it_still_imports(start_co
     assert seconds < e2e.PROMPTLY
 
 
-def test_a_mistake_in_the_configuration_is_said_and_ends_it(start_container, tmp_path):
+def test_a_mistake_in_the_configuration_ends_it_with_the_mistake(start_container, tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "exporter.yml").write_text("tagrets: []\n")
     container = start_container(
@@ -188,3 +188,43 @@ def test_a_mistake_in_the_configuration_is_said_and_ends_it(start_container, tmp
     )
     assert container.wait() == 1
     assert "tagrets" in container.log
+
+
+@pytest.fixture(scope="module")
+def vllm(image, e2e):
+    """Run a simulated vLLM that speculation slows down, in a container of the image; return its address."""
+    address = f"127.0.0.1:{e2e.free_port()}"
+    words = ("simulate", "--scenario", "harmful", "--speed", "60", "--listen-address", address)
+    container = Container(image, f"spec-decode-exporter-e2e-vllm-{os.getpid()}", *words)
+    e2e.eventually(lambda: e2e.fetch(f"http://{address}/health")[0] == 200)
+    yield address
+    container.remove()
+
+
+OBSERVE = ("--for", "8s", "--cost.draft-cost-ratio", "0.3")
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["in a pipeline", "on a terminal"])
+def test_one_command_observes_a_server_and_ends_with_its_exit_status(terminal, image, vllm):
+    """As README shows it: ``docker run --rm --network host IMAGE observe localhost:8000``."""
+    flags = [
+        "--rm",
+        "--network",
+        "host",
+        "--pull",
+        "never",
+        *(["--interactive", "--tty"] if terminal else []),
+    ]
+    command = ["podman", "run", *flags, image, "observe", vllm, *OBSERVE]
+    if terminal:
+        command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "Speculation makes decoding slower" in done.stdout
+    assert ("\x1b[" in done.stdout) == terminal
+
+
+def test_a_server_that_does_not_answer_is_exit_status_1(start_container, e2e):
+    container = start_container("observe", f"127.0.0.1:{e2e.free_port()}", "--for", "1s")
+    assert container.wait() == 1
+    assert "refused" in container.log
