@@ -20,8 +20,7 @@ from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.web.limits import packed
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
-from tests.e2e.faster_clock import Server
-from tests.e2e.moved_fleet import MovedFleet, moved_fleet
+from tests.fakes.moved_fleet import MovedFleet, Server, moved_fleet
 
 COST = {"cost": {"draft_cost_ratio": 0.08}}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
+import os
 import random
 import shutil
 import signal
@@ -79,10 +80,12 @@ def eventually(check, within=CEILING):
 class Running:
     """A started process and its output."""
 
-    def __init__(self, name, command, folder):
+    def __init__(self, name, command, folder, **environ):
         self.name, self.log_path = name, folder / f"{name}.log"
         with self.log_path.open("wb") as log:
-            self.process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd=folder)
+            self.process = subprocess.Popen(
+                [*map(str, command)], stdout=log, stderr=log, cwd=folder, env={**os.environ, **environ}
+            )
 
     @property
     def log(self):

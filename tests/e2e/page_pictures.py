@@ -15,10 +15,7 @@ import structlog
 from PIL import Image
 from playwright.async_api import Browser, Page, async_playwright
 
-from spec_decode_exporter.scrape.errors import PollError
-from tests.e2e import pictured_fleet as shown
-from tests.e2e.faster_clock import Answers, Server
-from tests.e2e.moved_fleet import MovedFleet, moved_fleet
+from tests.fakes.moved_fleet import Answers, Gone, MovedFleet, Server, moved_fleet
 from tests.paths import CHECKOUT
 
 OUT = CHECKOUT / "docs" / "images"
@@ -27,39 +24,57 @@ DROP_AT = 360
 """Seconds; the longest window is full before."""
 
 
-class Gone(Answers):
-    """Answers for five minutes, and then no more."""
+class GoneLater(Gone):
+    """It answers for five minutes."""
 
-    def page(self, path: str, query: str) -> bytes:
-        if self.asked > 300:
-            raise PollError("refused", "Connection refused")
-        return super().page(path, query)
+    answered = 300
 
 
-def _server(server: shown.Server) -> Server:
-    changes = {"model_name": server.model, **server.changes}
-    told = {name: value for name, value in server.target("").items() if name not in {"name", "url"}}
-    return Server(server.name, server.scenario, changes, told)
+def _server(name, scenario, model, method="", cost=None, answers=Answers, **changes):
+    told = {"cost": cost or {"draft_cost_ratio": 0.08}}
+    told |= {"speculative": {"method": method}} if method else {}
+    return Server(name, scenario, {"model_name": model, **changes}, told, answers)
 
 
-DROPPING = shown.Server(
-    "chat-3",
-    "steady",
-    shown.LLAMA,
-    "eagle3",
-    changes={
-        "acceptance": {"mean": 0.78},
-        "phases": [
-            {"at": f"{DROP_AT}s", "acceptance": {"mean": 0.2}},
-            {"at": f"{DROP_AT + 100}s", "acceptance": {"mean": 0.78}},
-        ],
-    },
-)
-FEW = [_server(server) for server in (*shown.FLEET[:1], shown.FLEET[5], DROPPING)]
+LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
+CODER = "Qwen/Qwen3-Coder-30B"
+BY_LOAD = {8: 0.08, 32: 0.25, 96: 0.8}
+WAVES_AND_A_DROP = {
+    "acceptance": {"mean": 0.78, "spread": 0.1, "decay": 0.92},
+    "load": {"rate": 3},
+    "phases": [
+        {"at": "5m", "load": {"rate": 9}},
+        {"at": "7m", "load": {"rate": 3}},
+        {"at": "11m", "acceptance": {"mean": 0.4}},
+        {"at": "14m", "acceptance": {"mean": 0.78}},
+    ],
+    "repeat": "20m",
+}
+DROPPING = {
+    "acceptance": {"mean": 0.78},
+    "phases": [
+        {"at": f"{DROP_AT}s", "acceptance": {"mean": 0.2}},
+        {"at": f"{DROP_AT + 100}s", "acceptance": {"mean": 0.78}},
+    ],
+}
+CHAT = _server("chat-1", "steady", LLAMA, "eagle3")
+BATCH = _server("batch", "harmful", "Qwen/Qwen3-32B", "draft_model", {"draft_cost_ratio": 0.3})
+DROPS = _server("chat-3", "steady", LLAMA, "eagle3", **DROPPING)
+LOADS = {"loads": [{"running_requests": load, "draft_cost_ratio": cost} for load, cost in BY_LOAD.items()]}
+SEARCH = {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}
+MISTRAL = "mistralai/Mistral-Small-3.2-24B"
+FEW = [CHAT, BATCH, DROPS]
 FLEET = [
-    *(_server(server) for server in (DROPPING, *shown.FLEET[:2], *shown.FLEET[3:7])),
-    Server("chat-4", "steady", {"model_name": shown.LLAMA}, answers=Gone),
+    DROPS,
+    CHAT,
+    _server("chat-2", "overload", LLAMA, "eagle3", LOADS, **WAVES_AND_A_DROP),
+    _server("code-1", "k-change", CODER, "mtp"),
+    _server("code-2", "ngram", CODER, "ngram", SEARCH),
+    BATCH,
+    _server("assist", "mixed", MISTRAL, "draft_model", {"draft_cost_ratio": 0.45}),
+    _server("chat-4", "steady", LLAMA, answers=GoneLater),
 ]
+"""Each shows something that the page is for."""
 
 
 async def _open(browser: Browser, url: str, width: int, height: int, **options: str) -> Page:
@@ -99,7 +114,7 @@ async def _stills(browser: Browser, fleet: MovedFleet) -> None:
 
 async def _requests(browser: Browser) -> None:
     """Take the section of single requests, of a mix of them."""
-    server = Server("chat-1", "mixed", {"model_name": shown.LLAMA}, {"cost": {"draft_cost_ratio": 0.45}})
+    server = _server("chat-1", "mixed", LLAMA, cost={"draft_cost_ratio": 0.45})
     async with moved_fleet([server], WALL, requests={"ingest": True}) as fleet:
         await fleet.advance(320)
         page = await _open(browser, fleet.url, 1280, 1400)

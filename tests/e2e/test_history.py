@@ -1,4 +1,7 @@
-"""The installed program reports the history of a real Prometheus, which has the counters of a simulated server."""
+"""Histories of a real Prometheus and a real VictoriaMetrics: the report, and the baseline of a server that drafts.
+
+Their samples are the counters of simulated servers.
+"""
 
 from __future__ import annotations
 
@@ -9,165 +12,194 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.scenarios import speedup
 from tests.fakes.simulated_history import StoredHistory
 
 MINUTE = 60
-SERVER = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
-PHASES = [
-    {"at": "30m", "restart": {"down": "20s", "tokens": 4}},
-    {"at": "60m", "acceptance": {"mean": 0.4}},
-    {"at": "85m", "acceptance": {"mean": 0.75}},
-    {"at": "105m", "restart": {"down": "20s", "tokens": 2}},
-]
-END = 120 * MINUTE
 SLOT = 15 * MINUTE
-INTERVALS = {"fast": 15, "slow": 60}
+END = 120 * MINUTE
 
 
-def truth(tokens, mean):
-    """Return the speed-up that the simulator has with these draft tokens and this acceptance."""
+def scenario(tokens, mean=0.75, **more):
     speculation = {"tokens": tokens, "method": "draft_model"}
-    scenario = {"speculation": speculation, "load": {"concurrency": 8}, "acceptance": {"mean": mean}}
-    return speedup(Scenario.model_validate(scenario), 300, 1800)
+    return {"speculation": speculation, "load": {"concurrency": 8}, "acceptance": {"mean": mean}, **more}
+
+
+CHANGING = scenario(
+    0,
+    phases=[
+        {"at": "30m", "restart": {"down": "20s", "tokens": 4}},
+        {"at": "60m", "acceptance": {"mean": 0.4}},
+        {"at": "85m", "acceptance": {"mean": 0.75}},
+        {"at": "105m", "restart": {"down": "20s", "tokens": 2}},
+    ],
+)
+DRAFTING = scenario(4)
+
+
+def truth(told):
+    """Return the speed-up that a simulated server has."""
+    return speedup(Scenario.model_validate(told), 300, 1800)
 
 
 @pytest.fixture(scope="module")
-def filled(start, e2e, prometheus_tools):
-    """Start a Prometheus with two hours of two servers, scraped every 15 s and every minute."""
+def drafting(start, e2e, tmp_path_factory):
+    """A server that drafts."""
+    path = tmp_path_factory.mktemp("scenario") / "server.yml"
+    path.write_text(yaml.safe_dump(DRAFTING))
+    server = start(e2e.Simulator, path)
+    server.wait_for(server.url)
+    return server
+
+
+@pytest.fixture(scope="module")
+def stored(drafting):
+    """Two hours of a server that changes, and an hour of the server that drafts, before it did."""
     stored = StoredHistory(start=(time.time() - END - 600) // SLOT * SLOT)
-    scenario = Scenario.model_validate({**SERVER, "phases": PHASES})
-    for job, interval in INTERVALS.items():
-        stored.simulate(scenario, END, interval, job=job, instance=f"{job}:8000")
+    stored.simulate(Scenario.model_validate(CHANGING), END, 15, job="changing", instance="changing:8000")
+    plain = Scenario.model_validate(scenario(0))
+    stored.simulate(plain, END // 2, 15, job="vllm", instance=f"127.0.0.1:{drafting.port}")
+    return stored
+
+
+@pytest.fixture(scope="module")
+def prometheus(start, e2e, stored, prometheus_tools):
+    return start(e2e.PrometheusWithHistory, stored, name="whole")
+
+
+def observe(e2e, server, *flags, job="changing"):
+    words = [
+        e2e.PROGRAM,
+        "observe",
+        "--prometheus.url",
+        server.url,
+        "--since",
+        "4h",
+        "--match",
+        f'job="{job}"',
+    ]
+    return subprocess.run([*words, *flags], check=False, capture_output=True, text=True, timeout=120)
+
+
+def engine_of(ended):
+    assert ended.returncode == 0, ended.stderr
+    (engine,) = json.loads(ended.stdout)["engines"]
+    return engine
+
+
+@pytest.fixture(scope="module")
+def engine(prometheus, e2e):
+    """The engine of the server that changes, in the report as JSON."""
+    return engine_of(observe(e2e, prometheus, "--format", "json"))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "told"),
+    [(31, 61, scenario(4)), (59, 76, scenario(4, 0.4)), (104, 121, scenario(2))],
+    ids=["drafting", "dropped", "fewer tokens"],
+)
+def test_the_bounds_contain_the_truth(stored, engine, begin, end, told):
+    edges = stored.start + begin * MINUTE, stored.start + end * MINUTE
+    slots = [slot for slot in engine["slots"] if edges[0] <= slot["begin"] and slot["end"] <= edges[1]]
+    longest = max((slot for slot in slots if slot["speedup"]), key=lambda slot: slot["seconds"])
+    exact = truth(told)
+    assert longest["speedup"]["lower"] <= exact <= longest["speedup"]["upper"]
+    # The guess of a regression over polls has an error of some percent, within its bounds.
+    assert longest["speedup"]["value"] == pytest.approx(exact, rel=0.08)
+
+
+def test_baseline_changes_and_the_drop_are_where_they_were(stored, engine):
+    def minute(moment):
+        return (moment - stored.start) / MINUTE
+
+    assert engine["baselines"][0]["seconds"] == pytest.approx(30 * MINUTE, abs=2 * MINUTE)
+    assert {slot["cost_source"] for slot in engine["slots"] if slot["drafts"]} == {"baseline"}
+    assert {each["name"]: minute(each["time"]) for each in engine["changes"]} == {
+        "speculation enabled with 4 draft tokens": pytest.approx(30, abs=2),
+        "2 draft tokens instead of 4": pytest.approx(105, abs=2),
+    }
+    (drop,) = engine["drops"]
+    assert (minute(drop["begin"]), minute(drop["end"])) == (
+        pytest.approx(60, abs=1),
+        pytest.approx(85, abs=1.5),
+    )
+    assert drop["depth"] == pytest.approx(0.4, abs=0.08)
+
+
+@pytest.mark.parametrize(("form", "text"), [("text", "**PAID**"), ("html", "<svg")])
+def test_every_format_is_written(prometheus, e2e, form, text):
+    ended = observe(e2e, prometheus, "--format", form)
+    assert ended.returncode == 0, ended.stderr
+    assert text in ended.stdout
+
+
+def test_matchers_that_exclude_everything_are_an_error(prometheus, e2e):
+    ended = observe(e2e, prometheus, job="none")
+    assert ended.returncode == 1
+    assert "check --match" in ended.stderr
+
+
+def test_a_limit_of_the_server_leads_to_smaller_pages(start, stored, engine, e2e):
+    limited = start(e2e.PrometheusWithHistory, stored, "--query.max-samples=3000", name="limited")
+    assert engine_of(observe(e2e, limited, "--format", "json"))["slots"] == engine["slots"]
+
+
+def test_victoriametrics_has_the_same_history(start, stored, engine, e2e):
+    """It keeps times in milliseconds."""
+    if shutil.which("victoria-metrics") is None:
+        pytest.skip("VictoriaMetrics is not installed: apt-get install victoria-metrics")
 
     class Victoria(e2e.Running):
-        """A VictoriaMetrics with the same samples, whose times it keeps in milliseconds."""
-
         def __init__(self, folder):
             port = e2e.free_port()
             self.url = f"http://127.0.0.1:{port}"
             words = ["victoria-metrics", f"-storageDataPath={folder / 'victoria'}", "-retentionPeriod=1y"]
             super().__init__("victoria", [*words, f"-httpListenAddr=127.0.0.1:{port}"], folder)
+            self.wait_for(f"{self.url}/health")
 
-        def fill(self):
-            lines = (line.rsplit(" ", 1) for line in stored.open_metrics().splitlines()[:-1])
-            text = "".join(f"{sample} {round(1000 * float(time))}\n" for sample, time in lines)
-            imported = urllib.request.Request(f"{self.url}/api/v1/import/prometheus", text.encode())
-            urllib.request.urlopen(imported).close()
-            urllib.request.urlopen(f"{self.url}/internal/force_flush").close()
-
-    def filled(name, *flags):
-        return start(e2e.PrometheusWithHistory, stored, *flags, name=name)
-
-    def victoria():
-        process = start(Victoria)
-        process.wait_for(f"{process.url}/health")
-        process.fill()
-        return process
-
-    filled.victoria = victoria
-    return filled
+    victoria = start(Victoria)
+    lines = (line.rsplit(" ", 1) for line in stored.open_metrics().splitlines()[:-1])
+    text = "".join(f"{sample} {round(1000 * float(moment))}\n" for sample, moment in lines)
+    imported = urllib.request.Request(f"{victoria.url}/api/v1/import/prometheus", text.encode())
+    urllib.request.urlopen(imported).close()
+    urllib.request.urlopen(f"{victoria.url}/internal/force_flush").close()
+    found = engine_of(observe(e2e, victoria, "--format", "json"))
+    assert found["summary"]["speedup"] == pytest.approx(engine["summary"]["speedup"])
+    assert len(found["slots"]) == len(engine["slots"])
 
 
-@pytest.fixture(scope="module")
-def prometheus(filled):
-    return filled("whole")
+def test_an_exporter_takes_the_baseline_of_a_server_that_drafts_from_its_history(
+    start, e2e, drafting, prometheus
+):
+    target = {"url": drafting.url, "name": "server", "speculative": {"method": "draft_model"}}
+    config = {"targets": [target], "baseline": {"prometheus": {"url": f"{prometheus.url}/graph"}}}
+    exporter = start(e2e.Exporter, json.dumps(config))
+    exporter.wait_for(exporter.url)
+
+    def measured():
+        found = json.loads(e2e.fetch(f"{exporter.url}/api/v1/snapshot")[2])["engines"]
+        known = found and found[0]["cost"] and found[0]["cost"]["source"] == "baseline"
+        return known and found[0]["evaluated"]["estimated_speedup_ratio"] and found[0]
+
+    engine = e2e.eventually(measured)
+    exact, cost = Scenario.model_validate(DRAFTING).draft_cost_ratio(8), engine["cost"]
+    low, high = (cost["fixed_cost_ratio"] + 4 * cost[f"draft_cost_ratio_{end}"] for end in ("lower", "upper"))
+    assert low <= 4 * exact <= high
+    bounds = engine["evaluated"]["estimated_speedup_ratio"]
+    assert bounds["lower"] <= truth(DRAFTING) <= bounds["upper"]
+    assert engine["evaluated"]["end_to_end_speedup_ratio"]["basis"] == "baseline"
+    (line,) = [line for line in exporter.log.splitlines() if "baseline_read" in line]
+    assert "min without speculation on " in line
 
 
-@pytest.fixture(scope="module")
-def report(prometheus, e2e):
-    """Return the JSON report of one job, read once."""
-    known = {}
-
-    def report(job):
-        if job not in known:
-            ended = observe(e2e, prometheus, "--match", f'job="{job}"', "--format", "json")
-            assert ended.returncode == 0, ended.stderr
-            known[job] = json.loads(ended.stdout)
-        return known[job]["engines"][0]
-
-    return report
-
-
-def observe(e2e, prometheus, *flags):
-    words = [e2e.PROGRAM, "observe", "--prometheus.url", prometheus.url, "--since", "4h", *flags]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
-
-
-def slots_between(prometheus, engine, begin, end):
-    """Return the slots that lie within some minutes of the simulation."""
-    edges = prometheus.begin + begin * MINUTE, prometheus.begin + end * MINUTE
-    return [slot for slot in engine["slots"] if edges[0] <= slot["begin"] and slot["end"] <= edges[1]]
-
-
-@pytest.mark.parametrize("job", INTERVALS)
-@pytest.mark.parametrize(
-    ("begin", "end", "tokens", "mean"), [(31, 61, 4, 0.75), (59, 76, 4, 0.4), (104, 121, 2, 0.75)]
-)
-def test_the_bounds_contain_the_truth(prometheus, report, job, begin, end, tokens, mean):
-    found = [slot for slot in slots_between(prometheus, report(job), begin, end) if slot["speedup"]]
-    assert found
-    exact = truth(tokens, mean)
-    longest = max(found, key=lambda slot: slot["seconds"])
-    assert longest["speedup"]["lower"] <= exact <= longest["speedup"]["upper"]
-    # The guess of a regression over polls of up to a minute has an error of some percent, within its bounds.
-    assert longest["speedup"]["value"] == pytest.approx(exact, rel=0.08)
-
-
-@pytest.mark.parametrize("job", INTERVALS)
-def test_the_time_before_is_the_baseline(report, job):
-    engine = report(job)
-    assert engine["baselines"][0]["seconds"] == pytest.approx(30 * MINUTE, abs=2 * MINUTE)
-    assert {slot["cost_source"] for slot in engine["slots"] if slot["drafts"]} == {"baseline"}
-
-
-@pytest.mark.parametrize("job", INTERVALS)
-def test_changes_and_the_drop_are_where_they_were(prometheus, report, job):
-    engine, interval = report(job), INTERVALS[job]
-    changes = {each["name"]: (each["time"] - prometheus.begin) / MINUTE for each in engine["changes"]}
-    assert changes == {
-        "speculation enabled with 4 draft tokens": pytest.approx(30, abs=2),
-        "2 draft tokens instead of 4": pytest.approx(105, abs=2),
-    }
-    (drop,) = engine["drops"]
-    assert (drop["begin"] - prometheus.begin) / MINUTE == pytest.approx(60, abs=2 * interval / MINUTE + 0.5)
-    assert (drop["end"] - prometheus.begin) / MINUTE == pytest.approx(85, abs=2 * interval / MINUTE + 1)
-    assert drop["depth"] == pytest.approx(0.4, abs=0.08)
-
-
-def test_both_intervals_say_the_same(report):
-    fast, slow = (report(job)["summary"]["speedup"] for job in INTERVALS)
-    assert fast["value"] == pytest.approx(slow["value"], rel=0.02)
-
-
-def test_every_format_is_written(prometheus, e2e):
-    for form, text in (("text", "**PAID**"), ("html", "<svg")):
-        ended = observe(e2e, prometheus, "--format", form)
-        assert ended.returncode == 0, ended.stderr
-        assert text in ended.stdout
-
-
-def test_matchers_that_exclude_everything_are_an_error(prometheus, e2e):
-    ended = observe(e2e, prometheus, "--match", 'job="none"')
-    assert ended.returncode == 1
-    assert "check --match" in ended.stderr
-
-
-def test_a_limit_of_the_server_leads_to_smaller_pages(filled, report, e2e):
-    limited = filled("limited", "--query.max-samples=3000")
-    ended = observe(e2e, limited, "--match", 'job="fast"', "--format", "json")
-    assert ended.returncode == 0, ended.stderr
-    whole = report("fast")
-    assert json.loads(ended.stdout)["engines"][0]["slots"] == whole["slots"]
-
-
-def test_victoriametrics_has_the_same_history(filled, report, e2e):
-    if shutil.which("victoria-metrics") is None:
-        pytest.skip("VictoriaMetrics is not installed: apt-get install victoria-metrics")
-    ended = observe(e2e, filled.victoria(), "--match", 'job="slow"', "--format", "json")
-    assert ended.returncode == 0, ended.stderr
-    found, whole = json.loads(ended.stdout)["engines"][0], report("slow")
-    assert found["summary"]["speedup"] == pytest.approx(whole["summary"]["speedup"])
-    assert len(found["slots"]) == len(whole["slots"])
+def test_an_observation_takes_it_too(e2e, drafting, prometheus):
+    words = ("--baseline.prometheus.url", prometheus.url, "--for", "20s", "--format", "json")
+    seen = subprocess.run(
+        [e2e.PROGRAM, "observe", drafting.url, *words], capture_output=True, text=True, check=False
+    )
+    report = json.loads(seen.stdout)
+    assert [engine["cost"]["source"] for engine in report["engines"]] == ["baseline"]
+    assert "baseline_read" in {event["type"] for event in report["events"]}

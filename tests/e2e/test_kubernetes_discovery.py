@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import ssl
-import urllib.error
-import urllib.request
+import socket
+import threading
+import time
 
 import pytest
 
-from tests.e2e.kube_api import ApiServer, Pods, needs_kube_api
+from tests.e2e.kube_api import ApiServer, Pods, Projected, needs_kube_api
 
 pytestmark = needs_kube_api
+
+
+class Wire:
+    """A relay to the API server whose connections can be cut."""
+
+    def __init__(self, port):
+        self._to = ("127.0.0.1", port)
+        self._ends, self._open = [], {}
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._accept)
+        self._thread.start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._server.accept()
+                self._join(near)
+
+    def _join(self, near):
+        try:
+            far = socket.create_connection(self._to)
+        except OSError:
+            near.close()
+            return
+        self._ends += [near, far]
+        self._open[near, far] = time.monotonic()
+        for one, other in ((near, far), (far, near)):
+            threading.Thread(target=self._copy, args=(one, other, (near, far)), daemon=True).start()
+
+    def _copy(self, one, other, connection):
+        with contextlib.suppress(OSError):
+            while data := one.recv(65_536):
+                other.sendall(data)
+        self._open.pop(connection, None)
+        with contextlib.suppress(OSError):
+            other.shutdown(socket.SHUT_RDWR)
+
+    def ages(self):
+        """Return the seconds since each open connection began."""
+        return [time.monotonic() - since for since in list(self._open.values())]
+
+    def cut(self):
+        """End all connections without a word of TLS."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def stop(self):
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self._thread.join()
+        self.cut()
 
 
 @pytest.fixture(scope="module")
@@ -25,105 +81,165 @@ def api(tmp_path_factory, e2e):
 
 
 @pytest.fixture(scope="module")
-def pods(api, start, e2e):
-    simulator = start(e2e.Simulator, "steady")
-    simulator.wait_for(simulator.url)
-    return Pods(api, "inference", simulator.port)
+def wire(api):
+    wire = Wire(api.port)
+    yield wire
+    wire.stop()
 
 
 @pytest.fixture(scope="module")
-def exporter(api, start, e2e, pods):
-    discovery = {
-        "api_server": api.url,
-        "authorization": {"credentials_file": str(api.folder / "token")},
+def ranks(start, e2e):
+    """The ports of two servers, for two ports of one pod."""
+    servers = [start(e2e.Simulator, "steady", name=f"rank{rank}") for rank in range(2)]
+    for server in servers:
+        server.wait_for(server.url)
+    return [server.port for server in servers]
+
+
+@pytest.fixture(scope="module")
+def pods(api, ranks):
+    return Pods(api, "inference", ranks[0])
+
+
+@pytest.fixture(scope="module")
+def token(api):
+    """The token as the kubelet has it in a pod: a link to a link that gets another aim."""
+    return Projected(api.folder / "serviceaccount", token="exporter-token")
+
+
+WAYS = [
+    {"label_selector": "app=vllm", "labels": {"team": "team"}, "namespaces": ["inference", "closed"]},
+    {"label_selector": "app=ready", "only_ready": True, "namespaces": ["inference"]},
+    {"label_selector": "app=ranks", "ports": ["rank-0", "rank-1"], "namespaces": ["inference"]},
+]
+
+
+@pytest.fixture(scope="module")
+def exporter(api, wire, token, start, e2e):
+    access = {
+        "api_server": f"https://127.0.0.1:{wire.port}",
+        "authorization": {"credentials_file": str(token.folder / "token")},
         "tls_config": {"ca_file": str(api.folder / "ca.crt")},
-        "namespaces": ["inference", "closed"],
-        "label_selector": "app=vllm",
-        "labels": {"team": "team"},
     }
-    exporter = start(e2e.Exporter, json.dumps({"discovery": {"kubernetes": [discovery]}}))
+    config = {"discovery": {"kubernetes": [{**access, **way} for way in WAYS]}}
+    exporter = start(e2e.Exporter, json.dumps(config))
     exporter.wait_for(f"{exporter.url}/-/ready")
     return exporter
 
 
 @pytest.fixture
-def watched(exporter):
-    """Return the targets that are up, as a set of names."""
+def up(exporter):
+    """A function that returns the line of a pod's target; empty while it is not up."""
 
-    def names():
-        lines = exporter.metrics().splitlines()
-        up = [line for line in lines if line.startswith("spec_decode_exporter_target_up{")]
-        return {line.split('target="')[1].split('"')[0] for line in up if line.endswith(" 1.0")}
+    def up(name):
+        start = "spec_decode_exporter_target_up{"
+        lines = [line for line in exporter.metrics().splitlines() if f'target="inference/{name}"' in line]
+        return "".join(line for line in lines if line.startswith(start) and line.endswith(" 1.0"))
 
-    return names
+    return up
 
 
-def test_pods_come_and_go_and_are_what_their_labels_say(pods, exporter, watched, e2e):
+def test_pods_come_and_go_and_are_what_their_labels_say(pods, up, exporter, e2e):
     pods.create("a")
-    e2e.eventually(lambda: watched() == {"inference/a"})
     pods.create("b", running=False)
     pods.create("other", app="nginx")
+    e2e.eventually(lambda: up("a"))
+    assert not up("b")
+    assert not up("other")
+    assert 'namespace="inference",pod="a",' in up("a")
     pods.run("b")
-    e2e.eventually(lambda: watched() == {"inference/a", "inference/b"})
-    page = exporter.metrics()
-    assert 'namespace="inference",pod="a",' in page
-    assert 'team="a"' in page
+    e2e.eventually(lambda: up("b"))
     pods.label("b", app="retired")
-    e2e.eventually(lambda: watched() == {"inference/a"})
     pods.label("other", app="vllm")
-    e2e.eventually(lambda: watched() == {"inference/a", "inference/other"})
+    e2e.eventually(lambda: up("other") and not up("b"))
     pods.delete("other")
-    e2e.eventually(lambda: watched() == {"inference/a"})
-
-
-def test_a_pod_speculates_as_its_arguments_say(exporter, watched, e2e):
+    e2e.eventually(lambda: not up("other"))
+    assert up("a")
     e2e.eventually(lambda: 'method="mtp",method_source="pod_arguments"' in exporter.metrics())
 
 
-def test_where_the_account_may_not_look_the_log_says_what_it_needs(exporter, e2e):
+def test_labels_are_as_the_pod_has_them_now(pods, up, e2e):
+    pods.create("owned")
+    e2e.eventually(lambda: 'team="a"' in up("owned"))
+    pods.label("owned", team="b")
+    e2e.eventually(lambda: 'team="b"' in up("owned"))
+
+
+def test_readiness_counts_where_it_is_asked_for(pods, up, e2e):
+    pods.create("slow", app="ready")
+    pods.create("careless")
+    e2e.eventually(lambda: up("careless"))
+    assert not up("slow")
+    pods.be_ready("slow")
+    e2e.eventually(lambda: up("slow"))
+    pods.be_ready("slow", ready=False)
+    e2e.eventually(lambda: not up("slow"))
+    assert up("careless")
+
+
+def test_each_rank_of_a_data_parallel_pod_is_a_target(pods, ranks, up, e2e):
+    pods.create("ranks", app="ranks", ports={f"rank-{rank}": port for rank, port in enumerate(ranks)})
+    e2e.eventually(lambda: all(up(f"ranks:{port}") for port in ranks))
+    pods.delete("ranks")
+    e2e.eventually(lambda: not any(up(f"ranks:{port}") for port in ranks))
+
+
+def test_a_namespace_that_is_closed_is_named_with_the_remedy_and_read_once_it_is_open(api, exporter, e2e):
     e2e.eventually(lambda: "discovery_failed" in exporter.log)
     assert "to list pods in namespace closed is not allowed; bind a Role with" in exporter.log
-
-
-def test_a_namespace_is_looked_in_once_that_is_allowed(api, exporter, e2e):
     api.allow("closed")
     e2e.eventually(lambda: "discovery_recovered" in exporter.log)
 
 
-def test_the_account_may_do_nothing_else(api):
-    for verb, path in (
-        ("GET", "/api/v1/namespaces/inference/secrets"),
-        ("GET", "/api/v1/pods"),
-        ("GET", "/api/v1/nodes"),
-    ):
-        request = urllib.request.Request(
-            api.url + path, method=verb, headers={"Authorization": "Bearer exporter-token"}
-        )
-        context = ssl.create_default_context(cafile=api.folder / "ca.crt")
-        opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-        )
-        with pytest.raises(urllib.error.HTTPError) as caught:
-            opener.open(request, timeout=300)
-        with caught.value as error:
-            assert error.code == 403
+def test_a_watch_that_is_cut_goes_on_and_misses_nothing(pods, wire, exporter, up, e2e):
+    pods.create("before")
+    e2e.eventually(lambda: up("before"))
+    failures = exporter.log.count("discovery_failed")
+    # Each namespace of each way has a watch. One that was just asked for would fail for want of an answer.
+    watches = sum(len(way["namespaces"]) for way in WAYS)
+    e2e.eventually(lambda: len(wire.ages()) == watches and min(wire.ages()) > 2)
+    wire.cut()
+    pods.create("after")
+    pods.delete("before")
+    e2e.eventually(lambda: up("after") and not up("before"))
+    assert exporter.log.count("discovery_failed") == failures, "one cut is no failure"
 
 
-def test_targets_stay_while_the_api_is_away_and_what_happened_then_is_found(
-    api, pods, exporter, watched, e2e
+def test_a_token_that_is_replaced_is_used(api, pods, token, exporter, up, e2e):
+    api.accept("exporter-token", "second-token")
+    api.restart()
+    token.put(token="second-token")
+    api.accept("second-token")
+    api.restart()
+    pods.create("with-the-second")
+    e2e.eventually(lambda: up("with-the-second"))
+    assert "does not accept the token" not in exporter.log, "the second token arrived before the first ended"
+
+
+def test_a_token_that_is_no_longer_taken_is_reported_and_its_successor_mends_it(
+    api, pods, token, exporter, up, e2e
 ):
+    api.accept("third-token")
+    api.restart()
+    e2e.eventually(lambda: "does not accept the token" in exporter.log)
+    assert up("with-the-second"), "what is known stays"
+    token.put(token="third-token")
+    pods.create("with-the-third")
+    e2e.eventually(lambda: up("with-the-third"))
+
+
+def test_targets_stay_while_the_api_is_away_and_what_happened_then_is_found(api, pods, exporter, up, e2e):
     before = exporter.log.count("discovery_failed")
     pods.create("kept")
-    e2e.eventually(lambda: watched() >= {"inference/a", "inference/kept"})
+    e2e.eventually(lambda: up("kept"))
     api.stop()
     e2e.eventually(lambda: exporter.log.count("discovery_failed") > before)
-    assert watched() >= {"inference/a", "inference/kept"}
+    assert up("kept")
     api.start(KUBE_KEEP="1")
     pods.create("later")
     pods.delete("kept")
     # What the watch has missed is dropped, and the server that remembers it is started again.
     api.forget_the_past()
-    api.stop()
-    api.start(KUBE_KEEP="1")
-    e2e.eventually(lambda: watched() == {"inference/a", "inference/later"})
+    api.restart()
+    e2e.eventually(lambda: up("later") and not up("kept"))
     assert exporter.process.poll() is None

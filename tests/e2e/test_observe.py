@@ -1,53 +1,46 @@
-"""The installed program observes a simulated server over real sockets, as a person or a script uses it."""
+"""The installed program observes simulated servers over real sockets, as a person at a terminal or a script does."""
 
 from __future__ import annotations
 
-import contextlib
-import http.server
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
-import threading
 import time
-import urllib.error
-import urllib.request
-from pathlib import Path
 
 import pytest
 
 COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
+WORSE = "acceptance: {mean: 0.6}"
+NO_DRAFTS = {"idle": "load: {concurrency: 0}", "off": "speculation: {tokens: 0}"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def simulated(e2e, start):
-    """Start a simulated server whose time passes four times as fast; returns its address."""
+    """A function that returns the server of a scenario, whose time passes several times as fast; started once."""
+    known = {}
 
-    class Simulator(e2e.Running):
-        def __init__(self, folder, scenario):
-            self.port = e2e.free_port()
-            self.address = f"127.0.0.1:{self.port}"
-            words = ("--scenario", scenario, "--speed", "4", "--listen-address", self.address)
-            super().__init__(Path(scenario).stem, [e2e.PROGRAM, "simulate", *words], folder)
-
-    def simulated(scenario):
-        simulator = start(Simulator, scenario)
-        simulator.wait_for(f"http://{simulator.address}/health")
-        simulated.newest = simulator
-        return simulator.address
+    def simulated(scenario="steady", speed=4):
+        if (scenario, speed) not in known:
+            name = f"simulator-{len(known)}"
+            known[scenario, speed] = server = start(e2e.Simulator, scenario, "--speed", speed, name=name)
+            server.wait_for(server.url)
+        return known[scenario, speed]
 
     return simulated
 
 
 @pytest.fixture
 def observe(e2e):
-    def observe(*words, **environ):
+    def observe(*words, shell="", **environ):
+        """Run the command; ``shell`` are redirections."""
+        command = [str(word) for word in (e2e.PROGRAM, "observe", *words)]
         return subprocess.run(
-            [e2e.PROGRAM, "observe", *words],
+            ["/bin/sh", "-c", f'"$@" {shell}', "sh", *command],
             capture_output=True,
-            text=True,
             encoding="utf-8",
             timeout=300,
             check=False,
@@ -57,71 +50,15 @@ def observe(e2e):
     return observe
 
 
-class Counting:
-    """Address of a simulated server that counts its answered polls."""
-
-    def __init__(self, address):
-        self.polls = 0
-        counting = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                with contextlib.suppress(OSError):
-                    self._forward()
-
-            def _forward(self):
-                try:
-                    with urllib.request.urlopen(f"http://{address}{self.path}") as answer:
-                        status, kind, body = answer.status, answer.headers["Content-Type"], answer.read()
-                except urllib.error.HTTPError as error:
-                    with error:
-                        status, kind, body = error.code, "text/plain", error.read()
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.end_headers()
-                self.wfile.write(body)
-                counting.polls += self.path.startswith("/metrics")
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def counted(simulated):
-    """Start a simulated server behind an address that counts the polls."""
-    started = []
-
-    def counted(scenario):
-        started.append(Counting(simulated(scenario)))
-        return started[-1]
-
-    yield counted
-    for counting in started:
-        counting.stop()
-
-
-POLLS = 6
-"""Answers after which a report has an acceptance rate."""
-
-
 def on_a_terminal(program, *words, steps=()):
     """Run on a terminal of its own; return its output and its exit status.
 
-    Each step is called with the output so far, several times a second, until it returns true; then the next begins.
+    Each step is called with the output so far and the process, several times a second, until it returns true; then the
+    next begins.
     """
     process, terminal = pty.fork()
     if not process:
-        os.execve(program, [str(program), *words], {**os.environ, "TERM": "xterm", "NO_COLOR": ""})
+        os.execve(program, [str(program), *map(str, words)], {**os.environ, "TERM": "xterm", "NO_COLOR": ""})
     written, pending = b"", list(steps)
     while True:
         if select.select([terminal], [], [], 0.1)[0]:
@@ -129,15 +66,23 @@ def on_a_terminal(program, *words, steps=()):
                 written += os.read(terminal, 65536)
             except OSError:  # it has ended
                 break
-        if pending and pending[0](written, terminal):
+        if pending and pending[0](written, process):
             del pending[0]
     os.close(terminal)
     _, status = os.waitpid(process, 0)
     return written.decode(), os.waitstatus_to_exitcode(status)
 
 
-def interrupt(_, terminal):
-    return os.write(terminal, b"\x03")
+def send(*numbers):
+    """Return a step that sends signals, a tenth of a second apart."""
+
+    def send(_, process):
+        for number in numbers:
+            os.kill(process, number)
+            time.sleep(0.1)
+        return True
+
+    return send
 
 
 def repainted(times):
@@ -145,55 +90,64 @@ def repainted(times):
     return lambda written, _: written.count(b"\x1b[H") >= times
 
 
-def pause(seconds):
-    """Return a step that lasts N seconds at least."""
-    begun = []
-
-    def paused(*_):
-        begun.append(time.monotonic())
-        return begun[-1] - begun[0] > seconds
-
-    return paused
+def observed(seconds):
+    """Return a step that ends when progress shows N seconds: polls enough for an acceptance rate."""
+    return lambda written, _: any(int(shown) >= seconds for shown in re.findall(rb"\r\D*(\d+) of ", written))
 
 
-def test_a_server_that_pays(simulated, observe):
-    found = observe(simulated("steady"), "--for", "15s", *COST, "0.08")
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "Speculation pays" in found.stdout
-    assert "Keep drafting 4 tokens" in found.stdout
+def done(action):
+    """Return a step that does something once."""
+    return lambda *_: action() or True
+
+
+@pytest.mark.parametrize(
+    ("scenario", "words", "status", "said"),
+    [
+        ("steady", ("--for", "15s", *COST, "0.08"), 0, ("Speculation pays", "Keep drafting 4 tokens")),
+        (
+            "harmful",
+            ("--for", "20s", *COST, "0.3", "--cost.running-requests", "16"),
+            4,
+            ("**HARMFUL**", "Try 1 token instead of 4"),
+        ),
+        ("idle", ("--for", "3s"), 3, ("Missing data",)),
+        ("off", ("--for", "3s"), 3, ("Missing data",)),
+    ],
+)
+def test_the_exit_status_and_the_answer_are_those_of_the_server(
+    simulated, observe, tmp_path, scenario, words, status, said
+):
+    if scenario in NO_DRAFTS:
+        (tmp_path / "scenario.yml").write_text(NO_DRAFTS[scenario])
+        scenario = tmp_path / "scenario.yml"
+    found = observe(simulated(scenario).url, *words)
+    assert (found.returncode, found.stderr) == (status, ""), found.stdout
+    assert all(text in found.stdout for text in said)
     assert "\x1b" not in found.stdout
-    assert not found.stderr
 
 
-def test_a_server_that_is_harmed(simulated, observe):
-    load = ("--cost.running-requests", "16")
-    found = observe(simulated("harmful"), "--for", "20s", *COST, "0.3", *load)
-    assert found.returncode == 4, found.stdout + found.stderr
-    assert "**HARMFUL**" in found.stdout
-    assert "Try 1 token instead of 4" in found.stdout
-
-
-@pytest.mark.parametrize("scenario", ["off-now", "idle-now"])
-def test_a_server_without_drafts_is_not_evaluated(simulated, observe, tmp_path, scenario):
-    load = {"idle-now": "load: {concurrency: 0}", "off-now": "speculation: {tokens: 0}"}[scenario]
-    file = tmp_path / f"{scenario}.yml"
-    file.write_text(f"description: no drafts\n{load}\n")
-    found = observe(simulated(str(file)), "--for", "3s")
-    assert found.returncode == 3, found.stdout + found.stderr
-    assert "Missing data" in found.stdout
-
-
-def test_a_server_that_is_not_there(e2e, simulated, observe):
+def test_a_server_that_is_absent_is_named_beside_the_report_of_the_other(e2e, simulated, observe):
     absent = f"127.0.0.1:{e2e.free_port()}"
-    found = observe(simulated("steady"), absent, "--for", "3s")
+    found = observe(simulated().url, absent, "--for", "3s")
     assert found.returncode == 1
     assert f"{absent}: refused: Connection refused; start the server, or correct the port" in found.stderr
     assert f"- `{absent}`: `refused: Connection refused`; start the server" in found.stdout
     assert "acceptance rate" in found.stdout
 
 
+def test_servers_that_never_answer_end_the_observation_and_save_nothing(e2e, observe, tmp_path):
+    begun = time.monotonic()
+    saved = tmp_path / "a.json"
+    found = observe(f"127.0.0.1:{e2e.free_port()}", "--for", "2m", "--save", saved)
+    assert found.returncode == 1
+    assert found.stdout.splitlines()[0].startswith("**`127.0.0.1:")
+    assert "no server answered for 10 s" in found.stderr
+    assert time.monotonic() - begun < 60
+    assert not saved.exists()
+
+
 def test_json_for_a_script(simulated, observe):
-    found = observe(simulated("steady"), "--for", "8s", "--every", "2s", "--format", "json")
+    found = observe(simulated().url, "--for", "8s", "--every", "2s", "--format", "json")
     lines = [json.loads(line) for line in found.stdout.splitlines()]
     assert len(lines) in range(3, 6)
     assert lines[-1]["engines"][0]["windows"][-1]["window"] == "8s"
@@ -202,29 +156,16 @@ def test_json_for_a_script(simulated, observe):
     assert drafts[0] < drafts[-1]
 
 
-def test_servers_that_never_answer_end_the_observation(e2e, observe):
-    begun = time.monotonic()
-    found = observe("--target", f"127.0.0.1:{e2e.free_port()}", "--for", "2m")
-    assert found.returncode == 1
-    assert found.stdout.splitlines()[0].startswith("**`127.0.0.1:")
-    assert "no server answered for 10 s" in found.stderr
-    assert time.monotonic() - begun < 60
-
-
-def test_the_embedded_simulator(observe):
-    found = observe("--simulate", "steady", "--for", "5s")
+def test_the_embedded_simulator_in_an_encoding_without_drawings(observe):
+    found = observe("--simulate", "steady", "--for", "5s", PYTHONIOENCODING="latin-1")
     assert found.returncode in {0, 3}
     assert "simulated-vllm" in found.stdout
-
-
-def test_an_encoding_without_drawings(simulated, observe):
-    found = observe(simulated("steady"), "--for", "2s", PYTHONIOENCODING="latin-1")
     assert found.stdout.isascii()
     assert "#####" in found.stdout
 
 
 def test_a_reader_that_goes_away(e2e, simulated):
-    words = [e2e.PROGRAM, "observe", simulated("steady"), "--for", "0", "--every", "1s"]
+    words = [e2e.PROGRAM, "observe", simulated().url, "--for", "0", "--every", "1s"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
@@ -233,74 +174,43 @@ def test_a_reader_that_goes_away(e2e, simulated):
     assert process.returncode in range(4)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_observation_is_reported(e2e, counted, number):
-    server = counted("steady")
-    words = [e2e.PROGRAM, "observe", server.address, "--for", "10m"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        e2e.eventually(lambda: server.polls > POLLS)
-        process.send_signal(number)
-        written, errors = process.communicate(timeout=300)
-    assert "acceptance rate" in written
-    assert not errors
-    assert process.returncode in {0, 3}
-
-
-def test_an_interrupt_that_comes_twice_at_once_is_one(e2e, simulated, counted):
-    """GNU timeout signals the process, and then its group with the process in it."""
-    server = counted("steady")
-    words = [e2e.PROGRAM, "observe", server.address, "--for", "0", "--every", "1h"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        e2e.eventually(lambda: server.polls > POLLS)
-        # The last poll then waits for its answer, so that the second comes before the report.
-        simulated.newest.signal(signal.SIGSTOP)
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        simulated.newest.signal(signal.SIGCONT)
-        written, errors = process.communicate(timeout=300)
-    assert "acceptance rate" in written
-    assert not errors
-    assert process.returncode in {0, 3}
-
-
+@pytest.mark.parametrize("every", [(), ("--every", "1s")], ids=["one report", "several"])
 @pytest.mark.parametrize(
-    ("redirected", "said"),
+    ("shell", "said"),
     [
         (">/dev/full", "the report cannot be written: No space left on device"),
         (">&-", "there is no standard output to write the report to"),
     ],
 )
-@pytest.mark.parametrize("every", ["", "--every 1s"])
-def test_a_report_that_nothing_takes_is_one_line_and_status_1(e2e, simulated, redirected, said, every):
-    words = f"{e2e.PROGRAM} observe {simulated('steady')} --for 2s {every} {redirected}"
-    found = subprocess.run(
-        ["/bin/sh", "-c", words], stderr=subprocess.PIPE, text=True, timeout=300, check=False
-    )
+def test_a_report_that_cannot_be_written_is_one_line_and_status_1(simulated, observe, shell, said, every):
+    found = observe(simulated().url, "--for", "2s", *every, shell=shell)
     assert (found.stderr, found.returncode) == (f"spec-decode-exporter: {said}\n", 1)
 
 
-def test_progress_is_omitted_without_standard_error(e2e, simulated):
-    words = f"{e2e.PROGRAM} observe {simulated('steady')} --for 2s 2>&-"
-    found = subprocess.run(
-        ["/bin/sh", "-c", words], stdout=subprocess.PIPE, text=True, timeout=300, check=False
-    )
+def test_progress_is_omitted_without_standard_error(simulated, observe):
+    found = observe(simulated().url, "--for", "2s", shell="2>&-")
     assert "acceptance rate" in found.stdout
     assert found.returncode in {0, 3}
 
 
-def test_progress_on_a_terminal(e2e, simulated):
-    written, _ = on_a_terminal(e2e.PROGRAM, "observe", simulated("steady"), "--for", "4s")
+@pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM] * 2], ids=str)
+def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulated, numbers):
+    """GNU timeout signals the process, and then its group with the process in it: two signals at once are one."""
+    server = simulated()
+    # The last poll waits for its answer, so that a second signal comes before the report.
+    steps = [observed(7), done(lambda: server.signal(signal.SIGSTOP)), send(*numbers)]
+    steps.append(done(lambda: server.signal(signal.SIGCONT)))
+    written, status = on_a_terminal(e2e.PROGRAM, "observe", server.url, "--for", "10m", steps=steps)
     progress, _, shown = written.rpartition("\r\x1b[K")
-    assert "of 4s" in progress
+    assert "of 10m" in progress
     assert "\n" not in progress
     assert "acceptance rate" in shown
+    assert status in {0, 3}
 
 
 def test_live_on_a_terminal_until_it_is_interrupted(e2e, simulated):
-    words = "observe", simulated("steady"), "--for", "0", "--every", "1s"
-    written, status = on_a_terminal(e2e.PROGRAM, *words, steps=[repainted(4), interrupt])
+    words = "observe", simulated().url, "--for", "0", "--every", "1s"
+    written, status = on_a_terminal(e2e.PROGRAM, *words, steps=[repainted(4), send(signal.SIGINT)])
     live, _, shown = written.partition("\x1b[?1049l")
     assert live.count("\x1b[H") >= 2
     assert "acceptance rate" in shown
@@ -308,23 +218,40 @@ def test_live_on_a_terminal_until_it_is_interrupted(e2e, simulated):
 
 
 def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, simulated):
-    words = "observe", simulated("steady"), "--for", "0", "--every", "1s"
-    interrupted = []
+    server, moments = simulated(), []
 
-    def stop_the_server(*_):
-        # The last poll, after the first interrupt, then waits for its answer.
-        simulated.newest.signal(signal.SIGSTOP)
-        return True
+    def a_second_later(*_):
+        moments.append(time.monotonic())
+        return moments[-1] > moments[0] + 1
 
-    def interrupt_again(*step):
-        interrupted.append(time.monotonic())
-        return interrupt(*step)
-
-    steps = [repainted(2), stop_the_server, pause(1), interrupt, pause(1), interrupt_again]
+    # The last poll, after the first interrupt, waits for its answer.
+    stopped = done(lambda: server.signal(signal.SIGSTOP))
+    steps = [repainted(2), stopped, send(signal.SIGINT), a_second_later, send(signal.SIGINT)]
+    words = "observe", server.url, "--for", "0", "--every", "1s"
     try:
         written, status = on_a_terminal(e2e.PROGRAM, *words, steps=steps)
     finally:
-        simulated.newest.signal(signal.SIGCONT)
+        server.signal(signal.SIGCONT)
     assert status == 130
     assert written.endswith("\x1b[?1049l")
-    assert time.monotonic() - interrupted[-1] < e2e.PROMPTLY
+    assert time.monotonic() - moments[-1] < e2e.PROMPTLY
+
+
+def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(simulated, observe, tmp_path):
+    (tmp_path / "worse.yml").write_text(WORSE)
+    steady, worse = simulated(speed=20).url, simulated(tmp_path / "worse.yml", speed=20).url
+    before, ten_seconds = tmp_path / "before.json", ("--for", "10s")
+    saved = observe(steady, *ten_seconds, "--save", before)
+    assert saved.returncode == 0
+    assert "before.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in saved.stderr
+    same = observe(steady, *ten_seconds, "--against", before)
+    assert (same.returncode, same.stderr) == (0, "")
+    assert "certainly no fall of more than 5" in " ".join(same.stdout.split())
+    fell = observe(worse, *ten_seconds, "--against", before, "--format", "json")
+    assert fell.returncode == 4
+    (model,) = json.loads(fell.stdout)["models"]
+    assert "more than 5, and beyond chance" in model["text"]
+    assert model["quantities"]["time_per_output_token_seconds"]["change"] > 0
+    beside = observe(worse, *ten_seconds, "--against", steady)
+    assert beside.returncode == 4
+    assert "Acceptance compared with a reference" in beside.stdout

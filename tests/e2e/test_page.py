@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import itertools
 import re
 import shutil
-import statistics
 
 import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from spec_decode_exporter.scrape.errors import PollError
-from tests.e2e.faster_clock import Answers, Server
-from tests.e2e.moved_fleet import moved_fleet
+from tests.fakes.moved_fleet import Gone, Server, moved_fleet
 
 playwright = pytest.importorskip("playwright.async_api", reason="pip install --group page")
 axe_core = pytest.importorskip("axe_playwright_python.async_playwright", reason="pip install --group page")
@@ -41,29 +38,6 @@ DROP = Server(
 MIXED = Server("mixed", "mixed", told={"cost": {"draft_cost_ratio": 0.6, "running_requests": 16}})
 TAKEN = {"requests": {"ingest": True}}
 HARMFUL = Server("harmful", "harmful", told={"cost": {"draft_cost_ratio": 0.3}})
-
-SCROLL = """async () => {
-    const frames = [];
-    const begin = performance.now();
-    let last = begin;
-    while (last - begin < 2500) {
-        const now = await new Promise(requestAnimationFrame);
-        frames.push(now - last);
-        last = now;
-        scrollBy(0, 40);
-    }
-    return frames.slice(2);
-}"""
-"""Scrolls for as long as two refreshes take; returns the milliseconds from each frame to the next."""
-
-
-class Gone(Answers):
-    """Answers for a minute, and then no more."""
-
-    def page(self, path, query):
-        if self.asked > 60:
-            raise PollError("refused", "Connection refused")
-        return super().page(path, query)
 
 
 @pytest.fixture
@@ -179,38 +153,18 @@ async def test_every_number_is_that_of_the_metrics(open_page):
         assert compared > 60
 
 
-async def test_the_row_says_what_the_metrics_say_rounded(open_page):
-    async with moved_fleet([STEADY]) as fleet:
-        await fleet.advance(310)
-        page = await open_page(fleet.url)
-        known = await metrics_of(fleet.url)
-
-        def metric(name, *own):
-            return known[f"spec_decode_{name}", "steady", own]
-
-        cells = await page.locator("tr.engine td").evaluate_all("all => all.map(one => one.innerText)")
-    state, verdict, acceptance, length, tokens, per_step, per_token = (
-        re.sub(r"\s+", " ", cell).strip() for cell in cells
-    )
-    assert state == "Active"
-    (word,) = (own[0] for (name, _, own), value in known.items() if name == "spec_decode_verdict" and value)
-    whole = metric("end_to_end_speedup_ratio", "same_first_token", "5m")
-    assert verdict == f"{word.capitalize()} {whole:.2f}\u00d7 as fast"
-    assert acceptance == " ".join(
-        f"{window} {metric('draft_acceptance_ratio', window):.1%}".replace("%", " %")
-        for window in ("30s", "5m")
-    )
-    bounds = [metric(f"acceptance_length_tokens_{side}", "5m") for side in ("lower", "upper")]
-    assert length == f"{metric('acceptance_length_tokens', '5m'):.2f} {bounds[0]:.2f}\u2013{bounds[1]:.2f}"
-    assert tokens.startswith(f"{metric('configured_tokens'):.0f} ")
-    assert per_step == f"{metric('effective_tokens_per_step', '5m'):.2f}"
-    assert per_token == f"{1000 * metric('time_per_output_token_seconds', '5m'):.1f} ms"
-
-
-async def test_a_drop_shows_within_two_polls_of_the_page(open_page):
+async def test_a_drop_shows_in_the_line_at_once_and_as_an_event_within_two_polls_of_the_page(open_page):
     async with moved_fleet([DROP]) as fleet:
         await fleet.advance(200)
         page = await open_page(f"{fleet.url}?q=drop")
+        before = await page.locator(".figures data").first.get_attribute("value")
+        await fleet.advance(2)
+        await page.wait_for_function(
+            "before => document.querySelector('.figures data').value !== before", arg=before
+        )
+        points = await page.locator(".spark .line").get_attribute("d")
+        *_, before, last = map(float, re.findall(r"[\d.]+ ([\d.]+)", points))
+        assert last > before + 5  # of 100, from the top
         asked = []
         page.on("request", lambda request: asked.append(request.url))
         assert await page.locator(".spark .event.drop").count() == 0
@@ -222,20 +176,6 @@ async def test_a_drop_shows_within_two_polls_of_the_page(open_page):
         await page.locator(".spark .event.drop").wait_for(state="attached")
         assert await page.locator(".events li.drop.bad").count() == 1
         assert len(asked) <= 2
-
-
-async def test_a_falling_line_shows_a_drop_before_it_is_sure(open_page):
-    async with moved_fleet([DROP]) as fleet:
-        await fleet.advance(200)
-        page = await open_page(fleet.url)
-        before = await page.locator(".figures data").first.get_attribute("value")
-        await fleet.advance(2)
-        await page.wait_for_function(
-            "before => document.querySelector('.figures data').value !== before", arg=before
-        )
-        points = await page.locator(".spark .line").get_attribute("d")
-    *_, before, last = map(float, re.findall(r"[\d.]+ ([\d.]+)", points))
-    assert last > before + 5  # of 100, from the top
 
 
 async def test_a_verdict_that_changes_is_announced(open_page):
@@ -291,6 +231,11 @@ async def test_the_keyboard_is_enough(open_page):
     async with moved_fleet([STEADY, HARMFUL]) as fleet:
         await fleet.advance(40)
         page = await open_page(fleet.url)
+        for key in ("j", "k", "ArrowDown"):
+            await page.keyboard.press(key)
+        assert await page.evaluate("document.activeElement === document.body"), (
+            "letters mean a row only on one"
+        )
         for key in ("/", "ArrowDown", "ArrowDown"):
             await page.keyboard.press(key)
         opener = page.locator("a.opener").nth(1)
@@ -306,26 +251,11 @@ async def test_the_keyboard_is_enough(open_page):
         assert await page.locator("a.opener").first.evaluate("one => one === document.activeElement")
         await page.keyboard.press("j")
         assert await opener.evaluate("one => one === document.activeElement")
-
-
-async def test_letters_do_something_only_on_a_row(open_page):
-    async with moved_fleet([STEADY, HARMFUL]) as fleet:
-        await fleet.advance(40)
-        page = await open_page(fleet.url)
-        for key in ("j", "k", "ArrowDown"):
-            await page.keyboard.press(key)
-        assert await page.evaluate("document.activeElement === document.body")
-
-
-async def test_escape_closes_the_row_that_one_is_in(open_page):
-    async with moved_fleet([STEADY]) as fleet:
-        await fleet.advance(40)
-        page = await open_page(fleet.url)
-        row = await opened(page, "steady")
-        await row.locator(".panel .scrolls").focus()
+        await page.keyboard.press("Enter")
+        await page.locator(".panel .scrolls").focus()
         await page.keyboard.press("Escape")
         await page.locator(".panel").wait_for(state="detached")
-        assert await page.locator("a.opener").evaluate("one => one === document.activeElement")
+        assert await opener.evaluate("one => one === document.activeElement"), "the row that was closed"
 
 
 async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(open_page):
@@ -392,27 +322,6 @@ async def test_hostile_names_are_names_and_nothing_else(open_page):
         await page.goto(f"{fleet.url}?q=%3Cscript%3Ealert(3)%3C/script%3E&engine=%22%3E%3Cimg%20src=x%3E")
         assert await page.locator(".empty-state q").inner_text() == "<script>alert(3)</script>"
         assert await page.locator("#content :is(script, img)").count() == 0
-
-
-async def test_a_target_that_is_down_says_why(open_page):
-    async with moved_fleet([STEADY, Server("gone", answers=Gone)]) as fleet:
-        await fleet.advance(90)
-        page = await open_page(fleet.url)
-        said = await page.locator(".notice").inner_text()
-        assert said.split("\n") == [
-            "1 target is down.",
-            "",
-            "gone refused: Connection refused: start the server, or correct the port.",
-        ]
-        assert await page.locator(".state.unreachable").count() > 0
-
-
-async def test_without_targets_it_says_what_to_do(open_page, tmp_path):
-    (tmp_path / "targets.json").write_text("[]")
-    found = {"files": [str(tmp_path / "targets.json")]}
-    async with moved_fleet([], discovery=found) as fleet:
-        page = await open_page(fleet.url)
-        assert "spec-decode-exporter --target" in await page.locator(".empty-state pre").inner_text()
 
 
 async def test_it_says_when_it_is_stale_and_goes_on(open_page):
@@ -498,30 +407,6 @@ async def test_it_works_behind_a_prefix(open_page):
             assert link.startswith(url), link
 
 
-async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
-    async with moved_fleet([MIXED], **TAKEN) as fleet:
-        await fleet.advance(310)
-        page = await open_page(fleet.url)
-        section = page.locator("section[data-key=requests]")
-        row = section.locator("tbody tr", has_text="creative")
-        assert await row.locator(".verdict").inner_text() == "Loses"
-        assert (
-            await section.locator("tbody tr").first.locator("th").inner_text()
-            == "creative\ntemperature up to 1"
-        )
-        said = await section.locator(".columns title").text_content()
-        assert "with two modes: of " in said
-        known = {
-            (name, labels): value
-            for (name, _, labels), value in (await metrics_of(fleet.url)).items()
-            if "creative" in labels
-        }
-        shown = await numbers(row.locator("td").nth(1).locator("data"))
-        name, group = "spec_decode_request_acceptance_quantile_ratio", ("creative", "0.7-1")
-        medians = [known[name, ("0.5", *group, window)] for window in ("30s", "5m")]
-        assert shown == [*medians, *(known[name, (each, *group, "5m")] for each in ("0.1", "0.9"))]
-
-
 async def test_requests_stay_while_their_numbers_change(open_page):
     async with moved_fleet([MIXED], **TAKEN) as fleet:
         await fleet.advance(60)
@@ -538,55 +423,21 @@ async def test_requests_stay_while_their_numbers_change(open_page):
         assert await count.evaluate("one => one.isTheSame")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [320, 1280])
-async def test_axe_finds_nothing_to_object_to(open_page, scheme, width):
-    servers = [
-        STEADY,
-        MIXED,
-        DROP,
-        HARMFUL,
-        Server("off", changes={"speculation": {"tokens": 0}}),
-        Server("gone", answers=Gone),
-    ]
-    async with moved_fleet(servers, **TAKEN) as fleet:
+async def test_axe_finds_nothing_to_object_to(open_page):
+    off, gone = Server("off", changes={"speculation": {"tokens": 0}}), Server("gone", answers=Gone)
+    async with moved_fleet([STEADY, MIXED, DROP, HARMFUL, off, gone], **TAKEN) as fleet:
         await fleet.advance(310)
-        page = await open_page(
-            fleet.url,
-            color_scheme=scheme,
-            viewport={"width": width, "height": 900},
-            reduced_motion="reduce",
-            bypass_csp=True,  # for axe's own script
-        )
-        await page.locator("#glossary summary").click()
-        await opened(page, "drop")
-        assert await page.evaluate("document.documentElement.scrollWidth") == width
-        await page.evaluate(axe_core.Axe().axe_script)
-        found = await page.evaluate("axe.run()")
-    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]] == []
-
-
-async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
-    servers = [Server(f"chat-{number}", told=COST) for number in range(100)]
-    async with moved_fleet(servers, poll={"interval": "5s"}) as fleet:
-        await fleet.advance(60)
-        page = await open_page(fleet.url, viewport={"width": 1280, "height": 800})
-        assert await page.locator("tr.engine").count() == 100
-        moving = asyncio.create_task(_move(fleet))
-        frames = await page.evaluate(SCROLL)
-        moving.cancel()
-        # A busy machine draws an empty page slowly too.
-        await page.evaluate(
-            "const tall = document.createElement('div');"
-            "tall.style.height = '9000px';"
-            "document.body.replaceChildren(tall)"
-        )
-        empty = await page.evaluate(SCROLL)
-    assert len(frames) > 20
-    assert statistics.median(frames) < max(40, 2 * statistics.median(empty))  # ms
-
-
-async def _move(fleet):
-    while True:
-        await fleet.advance(5)
-        await asyncio.sleep(0.5)
+        for scheme, width in itertools.product(("light", "dark"), (320, 1280)):
+            page = await open_page(
+                fleet.url,
+                color_scheme=scheme,
+                viewport={"width": width, "height": 900},
+                reduced_motion="reduce",
+                bypass_csp=True,  # for axe's own script
+            )
+            await page.locator("#glossary summary").click()
+            await opened(page, "drop")
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+            await page.evaluate(axe_core.Axe().axe_script)
+            found = (await page.evaluate("axe.run()"))["violations"]
+            assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found] == []

@@ -117,23 +117,6 @@ def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
     assert not list(tmp_path.glob("*.corrupt"))
 
 
-def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_learned(watching, e2e, tmp_path):
-    learned = [0]
-
-    def drafts():
-        return sum(each.learned.drops.sudden.baseline.units for each in engines(tmp_path / "state.json"))
-
-    for _ in range(4):
-        exporter = watching()
-        e2e.eventually(lambda: drafts() > learned[-1])
-        time.sleep(random.uniform(0.0, 0.3))
-        exporter.process.kill()
-        exporter.process.wait()
-        learned.append(drafts())
-    assert learned == sorted(learned)
-    assert not list(tmp_path.glob("*.corrupt"))
-
-
 @pytest.fixture
 def disk(tmp_path):
     """A disk of 256 kB."""
@@ -147,11 +130,13 @@ def disk(tmp_path):
     subprocess.run(["umount", "--lazy", disk], check=True)
 
 
-def fill(path):
-    """Write a file until the disk is full."""
-    with path.open("wb", buffering=0) as others, suppress(OSError):
+def fill(file):
+    """Write to a descriptor until the disk or the pipe is full."""
+    os.set_blocking(file, False)
+    with suppress(OSError):
         while True:
-            others.write(bytes(1024))
+            os.write(file, bytes(1024))
+    os.set_blocking(file, True)
 
 
 def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(watching, e2e, disk):
@@ -166,7 +151,8 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(wat
         assert exporter.log.count("state_file_not_written") == told
         assert engines(state)
 
-    fill(disk / "others")
+    with (disk / "others").open("wb") as others:
+        fill(others.fileno())
     goes_on_without("No space left on device", 1)
     (disk / "others").unlink()
     e2e.eventually(lambda: exporter.log.count("state_file_written_again") == 1)
@@ -179,61 +165,34 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(wat
     assert sorted(entry.name for entry in disk.iterdir()) == ["state.json"]
 
 
-def test_a_file_that_cannot_be_written_to_its_end_does_not_take_the_place_of_the_old_one(
-    watching, e2e, tmp_path
-):
-    state = tmp_path / "state.json"
-    exporter = watching(names=("one", "two", "three", "four"))
-    e2e.eventually(lambda: state.exists() and len(engines(state)) == 4)
-    # No file may be longer from now on, but the log: the write ends in the middle, as it does by a quota.
-    limit = len(exporter.log) + 500
-    assert limit < state.stat().st_size
-    resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
-    e2e.eventually(lambda: "File too large" in exporter.log)
-    assert engines(state)
-    resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-    e2e.eventually(lambda: "state_file_written_again" in exporter.log)
-
-
-def test_a_log_on_a_full_disk_stops_nothing(start, e2e, simulator, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("full")
-    (folder / "exporter.log").symlink_to("/dev/full")
-    exporter = e2e.Exporter(folder, json.dumps({"targets": [{"url": simulator.url}]}))
-    try:
-        e2e.eventually(lambda: value(exporter, POLLS) > 2)
-        exporter.signal(signal.SIGHUP)
-        e2e.eventually(lambda: value(exporter, POLLS) > 4)
-    finally:
-        status, _ = exporter.stop()
-    assert status == 0
-
-
 @pytest.fixture
 def full_pipe():
     """A pipe that holds as much as it can, and whose reader does not read: its two ends."""
     reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    with suppress(BlockingIOError):
-        while True:
-            os.write(writing, bytes(1024))
-    os.set_blocking(writing, True)
+    fill(writing)
     yield reading, writing
     os.close(reading)
     os.close(writing)
 
 
-def test_a_log_that_is_not_read_stops_neither_polls_nor_pages_nor_the_end(e2e, simulator, full_pipe):
-    _, writing = full_pipe
-    port = e2e.free_port()
-    page = f"http://127.0.0.1:{port}/metrics"
-    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}", "--log.level", "debug")
+def test_a_log_that_is_not_read_delays_nothing_and_has_every_line_once_it_is_read(e2e, simulator, full_pipe):
+    reading, writing = full_pipe
+    page = f"127.0.0.1:{e2e.free_port()}"
+    words = ("--target", simulator.url, "--web.listen-address", page, "--log.level", "debug")
     with subprocess.Popen([e2e.PROGRAM, "run", *words], stdout=writing, stderr=writing) as process:
         try:
             polls = re.compile(r"^spec_decode_exporter_polls_total\{.*\} ([3-9]|\d\d+)", re.MULTILINE)
-            e2e.eventually(lambda: polls.search(e2e.fetch(page)[2]))
-            process.send_signal(signal.SIGHUP)
-            later = re.compile(r"^spec_decode_exporter_polls_total\{.*\} ([6-9]|\d\d+)", re.MULTILINE)
-            e2e.eventually(lambda: later.search(e2e.fetch(page)[2]))
+            e2e.eventually(lambda: polls.search(e2e.fetch(f"http://{page}/metrics")[2]))
+            os.set_blocking(reading, False)
+            log = bytearray()
+
+            def read():
+                with suppress(BlockingIOError):
+                    log.extend(os.read(reading, 1_000_000))
+                return b"event=listening" in log and b"event=engine_found" in log
+
+            e2e.eventually(read)
+            fill(writing)
             process.send_signal(signal.SIGTERM)
             assert process.wait(e2e.PROMPTLY) == 0
         finally:
@@ -253,30 +212,6 @@ def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e,
         finally:
             process.kill()
     assert "event=stopped_late seconds=1.0" in log.read_text()
-
-
-def test_a_log_that_is_read_again_has_every_line_that_waited(e2e, simulator, full_pipe):
-    reading, writing = full_pipe
-    port = e2e.free_port()
-    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
-    with subprocess.Popen([e2e.PROGRAM, "run", *words], stdout=writing, stderr=writing) as process:
-        try:
-            e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
-            os.set_blocking(reading, False)
-            log = bytearray()
-
-            def read():
-                with suppress(BlockingIOError):
-                    log.extend(os.read(reading, 1_000_000))
-                return b"event=listening" in log and b"event=engine_found" in log
-
-            e2e.eventually(read)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(e2e.PROMPTLY) == 0
-            read()
-            assert b"event=stopping" in log
-        finally:
-            process.kill()
 
 
 def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):
@@ -384,36 +319,3 @@ def test_a_poll_that_needs_a_descriptor_where_there_is_none_says_so_and_others_g
     start(e2e.Simulator, "steady", name="late", port=late)
     e2e.eventually(lambda: seen()["late"]["up"])
     assert "Traceback" not in exporter.log
-
-
-def test_a_damaged_state_file_is_kept_told_and_stops_nothing(watching, e2e, tmp_path):
-    state, kept = tmp_path / "state.json", tmp_path / "state.json.corrupt"
-    damaged = b'{"version": 1, "engines": [half of a'
-    state.write_bytes(damaged)
-    exporter = watching()
-    assert kept.read_bytes() == damaged
-    assert exporter.log.count("state_file_set_aside") == 1
-    e2e.eventually(lambda: value(exporter, POLLS) > 2)
-    e2e.eventually(lambda: state.exists() and engines(state))
-    assert exporter.stop()[0] == 0
-    assert "Traceback" not in exporter.log
-    again = watching()
-    e2e.eventually(lambda: value(again, POLLS) > 1)
-    assert "state_file_set_aside" not in again.log
-    assert kept.read_bytes() == damaged
-
-
-def test_hundreds_of_reloads_leave_nothing_behind_and_stop_no_poll(watching, e2e):
-    exporter = watching()
-    e2e.eventually(lambda: value(exporter, POLLS) > 2)
-    before = len(descriptors(exporter.process))
-    sent = 0
-    while sent < 300 or exporter.log.count("reloaded") <= 30:
-        exporter.signal(signal.SIGHUP)
-        sent += 1
-        time.sleep(0.01)
-    polls = value(exporter, POLLS)
-    e2e.eventually(lambda: value(exporter, POLLS) > polls + 2)
-    assert value(exporter, FAILURES) == 0
-    e2e.eventually(lambda: len(descriptors(exporter.process)) <= before)
-    assert value(exporter, "spec_decode_exporter_config_last_reload_successful") == 1

@@ -14,32 +14,23 @@ from tests.paths import CHECKOUT
 RELOADED = "spec_decode_exporter_config_last_reload_successful"
 
 
-@pytest.fixture
-def config():
-    """A function that writes a configuration of targets that refuse connections."""
-
-    def config(*names):
-        targets = [{"name": name, "url": f"http://127.0.0.1:{port}/"} for port, name in enumerate(names, 1)]
-        return json.dumps({"targets": targets})
-
-    return config
+def config(*names):
+    """Return a configuration of targets that refuse connections."""
+    targets = [{"name": name, "url": f"http://127.0.0.1:{port}/"} for port, name in enumerate(names, 1)]
+    return json.dumps({"targets": targets})
 
 
-@pytest.fixture
-def exporter(start, e2e, config):
+@pytest.fixture(scope="module")
+def exporter(start, e2e):
     exporter = start(e2e.Exporter, config("first"), "--web.enable-lifecycle")
     exporter.wait_for(f"{exporter.url}/-/ready")
-    yield exporter
-    exporter.stop()
+    return exporter
 
 
-def test_it_is_ready_and_serves_while_no_server_answers(exporter, e2e):
+def test_it_is_ready_and_says_what_it_found_while_no_server_answers(exporter, e2e):
     e2e.eventually(lambda: 'spec_decode_exporter_target_up{target="first"} 0.0' in exporter.metrics())
     assert e2e.fetch(f"{exporter.url}/-/ready")[0] == 200
     assert "refused" in e2e.fetch(f"{exporter.url}/")[2]
-
-
-def test_it_says_the_first_answer_of_each_target_and_a_scrape_job(exporter, e2e):
     e2e.eventually(lambda: f"\nPage: {exporter.url}/\n" in exporter.log)
     assert "\n  first: refused: 127.0.0.1:1: Connection refused\n" in exporter.log
     assert f'\n      - targets: ["127.0.0.1:{exporter.port}"]\n' in exporter.log
@@ -59,46 +50,42 @@ def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):
         assert demo.stop()[0] == 0
 
 
-@pytest.mark.parametrize("way", ["SIGHUP", "POST"])
-def test_a_reload_brings_a_new_target(exporter, e2e, config, way):
+def reload(exporter, e2e):
+    return e2e.fetch(f"{exporter.url}/-/reload", method="POST")
+
+
+def test_a_reload_brings_new_targets_and_a_mistake_leaves_the_old_ones(exporter, e2e):
     exporter.config_path.write_text(config("first", "second"))
-    if way == "SIGHUP":
-        exporter.signal(signal.SIGHUP)
-    else:
-        assert e2e.fetch(f"{exporter.url}/-/reload", method="POST")[0] == 200
+    exporter.signal(signal.SIGHUP)
     e2e.eventually(lambda: 'target="second"' in exporter.metrics())
-    assert f"{RELOADED} 1.0" in exporter.metrics()
-
-
-def test_a_mistake_leaves_the_old_configuration_in_force(exporter, e2e, config):
     exporter.config_path.write_text("tagrets: []\n")
     exporter.signal(signal.SIGHUP)
     e2e.eventually(lambda: f"{RELOADED} 0.0" in exporter.metrics())
-    assert 'target="first"' in exporter.metrics()
-    status, _, text = e2e.fetch(f"{exporter.url}/-/reload", method="POST")
+    status, _, text = reload(exporter, e2e)
     assert status == 500
     assert "exporter.yml:1" in text
     assert "tagrets" in text
-    exporter.config_path.write_text(config("first"))
-    assert e2e.fetch(f"{exporter.url}/-/reload", method="POST")[0] == 200
+    assert 'target="second"' in exporter.metrics()
+    exporter.config_path.write_text(config("first", "third"))
+    assert reload(exporter, e2e)[0] == 200
+    e2e.eventually(lambda: 'target="third"' in exporter.metrics())
     assert f"{RELOADED} 1.0" in exporter.metrics()
 
 
-def test_sigterm_ends_it_cleanly_and_promptly(exporter, e2e):
-    status, seconds = exporter.stop()
-    assert status == 0
-    assert seconds < e2e.PROMPTLY
-    assert "Traceback" not in exporter.log
+def test_a_port_in_use_is_said_in_one_line(start, e2e, exporter):
+    address = f"127.0.0.1:{exporter.port}"
+    second = start(e2e.Exporter, config("first"), "--web.listen-address", address, name="second")
+    assert second.process.wait(timeout=e2e.CEILING) != 0
+    assert f"cannot listen on {address}: the port is in use" in second.log
+    assert "Traceback" not in second.log
 
 
-def test_sigterm_ends_it_promptly_while_a_server_does_not_answer(start, e2e):
+def test_sigterm_ends_it_promptly_while_a_server_and_a_client_keep_it_waiting(start, e2e):
     poll = {"interval": "60s", "timeout": "60s"}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/metrics"
-        exporter = start(
-            e2e.Exporter,
-            json.dumps({"poll": poll, "windows": ["5m"], "targets": [{"url": url}]}),
-        )
+        told = {"poll": poll, "windows": ["5m"], "targets": [{"url": url}]}
+        exporter = start(e2e.Exporter, json.dumps(told), name="waiting")
         exporter.wait_for(f"{exporter.url}/-/ready")
         with socket.create_connection(("127.0.0.1", exporter.port)) as idle:
             idle.sendall(b"GET /metrics HTTP/1.1\r\n")  # a client that never ends its request
@@ -106,11 +93,3 @@ def test_sigterm_ends_it_promptly_while_a_server_does_not_answer(start, e2e):
     assert status == 0
     assert seconds < e2e.PROMPTLY
     assert "Traceback" not in exporter.log
-
-
-def test_a_port_in_use_is_said_in_one_line(start, e2e, exporter, config):
-    address = f"127.0.0.1:{exporter.port}"
-    second = start(e2e.Exporter, config("first"), "--web.listen-address", address, name="second")
-    assert second.process.wait(timeout=e2e.CEILING) != 0
-    assert f"cannot listen on {address}: the port is in use" in second.log
-    assert "Traceback" not in second.log

@@ -1,102 +1,240 @@
-"""Users' queries to a real Prometheus, with the installed program and a simulated vLLM."""
+"""A real Prometheus: users' queries, and every query of every dashboard and integration, with data and without."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from types import SimpleNamespace
 
 import pytest
 
-STEADY = """
-speculation: {tokens: 4}
-load: {concurrency: 16}
-"""
-RESTART = """
-speculation: {tokens: 4}
-load: {concurrency: 16}
-phases:
-  - at: 15s
-    restart: {down: 3s, tokens: 6}
-"""
-ACCEPTANCE = 'spec_decode_draft_acceptance_ratio{target="steady",window="30s"}'
-TRUTH = (
-    'sum(rate(vllm:spec_decode_num_accepted_tokens_total{job="steady"}[30s]))'
-    ' / sum(rate(vllm:spec_decode_num_draft_tokens_total{job="steady"}[30s]))'
-)
+from grafana.style import VERDICTS
+from tests.contract.integrations.shipped import KEDA_MATCHERS, keda_queries
+from tests.every import every
+from tests.paths import CHECKOUT
+
+FOLDER = CHECKOUT / "grafana" / "dashboards"
+BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
+
+STEADY = {
+    "speculation": {"tokens": 4},
+    "acceptance": {"mean": 0.7},
+    "load": {"concurrency": 16},
+    "prompts": {"spread": 0},
+    "outputs": {"spread": 0},
+}
+"""Requests of one length: in windows as short as these, others would differ by chance, and arms not be compared."""
+KINDS = [
+    {"request_type": name, "temperature": at, "share": 1} for at, name in enumerate(("chat", "creative"))
+]
+SCENARIOS = {
+    "steady": {**STEADY, "mix": KINDS},
+    "restart": {**STEADY, "phases": [{"at": "60s", "restart": {"down": "3s", "tokens": 6}}]},
+    "drop": {**STEADY, "phases": [{"at": "70s", "acceptance": {"mean": 0.1}}]},
+}
+"""The responses of ``steady`` are sent to the exporter: kinds that are alike in all but their names."""
+COST = {
+    "loads": [
+        {"running_requests": 8, "draft_cost_ratio": 0.1},
+        {"running_requests": 64, "draft_cost_ratio": 0.9},
+    ]
+}
+
+EXPERIMENT = {
+    "name": "drop",
+    "arms": {"steady": {"match": {"name": "steady"}}, "drop": {"match": {"name": "drop"}}},
+    "baseline": "steady",
+}
+
+CHOSEN = {
+    "__rate_interval": "15s",
+    "__range": "60s",
+    "short": "10s",
+    "long": "30s",
+    "compare": "target",
+    "baseline": "steady",
+    "engine": "0",
+}
+"""What stands for a variable; for all others, everything."""
+
+EMPTY = {
+    ("Firing alerts", "A"): "no rules are loaded",
+    ("Failed polls by reason", "A"): "no poll of the last seconds failed",
+    ("Tokens per step", "C"): "the drafter does not search",
+    ("Speed-up of the fleet", "B"): "the cost is known on every engine",
+    ("Exporters", "D"): "no state file is configured",
+    **dict.fromkeys(
+        [("Experiments that the exporter compares", bound) for bound in "BC"],
+        "too few requests pass in 30 s to say how sure a speed-up is",
+    ),
+}
+"""Queries that give nothing here, and why."""
+
+OF_THE_DROP = {("Acceptance length against its baseline", "E")}
+"""Queries that are asked about the server whose acceptance drops."""
+
+
+def queries():
+    """Yield dashboard, panel and reference, and PromQL of each query."""
+    for board in BOARDS:
+        hidden = [panel for row in board["panels"] for panel in row.get("panels", ())]
+        for panel in [*board["panels"], *hidden]:
+            for target in panel.get("targets", ()):
+                yield board["uid"], (panel["title"], target["refId"]), target["expr"]
+
+
+QUERIES = list(queries())
+every_query = every(QUERIES, lambda query: f"{query[0]} · {' · '.join(query[1])}")
+
+
+def interpolated(expr, target="steady"):
+    chosen = {**CHOSEN, "target": target}
+    return re.sub(r"\$\{?([a-zA-Z_]\w*)\}?", lambda found: chosen.get(found[1], ".+"), expr)
 
 
 @pytest.fixture(scope="module")
 def stack(start, e2e, prometheus_tools, tmp_path_factory):
-    """Two simulated servers, the exporter watching them, and Prometheus scraping all three for 40 s."""
-    scenarios = tmp_path_factory.mktemp("scenarios")
-    servers = {}
-    for name, text in (("steady", STEADY), ("restart", RESTART)):
-        (scenarios / f"{name}.yml").write_text(text)
-        servers[name] = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
+    """Three servers, an exporter with short windows, and a Prometheus that scrapes them and another one for 100 s."""
+    folder, port, servers = tmp_path_factory.mktemp("scenarios"), e2e.free_port(), {}
+    for name, scenario in SCENARIOS.items():
+        (folder / f"{name}.yml").write_text(json.dumps(scenario))
+        sending = ("--requests.url", f"http://127.0.0.1:{port}") if name == "steady" else ()
+        servers[name] = start(e2e.Simulator, folder / f"{name}.yml", *sending, name=name)
         servers[name].wait_for(servers[name].url)
-    targets = [{"name": name, "url": server.url} for name, server in servers.items()]
-    exporter = start(e2e.Exporter, json.dumps({"targets": targets}))
+    known = {"cost": COST, "speculative": {"method": "draft_model"}}
+    config = {
+        "windows": ["10s", "30s"],
+        "policy": {"drops": {"warm_up": "10s"}},
+        "targets": [{"name": name, "url": server.url, **known} for name, server in servers.items()],
+        "reference": {"acceptance_ratio": 0.6},
+        "experiments": [EXPERIMENT],
+        "requests": {"ingest": True},
+    }
+    exporter = start(e2e.Exporter, json.dumps(config), port=port)
     exporter.wait_for(f"{exporter.url}/-/ready")
-    addresses = {"exporter": exporter, **servers}
-    prometheus = start(
-        e2e.Prometheus, {job: [f"127.0.0.1:{process.port}"] for job, process in addresses.items()}
-    )
+    other = start(e2e.Prometheus, {}, name="other")
+    scraped = {"exporter": exporter, "other": other, **servers}
+    jobs = {job: [f"127.0.0.1:{process.port}"] for job, process in scraped.items()}
+    full = start(e2e.Prometheus, jobs, name="full")
+    full.wait_for(f"{full.url}/-/ready")
+    e2e.eventually(lambda: full.value('count_over_time(up{job="exporter"}[5m])>=100'))
+    return SimpleNamespace(full=full, exporter=exporter)
+
+
+@pytest.fixture(scope="module")
+def nothing(start, e2e, prometheus_tools):
+    """A Prometheus that scrapes nothing."""
+    prometheus = start(e2e.Prometheus, {}, name="nothing")
     prometheus.wait_for(f"{prometheus.url}/-/ready")
-    e2e.eventually(lambda: prometheus.value('count_over_time(up{job="exporter"}[5m])>=40'))
-    return SimpleNamespace(exporter=exporter, prometheus=prometheus, **servers)
+    return prometheus
 
 
-def test_both_targets_are_up(stack):
-    found = stack.prometheus.query("spec_decode_exporter_target_up")
-    assert {labels["target"]: value for labels, value in found} == {"steady": 1, "restart": 1}
+def test_both_kinds_of_series_are_whole(stack):
+    found = stack.full.query("spec_decode_exporter_target_up")
+    assert {labels["target"]: value for labels, value in found} == dict.fromkeys(SCENARIOS, 1)
+    assert stack.full.value('min_over_time(up{job="exporter"}[5m])') == 1, "no scrape failed"
+    assert "Traceback" not in stack.exporter.log
 
 
-def test_no_scrape_of_the_exporter_failed(stack):
-    assert stack.prometheus.value('min_over_time(up{job="exporter"}[5m])') == 1
-
-
-def test_the_acceptance_of_30_s_is_that_of_the_server(stack):
-    truth = stack.prometheus.value(TRUTH)
-    assert 0.3 < truth < 0.95
-    assert stack.prometheus.value(ACCEPTANCE) == pytest.approx(truth, abs=0.02)
-
-
-def test_the_rate_of_our_counters_is_that_of_the_server(stack):
-    for name in ("accepted_tokens", "draft_tokens", "drafts"):
-        ours = stack.prometheus.value(f'rate(spec_decode_{name}_total{{target="steady"}}[30s])')
-        theirs = stack.prometheus.value(f'rate(vllm:spec_decode_num_{name}_total{{job="steady"}}[30s])')
-        assert ours == pytest.approx(theirs, rel=0.05)
-
-
-def test_each_position_has_its_acceptance(stack):
-    ratios = stack.prometheus.query('spec_decode_position_acceptance_ratio{target="steady",window="30s"}')
-    by_position = {int(labels["position"]): ratio for labels, ratio in ratios}
-    assert sorted(by_position) == [0, 1, 2, 3]
-    in_order = [by_position[position] for position in sorted(by_position)]
-    assert in_order == sorted(in_order, reverse=True)
-    assert all(0 < ratio < 1 for ratio in in_order)
+def test_acceptance_and_rates_are_those_of_the_server(stack):
+    theirs = {
+        name: stack.full.value(f'rate(vllm:spec_decode_num_{name}_total{{job="steady"}}[30s])')
+        for name in ("accepted_tokens", "draft_tokens", "drafts")
+    }
+    for name, rate in theirs.items():
+        ours = stack.full.value(f'rate(spec_decode_{name}_total{{target="steady"}}[30s])')
+        assert ours == pytest.approx(rate, rel=0.05), name
+    ratio = stack.full.value('spec_decode_draft_acceptance_ratio{target="steady",window="30s"}')
+    assert 0.3 < ratio == pytest.approx(theirs["accepted_tokens"] / theirs["draft_tokens"], abs=0.02) < 0.95
+    positions = stack.full.query('spec_decode_position_acceptance_ratio{target="steady",window="30s"}')
+    by_position = [
+        ratio for _, ratio in sorted((int(labels["position"]), ratio) for labels, ratio in positions)
+    ]
+    assert len(by_position) == 4
+    assert by_position == sorted(by_position, reverse=True)
 
 
 def test_a_restart_is_a_reset_of_the_server_but_not_of_our_counters(stack):
-    prometheus = stack.prometheus
-    assert prometheus.value('resets(vllm:spec_decode_num_accepted_tokens_total{job="restart"}[5m])') == 1
-    assert prometheus.value('resets(spec_decode_accepted_tokens_total{target="restart"}[5m])') == 0
-    assert prometheus.value('sum(spec_decode_engine_resets_total{target="restart"})') == 1
-    assert prometheus.value('sum(spec_decode_engine_resets_total{target="steady"})') == 0
+    assert stack.full.value('resets(vllm:spec_decode_num_accepted_tokens_total{job="restart"}[5m])') == 1
+    assert stack.full.value('resets(spec_decode_accepted_tokens_total{target="restart"}[5m])') == 0
+    assert stack.full.value('sum(spec_decode_engine_resets_total{target="restart"})') == 1
+    assert stack.full.value('sum(spec_decode_engine_resets_total{target="steady"})') == 0
 
 
 def test_promtool_finds_nothing_to_criticise(stack):
-    checked = subprocess.run(
-        [shutil.which("promtool"), "check", "metrics"],
-        input=stack.exporter.metrics(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = [shutil.which("promtool"), "check", "metrics"]
+    page = stack.exporter.metrics()
+    checked = subprocess.run(words, input=page, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_the_log_holds_no_traceback(stack):
-    assert "Traceback" not in stack.exporter.log
+@every_query
+def test_a_query_finds_data(query, stack):
+    _, panel, expr = query
+    found = stack.full.query(interpolated(expr, "drop" if panel in OF_THE_DROP else "steady"))
+    assert found or panel in EMPTY
+    assert "other" not in {labels.get("job") for labels, _ in found}, "a process that is no exporter is shown"
+    assert all(value == value for _, value in found), "a value is NaN"  # noqa: PLR0124
+
+
+@every_query
+def test_a_query_of_nothing_is_no_error(query, nothing):
+    assert not nothing.query(interpolated(query[2])), "what is not known is not 0"
+
+
+def integration_queries(matchers):
+    """Return KEDA's queries about some engines, over the longest window of this exporter."""
+    return {
+        name: query.replace(KEDA_MATCHERS, matchers).replace('window="5m"', 'window="30s"')
+        for name, query in keda_queries().items()
+    }
+
+
+def test_a_query_of_an_integration_finds_one_value(stack, nothing):
+    found = {name: stack.full.value(query) for name, query in integration_queries('target="steady"').items()}
+    milliseconds = 1000 * stack.full.value(
+        'spec_decode_time_per_output_token_seconds{target="steady",window="30s"}'
+    )
+    load = stack.full.value('spec_decode_running_requests{target="steady",window="30s"}')
+    assert found["time-per-output-token"] == pytest.approx(milliseconds, rel=0.05)
+    assert (
+        0.2
+        < found["load-over-crossover"]
+        == pytest.approx(
+            load / stack.full.value('spec_decode_crossover_running_requests{target="steady"}'), rel=0.05
+        )
+    )
+    assert {nothing.value(query) for query in integration_queries('target="steady"').values()} == {None}
+
+
+def expression(uid, title, ref="A"):
+    (found,) = [expr for board, panel, expr in QUERIES if (board, panel) == (uid, (title, ref))]
+    return interpolated(found)
+
+
+def test_the_speed_up_of_the_fleet_is_between_those_of_its_engines(stack):
+    engines = stack.full.query('spec_decode_estimated_speedup_ratio{window="30s"}')
+    ((labels, fleet),) = stack.full.query(expression("spec-decode-overview", "Speed-up of the fleet"))
+    assert labels == {"known": "3"}
+    assert len(engines) == 3
+    assert min(value for _, value in engines) <= fleet <= max(value for _, value in engines)
+
+
+def test_the_number_of_a_verdict_is_its_place(stack):
+    ((labels, _),) = stack.full.query('spec_decode_verdict{target="steady"} == 1')
+    ((_, number),) = stack.full.query(expression("spec-decode-engine", "Verdict"))
+    assert VERDICTS[int(number)].value == labels["verdict"]
+
+
+def test_the_baseline_is_as_fast_as_itself(stack):
+    # The speed-up, and the time of a token beside it.
+    speedups, arms = (
+        stack.full.query(expression("spec-decode-overview", "Arms side by side", ref)) for ref in "AB"
+    )
+    assert {labels["arm"] for labels, _ in arms} == {"steady", "restart", "drop"}
+    by_arm = {labels["arm"]: value for labels, value in speedups}
+    assert by_arm["steady"] == pytest.approx(1)
+    seconds = {labels["arm"]: value for labels, value in arms}
+    assert by_arm["restart"] == pytest.approx(seconds["steady"] / seconds["restart"], rel=0.05)

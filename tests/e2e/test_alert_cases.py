@@ -1,0 +1,33 @@
+"""The shipped alerts fire as in their cases with the present code: what is recorded of other code is recorded again.
+
+tests/contract/rules/alert_series.py has the recordings, and says when one is outdated.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.rules.alert_cases import CASES
+from tests.contract.rules.alert_series import outdated, polite_pool, recorded
+from tests.contract.rules.test_promtool import promtool
+
+
+@pytest.fixture(scope="module")
+def renewed():
+    """Record the outdated cases again, side by side."""
+    with polite_pool() as pool:
+        yield recorded(outdated(), pool)
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.timeout(
+    1800
+)  # the first case waits while processes live through all of them, beside other tests
+@pytest.mark.parametrize("title", CASES)
+def test_the_alerts_of(title, renewed, prometheus_tools, tmp_path):
+    if title not in renewed:
+        return  # `make test` has evaluated what this code records
+    path = tmp_path / "case.json"
+    path.write_text(CASES[title].promtool(renewed[title].result()))
+    status, output = promtool("test", "rules", path)
+    assert status == 0, output
