@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import ssl
@@ -12,7 +11,6 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web import server as module
 from spec_decode_exporter.web.server import (
     ListenAddress,
     ListenError,
@@ -104,47 +102,6 @@ async def test_an_address_that_cannot_be_used_is_named(app, address, problem):
         await serve(app, [address])
 
 
-async def test_close_waits_for_active_requests(app):
-    started, go_on = asyncio.Event(), asyncio.Event()
-
-    async def slow(_request):
-        started.set()
-        await go_on.wait()
-        return web.Response(text="done")
-
-    app.router.add_get("/slow", slow)
-    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
-    async with aiohttp.ClientSession() as session:
-        asking = asyncio.create_task(session.get(f"{server.urls[0]}slow"))
-        await started.wait()
-        closing = asyncio.create_task(server.close())
-        await asyncio.sleep(0)
-        go_on.set()
-        answer = await asking
-        assert await answer.text() == "done"
-        await closing
-        with pytest.raises(aiohttp.ClientConnectorError):
-            await session.get(server.urls[0])
-
-
-async def test_close_waits_for_a_limited_time(app, monkeypatch):
-    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
-    started = asyncio.Event()
-
-    async def hang(_request):
-        started.set()
-        await asyncio.Event().wait()
-
-    app.router.add_get("/hang", hang)
-    server = await serve(app, [parse_listen_address("127.0.0.1:0")])
-    async with aiohttp.ClientSession() as session:
-        asking = asyncio.create_task(session.get(f"{server.urls[0]}hang"))
-        await started.wait()
-        await server.close()
-        with pytest.raises(aiohttp.ClientError):
-            await asking
-
-
 @pytest.fixture
 def address(tmp_path):
     return parse_address(f"unix:{tmp_path}/exporter.sock")
@@ -156,28 +113,17 @@ async def text_at(address):
         return await answer.text()
 
 
-async def test_a_unix_socket_is_for_owner_and_group_and_is_removed_on_close(app, address):
-    server = await serve(app, [address, parse_listen_address("127.0.0.1:0")])
-    assert server.urls[0].startswith("http://127.0.0.1:")
+async def test_a_unix_socket_replaces_a_stale_one_has_no_tls_and_is_removed_on_close(app, address):
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(address.path))
+    tls = Tls(lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    server = await serve(app, [address, parse_listen_address("127.0.0.1:0")], tls)
+    assert server.urls[0].startswith("https://127.0.0.1:")
     assert server.urls[1] == str(address)
     assert stat.S_IMODE(address.path.stat().st_mode) == 0o660
     assert await text_at(address) == "here"
     await server.close()
     assert not address.path.exists()
-
-
-async def test_a_unix_socket_has_no_tls(app, address):
-    server = await serve(app, [address], Tls(lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)))
-    assert await text_at(address) == "here"
-    await server.close()
-
-
-async def test_a_stale_socket_is_replaced(app, address):
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(address.path))
-    server = await serve(app, [address])
-    assert await text_at(address) == "here"
-    await server.close()
 
 
 async def test_a_socket_in_use_is_not_replaced(app, address):

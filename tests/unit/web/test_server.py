@@ -28,6 +28,7 @@ from spec_decode_exporter.web.server import (
     parse_listen_address,
     serve,
 )
+from tests.conftest import settle
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -364,12 +365,29 @@ async def test_an_internal_error_on_accept_is_logged_once_and_the_next_connectio
     assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
 
 
-async def test_close_leaves_no_connection_and_no_task(serving, until):
-    await serving.silent(3, until)
-    await serving.close()
+async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_task(serving, until):
+    [waiting] = await serving.waiting(1, until)
+    for _ in range(3):
+        await serving.connect()
+    await until(lambda: serving.connections == 4)
+    closing = asyncio.create_task(serving.server.close())
+    await settle()
+    serving.go_on.set()
+    assert await text_of(waiting) == "at last"
+    await closing
     await until(lambda: serving.connections == 0)
     assert len(asyncio.all_tasks()) == 1
     assert not serving.server.connections.has_spare
+    with pytest.raises(ConnectionRefusedError):
+        await serving.connect()
+
+
+async def test_close_waits_for_a_limited_time(idle, until, monkeypatch):
+    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
+    await idle.start()
+    [waiting] = await idle.waiting(1, until)
+    await idle.server.close()
+    assert await hung_up(waiting)
 
 
 # Requests
