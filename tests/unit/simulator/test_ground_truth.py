@@ -28,7 +28,7 @@ def scenario(requests, *, cost=0.1, saturation=40, tokens=4, **keys):
 
 def step_seconds(scenario):
     simulation = Simulation(scenario)
-    simulation.advance(60)
+    simulation.advance(30)
     counts = simulation.engines[0].counts
     return counts.step.total / counts.step.count
 
@@ -38,7 +38,6 @@ def step_seconds(scenario):
     [
         (8, 0.1, 0.1),  # 8 x 5 = 40 tokens: just bound by memory
         (16, 0.1, (2.0 - 1 + 0.4) / 4),  # 80 tokens
-        (16, 0.0, 0.25),
         (60, 0.1, (7.5 - 1.5 + 0.4) / 4 / 1.5),  # 300 tokens; without drafts 60, bound by compute too
     ],
 )
@@ -49,28 +48,22 @@ def test_the_cost_of_a_draft_token_is_the_additional_step_time(requests, cost, e
     assert longer / 4 == pytest.approx(expected, rel=0.02)
 
 
-def test_the_speedup_is_the_tokens_of_a_step_over_its_cost():
-    drafting = scenario(8, acceptance=ALL_ACCEPTED)
-    assert speedup(drafting, 10, 60) == pytest.approx(5 / 1.4, rel=0.01)
-
-
-def test_only_steps_between_the_moments_count():
-    worse = {"at": "60s", "acceptance": {"mean": 0}}
+def test_the_speedup_is_the_tokens_of_a_step_over_its_cost_between_the_moments():
+    worse = {"at": "40s", "acceptance": {"mean": 0}}
     drafting = scenario(8, acceptance=ALL_ACCEPTED, phases=[worse])
-    assert speedup(drafting, 0, 60) == pytest.approx(5 / 1.4, rel=0.02)
-    assert speedup(drafting, 120, 180) == pytest.approx(1 / 1.4, rel=0.02)
+    assert speedup(drafting, 0, 40) == pytest.approx(5 / 1.4, rel=0.02)
+    assert speedup(drafting, 100, 130) == pytest.approx(1 / 1.4, rel=0.02)
 
 
 @pytest.mark.parametrize(
     ("name", "begin", "end", "expected"),
     [
-        ("steady", 0, 300, 2.0),
-        ("harmful", 0, 300, 0.73),
+        ("steady", 0, 150, 2.0),
+        ("harmful", 0, 150, 0.73),
         ("overload", 60, 120, 1.6),
         ("overload", 120, 210, 0.7),
         ("dynamic", 0, 120, 1.4),
         ("dynamic", 120, 240, 1.0),
-        ("dynamic", 260, 360, 1.0),
     ],
 )
 def test_the_speedups_of_the_scenarios_are_as_described(name, begin, end, expected):
@@ -81,5 +74,5 @@ def test_in_dynamic_the_schedule_stops_drafting_at_break_even():
     dynamic = load_scenario("dynamic")
     always = dynamic.speculation.model_copy(update={"tokens_per_batch_size": ()})
     dynamic = dynamic.model_copy(update={"speculation": always})
-    assert speedup(dynamic, 260, 360) < 0.95
+    assert speedup(dynamic, 260, 330) < 0.95
     assert dynamic.draft_cost_ratio(40) == pytest.approx(0.22, abs=0.005)

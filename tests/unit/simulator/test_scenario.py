@@ -1,3 +1,5 @@
+"""Scenarios: their defaults, files, mistakes, and the changes of their phases."""
+
 from __future__ import annotations
 
 from itertools import islice, pairwise
@@ -17,9 +19,10 @@ def messages(**keys):
 
 
 def test_the_defaults_depend_on_the_method():
-    ngram = Scenario.model_validate({"speculation": {"method": "ngram"}}).speculation
-    draft = Scenario.model_validate({"speculation": {"method": "draft_model"}}).speculation
-    own = Scenario.model_validate({"speculation": {"method": "ngram", "coverage": 0.9}}).speculation
+    ngram, draft, own = (
+        Scenario.model_validate({"speculation": keys}).speculation
+        for keys in ({"method": "ngram"}, {"method": "draft_model"}, {"method": "ngram", "coverage": 0.9})
+    )
     assert ngram.coverage < own.coverage == 0.9 < draft.coverage == 1
     assert ngram.cost == 0 < draft.cost
 
@@ -29,107 +32,65 @@ def test_the_defaults_depend_on_the_method():
     [
         ({"load": {}}, "exactly one"),
         ({"load": {"rate": 1, "concurrency": 2}}, "exactly one"),
-        ({"model_name": ""}, "at least 1 character"),
         ({"front_end": "rust", "api_servers": 2}, "only the Python front end"),
         ({"machine": {"kv_tokens": 1000, "max_model_len": 4000}}, "kv_tokens"),
         ({"machine": {"max_batched_tokens": 100, "max_requests": 64}}, "max_batched_tokens"),
         ({"phases": [{"at": "1m", "over": "1m", "acceptance": {"decay": 0.5}}]}, "acceptance.mean"),
-        ({"acceptance": {"decay": float("nan")}}, "finite"),
         ({"speculation": {"tokens_per_batch_size": [[1, 16, 4], [16, 20, 0]]}}, "[[1, 16, 4], [17, 64, 0]]"),
+        *(({"phases": phases, "repeat": "5m"}, "order the phases") for phases in (
+            [{"at": "2m"}, {"at": "1m"}],
+            [{"at": "1m"}, {"at": "1m"}],
+            [{"at": "1m", "restart": {"down": "30s"}}, {"at": "80s"}],
+            [{"at": "1m", "over": "1m", "acceptance": {"mean": 0.1}}, {"at": "90s"}],
+            [{"at": "6m"}],
+            [{"at": "290s", "restart": {"down": "20s"}}],
+        )),
     ],
-)
+)  # fmt: skip
 def test_what_no_server_could_be_is_refused_with_the_reason(keys, message):
     assert message in messages(**keys)
 
 
-@pytest.mark.parametrize(
-    "phases",
-    [
-        [{"at": "2m"}, {"at": "1m"}],
-        [{"at": "1m"}, {"at": "1m"}],
-        [{"at": "1m", "restart": {"down": "30s"}}, {"at": "80s"}],
-        [{"at": "1m", "over": "1m", "acceptance": {"mean": 0.1}}, {"at": "90s"}],
-        [{"at": "6m"}],
-        [{"at": "290s", "restart": {"down": "20s"}}],
-    ],
-)
-def test_phases_must_not_overlap_each_other_nor_the_repetition(phases):
-    assert "order the phases" in messages(phases=phases, repeat="5m")
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [
-        [[2, 16, 4]],
-        [[1, 16, 4], [16, 20, 0]],
-        [[1, 16, 4], [30, 20, 0]],
-        [[0, 16, 4]],
-        [[5, 4, 4]],
-        [[1, 16]],
-    ],
-)
-def test_a_schedule_that_vllm_would_refuse_is_refused(schedule):
-    assert messages(speculation={"tokens_per_batch_size": schedule})
-
-
-@pytest.fixture
-def problems(tmp_path, monkeypatch):
-    """Function that returns the problems of a file."""
-    monkeypatch.chdir(tmp_path)
-
-    def found(text):
-        (tmp_path / "drill.yml").write_text(text)
-        with pytest.raises(ConfigError) as caught:
-            load_scenario("drill.yml")
-        return [str(problem) for problem in caught.value.problems]
-
-    return found
-
-
-def test_a_scenario_may_be_a_file(tmp_path):
+def test_a_scenario_may_be_a_file_and_an_empty_one_is_steady(tmp_path):
     file = tmp_path / "drill.yml"
     file.write_text("speculation: {tokens: 7}\nphases:\n  - at: 90s\n    acceptance: {mean: 0.2}\n")
     scenario = load_scenario(str(file))
     assert (scenario.speculation.tokens, scenario.phases[0].at) == (7, 90)
-
-
-def test_an_empty_file_is_the_steady_scenario(tmp_path):
-    (tmp_path / "empty.yml").touch()
+    file.write_text("")
     steady = load_scenario("steady").model_dump(exclude={"description"})
-    assert load_scenario(str(tmp_path / "empty.yml")).model_dump(exclude={"description"}) == steady
+    assert load_scenario(str(file)).model_dump(exclude={"description"}) == steady
 
 
-@pytest.mark.parametrize("name", ["dropp", "d" * 5000])
-def test_the_error_of_an_unknown_name_lists_the_scenarios(name):
-    with pytest.raises(ConfigError, match=rf"{name} is neither a file nor a scenario; .* drop, "):
-        load_scenario(name)
-
-
-def test_a_directory_is_not_a_scenario(tmp_path):
+def test_an_unknown_name_lists_the_scenarios_and_a_directory_is_none(tmp_path):
+    with pytest.raises(ConfigError, match=r"dropp is neither a file nor a scenario; .* drop, "):
+        load_scenario("dropp")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_scenario(str(tmp_path))
 
 
-def test_each_problem_has_its_line_and_a_remedy(problems):
-    text = "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n"
-    first, second, third = problems(text)
-    assert first == "drill.yml:1: engines must be at least 1"
-    assert second.startswith("drill.yml:3: speculation.token is not a known key here; did you mean `tokens`?")
-    assert third.startswith("drill.yml:5: phases[0].at is not a duration; write a number with its unit")
-
-
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problems"),
     [
-        ("- drop\n", "drill.yml:1 must be a mapping"),
-        ("just words", "drill.yml:1 must be a mapping"),
-        ("engines: 1\nengines: 2\n", "drill.yml:2: engines is there twice"),
-        ("engines: 1\nload: {rate: 1\n", "drill.yml:3"),
+        (
+            "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n",
+            [
+                "drill.yml:1: engines must be at least 1",
+                "drill.yml:3: speculation.token is not a known key here; did you mean `tokens`?",
+                "drill.yml:5: phases[0].at is not a duration; write a number with its unit",
+            ],
+        ),
+        ("- drop\n", ["drill.yml:1 must be a mapping"]),
+        ("engines: 1\nload: {rate: 1\n", ["drill.yml:3"]),
     ],
+    ids=["values and keys", "no mapping", "no YAML"],
 )
-def test_a_scenario_is_a_mapping_with_each_key_once(problems, text, said):
-    (problem,) = problems(text)
-    assert problem.startswith(said)
+def test_each_problem_of_a_file_has_its_line_and_a_remedy(tmp_path, monkeypatch, text, problems):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "drill.yml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_scenario("drill.yml")
+    found = zip(caught.value.problems, problems, strict=True)
+    assert all(str(problem).startswith(expected) for problem, expected in found)
 
 
 def test_in_slow_drift_acceptance_falls_only_over_hours():

@@ -1,3 +1,5 @@
+"""Simulated requests: their acceptance by position, and their records."""
+
 from __future__ import annotations
 
 from itertools import pairwise
@@ -12,23 +14,19 @@ from spec_decode_exporter.simulator.simulated_request import draw_request
 from spec_decode_exporter.simulator.simulation import Simulation
 from tests.fakes.simulated_scenarios import SCENARIOS
 
-
-def draw(seed, tokens=4, longest=8192, **keys):
-    _, conditions, _ = next(changes(Scenario.model_validate(keys)))
-    return draw_request(Random(seed), None, conditions, 5.0, (tokens, longest))
-
-
-@given(st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1))
-def test_survival_never_rises_from_position_to_position(seed, mean, spread, decay):
-    survival = draw(seed, tokens=8, acceptance={"mean": mean, "spread": spread, "decay": decay}).survival
-    assert len(survival) == 8
-    assert all(0 <= later <= earlier <= 1 for earlier, later in pairwise(survival))
-
-
 MIX = [
     {"request_type": "chat", "temperature": 0, "share": 3},
     {"temperature": 1, "acceptance": {"mean": 0.2, "spread": 0.05}},
 ]
+
+
+@given(st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1))
+def test_survival_never_rises_from_position_to_position(seed, mean, spread, decay):
+    scenario = Scenario.model_validate({"acceptance": {"mean": mean, "spread": spread, "decay": decay}})
+    _, conditions, _ = next(changes(scenario))
+    survival = draw_request(Random(seed), None, conditions, 5.0, (8, 8192)).survival
+    assert len(survival) == 8
+    assert all(0 <= later <= earlier <= 1 for earlier, later in pairwise(survival))
 
 
 def answered(keys, seconds, seed=0):
@@ -39,32 +37,20 @@ def answered(keys, seconds, seed=0):
     return simulation.engines[0], answers
 
 
-def speculation(answers):
-    return [each["metrics"]["speculative_decoding"] for each in answers]
-
-
-def lengths_of(found):
-    """Return the drafts of all requests, by accepted tokens."""
-    return [sum(column) for column in zip(*(each["acceptance_histogram"] for each in found), strict=True)]
-
-
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(SCENARIOS, st.integers(0, 2**32), st.sampled_from([(), MIX]))
 def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, mix):
-    keys = {
-        **keys,
-        "load": {"concurrency": 6},
-        "phases": [{"at": "5s", "load": {"concurrency": 0}}],
-        "mix": mix,
-    }
+    end = {"at": "5s", "load": {"concurrency": 0}}
+    keys = {**keys, "load": {"concurrency": 6}, "phases": [end], "mix": mix}
     keys["speculation"]["tokens"] = max(1, keys["speculation"]["tokens"])
     engine, answers = answered(keys, 3000.0, seed)
-    counts, found = engine.counts, speculation(answers)
+    counts, found = engine.counts, [each["metrics"]["speculative_decoding"] for each in answers]
     assert len(answers) == sum(counts.finished.values()) > 0
     assert sum(each["num_spec_steps"] for each in found) == counts.drafts
     assert sum(each["num_draft_tokens"] for each in found) == counts.draft_tokens
     assert sum(each["num_accepted_draft_tokens"] for each in found) == counts.accepted_tokens
-    assert lengths_of(found) == counts.accepted_lengths
+    lengths = map(sum, zip(*(each["acceptance_histogram"] for each in found), strict=True))
+    assert list(lengths) == counts.accepted_lengths
     assert sum(each["usage"]["completion_tokens"] for each in answers) == counts.generation_tokens
     decoded = sum(each["metrics"]["generation_time_ms"] for each in answers)
     assert decoded == pytest.approx(1000 * counts.step.total)
@@ -73,9 +59,7 @@ def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, m
 def test_a_record_names_the_kind_of_its_request():
     keys = {"mix": MIX, "load": {"concurrency": 4}, "model_name": "m", "speculation": {"tokens": 0}}
     _, answers = answered(keys, 60)
-    assert {(each.get("request_type"), each.get("temperature")) for each in answers} == {
-        ("chat", 0),
-        (None, 1),
-    }
+    kinds = {(each.get("request_type"), each.get("temperature")) for each in answers}
+    assert kinds == {("chat", 0), (None, 1)}
     assert {each["model"] for each in answers} == {"m"}
     assert not any("speculative_decoding" in each["metrics"] for each in answers)

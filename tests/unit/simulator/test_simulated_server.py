@@ -1,8 +1,11 @@
+"""HTTP server of a simulation: outages, ports, filters and formats, and what it says about itself."""
+
 from __future__ import annotations
 
 import asyncio
 import re
 import socket
+from dataclasses import replace
 
 import aiohttp
 import pytest
@@ -14,6 +17,7 @@ from spec_decode_exporter.simulator.simulated_server import TICK_SECONDS, PortEr
 
 LOCAL = "127.0.0.1"
 RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
+DRAFTS = "vllm:spec_decode_num_drafts_total"
 
 
 @pytest.fixture
@@ -32,14 +36,9 @@ async def make_server(clock):
         await server.close()
 
 
-@pytest.fixture
-async def session():
-    async with aiohttp.ClientSession() as made:
-        yield made
-
-
-async def page(session, server):
-    async with session.get(f"http://{LOCAL}:{server.port}/metrics") as answer:
+async def page(server):
+    address = f"http://{LOCAL}:{server.port}/metrics"
+    async with aiohttp.ClientSession() as session, session.get(address) as answer:
         return await answer.text()
 
 
@@ -47,11 +46,11 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
-async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock, session):
+async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
     server = await make_server(make_simulation(phases=RESTARTING))
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
-        await page(session, server)
+        await page(server)
 
 
 async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_server, make_simulation):
@@ -62,25 +61,22 @@ async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_
 
 
 async def test_a_port_that_was_taken_during_an_outage_is_tried_again(
-    make_server, make_simulation, clock, session, until
+    make_server, make_simulation, clock, until
 ):
     server = await make_server(make_simulation(phases=RESTARTING))
     await clock.advance(1.0 + TICK_SECONDS)
     await until(lambda: not server.listening)
-    simulation = make_simulation()
-    other = await make_server(simulation, port=server.port)
+    other = await make_server(make_simulation(), port=server.port)
     await clock.advance(1.0)
     assert not server.listening
     await other.close()
     clock.now += TICK_SECONDS
     await clock.advance(0)
     await until(lambda: server.listening)
-    assert "vllm:generation_tokens_total" in await page(session, server)
+    assert "vllm:generation_tokens_total" in await page(server)
 
 
-async def test_creation_times_are_the_clocks_whatever_the_speed(
-    make_server, make_simulation, clock, session, until
-):
+async def test_creation_times_are_the_clocks_whatever_the_speed(make_server, make_simulation, clock, until):
     phases = [{"at": "30s", "restart": {"down": "30s"}}]
     server = await make_server(make_simulation(phases=phases), speed=60.0)
     started = clock.wall()
@@ -88,103 +84,85 @@ async def test_creation_times_are_the_clocks_whatever_the_speed(
     await until(lambda: not server.listening)
     await clock.advance(0.75)
     await until(lambda: server.listening)
-    text = await page(session, server)
+    text = await page(server)
     assert value(text, "process_start_time_seconds") == pytest.approx(started + 0.5, abs=0.02)
     assert value(text, "vllm:generation_tokens_created") == pytest.approx(started + 1.0, abs=0.02)
 
 
-async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_simulation):
+async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server, make_simulation):
     server = await make_server(make_simulation())
     with pytest.raises(PortError, match="in use"):
         await make_server(make_simulation(), port=server.port)
-
-
-async def test_a_host_that_no_name_can_be_is_an_error(make_simulation):
     with pytest.raises(PortError, match=r"cannot listen on a\.\.b:0: the host is not a valid name"):
         await SimulatedServer(make_simulation()).open("a..b", 0)
 
 
-DRAFTS = "vllm:spec_decode_num_drafts_total"
-
-
 @pytest.fixture
-async def make_client(make_simulation, clock):
-    """Function that returns a client of a server after 30 simulated seconds."""
+async def get(make_simulation, clock):
+    """Function that returns an answer, with its text, of a server after 30 simulated seconds."""
     clients = []
 
-    async def make(**keys):
+    async def get(path, accept="*/*", **keys):
         simulation = make_simulation(**keys)
         simulation.advance(30)
         client = TestClient(TestServer(SimulatedServer(simulation, clock=clock).application()))
         clients.append(client)
         await client.start_server()
-        return client
+        async with client.get(path, headers={"Accept": accept}) as answer:
+            assert answer.status == 200
+            return answer, await answer.text()
 
-    yield make
+    yield get
     for client in clients:
         await client.close()
 
 
-async def body(client, path):
-    async with client.get(path) as answer:
-        assert answer.status == 200
-        return await answer.text()
-
-
-async def test_with_the_slash_only_the_named_samples_are_returned(make_client):
-    client = await make_client()
-    text = await body(client, f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
+async def test_with_the_slash_only_the_named_samples_are_returned(get):
+    _, text = await get(f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
     samples = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
     assert samples == [DRAFTS, "vllm:num_requests_running"]
-    assert await body(client, "/metrics/") == await body(client, "/metrics")
+    assert (await get("/metrics/"))[1] == (await get("/metrics"))[1]
 
 
-async def test_the_rust_front_end_always_answers_in_openmetrics(make_client):
-    client = await make_client(front_end="rust")
-    async with client.get(f"/metrics?name[]={DRAFTS}", headers={"Accept": "text/plain"}) as answer:
-        assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-        assert (await answer.text()).endswith("# EOF\n")
-
-
-async def test_version_and_health_are_those_of_vllm(make_client):
-    client = await make_client()
-    async with client.get("/version") as answer:
-        assert await answer.json() == {"version": "0.32.0"}
-    assert await body(client, "/health") == ""
-
-
-async def test_with_the_slash_a_client_that_mentions_openmetrics_gets_names_without_colons(make_client):
-    client = await make_client()
-    accept = {"Accept": "text/plain, application/openmetrics-text;q=0.1"}
-    answer = await client.get("/metrics/?name[]=vllm:spec_decode_num_drafts_total", headers=accept)
-    text = await answer.text()
-    assert answer.content_type == "application/openmetrics-text"
-    assert "\nvllm_spec_decode_num_drafts_total{" in text
-    assert text.endswith("# EOF\n")
-
-
-INFO = "/server_info?config_format=json"
-DRAFT = "meta-llama/Llama-3.2-1B-Instruct"
-
-
-async def told(client, path):
-    return served_speculation((await body(client, path)).encode())
-
-
-@pytest.mark.parametrize("path", [INFO, "/server_info"])
 @pytest.mark.parametrize(
-    ("speculation", "served"),
-    [({"method": "ngram"}, ServedSpeculation("ngram", 4, "")), ({"tokens": 0}, None)],
+    ("path", "accept", "keys", "is_open", "name"),
+    [
+        ("/metrics", "text/plain", {"front_end": "rust"}, True, DRAFTS),
+        ("/metrics", "application/openmetrics-text", {}, False, DRAFTS),
+        # With the slash the Python front end writes OpenMetrics, whose names have no colons.
+        ("/metrics/", "text/plain, application/openmetrics-text;q=0.1", {}, True, DRAFTS.replace(":", "_")),
+        ("/metrics/", "text/plain", {}, False, DRAFTS),
+    ],
 )
-async def test_server_info_of_servers_without_a_draft_model(make_client, path, speculation, served):
-    assert await told(await make_client(dev_mode=True, speculation=speculation), path) == served
+async def test_the_format_is_that_of_the_front_end_and_path(get, path, accept, keys, is_open, name):
+    answer, text = await get(f"{path}?name[]={DRAFTS}", accept, **keys)
+    assert (answer.content_type == "application/openmetrics-text") is is_open
+    assert text.endswith("# EOF\n") is is_open
+    assert f"\n{name}{{" in text
 
 
-@pytest.mark.parametrize("front_end", ["python", "rust"])
-async def test_in_development_mode_server_info_has_the_speculative_config(make_client, front_end):
-    speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
-    client = await make_client(dev_mode=True, front_end=front_end, speculation=speculation)
-    assert await told(client, INFO) == ServedSpeculation(
-        "draft_model", 5, DRAFT, BatchSchedule((1, 9), (5, 0))
-    )
-    assert await told(client, "/server_info") == ServedSpeculation("draft_model", 5, DRAFT)
+async def test_version_and_health_are_those_of_vllm(get):
+    assert (await get("/version"))[1] == '{"version": "0.32.0"}'
+    assert (await get("/health"))[1] == ""
+
+
+INFO, PLAIN = "/server_info?config_format=json", "/server_info"
+SCHEDULED = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
+DRAFT_MODEL = ServedSpeculation("draft_model", 5, "meta-llama/Llama-3.2-1B-Instruct")
+
+
+@pytest.mark.parametrize(
+    ("path", "keys", "served"),
+    [
+        (INFO, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
+        (PLAIN, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
+        (INFO, {"speculation": {"tokens": 0}}, None),
+        (PLAIN, {"speculation": {"tokens": 0}}, None),
+        (INFO, {"speculation": SCHEDULED}, replace(DRAFT_MODEL, schedule=BatchSchedule((1, 9), (5, 0)))),
+        (PLAIN, {"speculation": SCHEDULED}, DRAFT_MODEL),
+        (PLAIN, {"speculation": SCHEDULED, "front_end": "rust"}, DRAFT_MODEL),
+    ],
+)
+async def test_in_development_mode_server_info_has_the_speculative_config(get, path, keys, served):
+    _, text = await get(path, dev_mode=True, **keys)
+    assert served_speculation(text.encode()) == served

@@ -1,30 +1,33 @@
+"""A simulated server: its seed and time steps, restarts, phases and engines, and identities of its counters."""
+
 from __future__ import annotations
 
-import time
+import re
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario import Scenario, load_scenario, scenario_names
+from spec_decode_exporter.simulator.simulated_engine import token_bounds
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
+from tests.every import every
+from tests.fakes.simulated_scenarios import SCENARIOS
 
 
 def test_the_seed_decides_the_page(make_simulation):
     pages = []
     for seed in (7, 7, 8):
         simulation = make_simulation(seed=seed)
-        simulation.advance(40)
+        simulation.advance(20)
         pages.append(metrics_page(simulation))
     assert pages[0] == pages[1] != pages[2]
 
 
-@settings(max_examples=10, deadline=None)
-@given(
-    st.lists(st.integers(1, 240), min_size=1, max_size=5), st.sampled_from(["drop", "restart", "overload"])
-)
+@settings(max_examples=3, deadline=None)
+@given(st.lists(st.integers(1, 240), min_size=1, max_size=5), st.sampled_from(["restart", "overload"]))
 def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
     """Quarters of a second add up without rounding."""
     scenario = load_scenario(name)
@@ -33,16 +36,6 @@ def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
         pieces.advance(quarter / 4)
     whole.advance(sum(quarters) / 4)
     assert metrics_page(pieces) == metrics_page(whole)
-
-
-def test_an_hour_of_16_clients_takes_seconds(make_simulation):
-    simulation = make_simulation()
-    began = time.process_time()
-    simulation.advance(3600)
-    assert time.process_time() - began < 30
-
-
-RESTARTING = [{"at": "30s", "restart": {"down": "10s", "tokens": 6}}]
 
 
 @pytest.mark.parametrize(("restart", "tokens"), [({"tokens": 6}, 6), ({}, 5)])
@@ -61,14 +54,13 @@ def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
     assert (simulation.process_began, simulation.began, simulation.tokens) == (30, 40, tokens)
     simulation.advance(15)
     assert counts.drafts > 0
-    simulation.advance(545)
-    assert simulation.restarts == 10
+    simulation.advance(125)
+    assert simulation.restarts == 3
 
 
 def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
-    simulation = make_simulation(
-        acceptance={"mean": 0.9, "spread": 0}, phases=[{"at": "60s", "acceptance": {"mean": 0.1}}]
-    )
+    phases = [{"at": "60s", "acceptance": {"mean": 0.1}}]
+    simulation = make_simulation(acceptance={"mean": 0.9, "spread": 0}, phases=phases)
     found = [(0, 0)]
     for _ in range(3):
         simulation.advance(60)
@@ -81,22 +73,50 @@ def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
 
 def test_engines_are_independent_and_share_the_load(make_simulation):
     simulation = make_simulation(engines=2, load={"rate": 6})
-    simulation.advance(120)
+    simulation.advance(60)
     first, second = (engine.counts for engine in simulation.engines)
     assert first.drafts != second.drafts
-    assert first.first_token.count + second.first_token.count == pytest.approx(720, rel=0.15)
+    assert first.first_token.count + second.first_token.count == pytest.approx(360, rel=0.15)
 
 
 def test_a_phase_may_begin_at_the_moment_a_restart_ends(make_simulation):
-    simulation = make_simulation(
-        phases=[*RESTARTING, {"at": "40s", "load": {"concurrency": 0}}],
-    )
-    simulation.advance(300)
+    phases = [{"at": "30s", "restart": {"down": "10s"}}, {"at": "40s", "load": {"concurrency": 0}}]
+    simulation = make_simulation(phases=phases)
+    simulation.advance(100)
     assert simulation.engines[0].running == 0
 
 
-def test_each_included_scenario_generates_tokens():
-    for name in scenario_names():
-        simulation = Simulation(load_scenario(name))
-        simulation.advance(100)
-        assert simulation.engines[0].counts.generation_tokens, name
+@every(scenario_names())
+def test_each_included_scenario_generates_tokens(name):
+    simulation = Simulation(load_scenario(name))
+    simulation.advance(65 if name == "idle" else 15)
+    assert simulation.engines[0].counts.generation_tokens
+
+
+@settings(max_examples=40, deadline=None)
+@given(SCENARIOS, st.integers(0, 2**32), st.lists(st.floats(0.01, 5), min_size=1, max_size=6))
+def test_the_identities_of_vllm_hold_at_every_moment(keys, seed, waits):
+    simulation = Simulation(Scenario.model_validate(keys), seed)
+    tokens = keys["speculation"]["tokens"]
+    for wait in waits:
+        simulation.advance(wait)
+        counts = simulation.engines[0].counts
+        by_position = counts.accepted_by_position
+        assert sum(by_position) == counts.accepted_tokens <= counts.draft_tokens <= tokens * counts.drafts
+        assert by_position == sorted(by_position, reverse=True)
+        assert all(accepted <= counts.drafts for accepted in by_position)
+        assert counts.drafts <= counts.step.count
+        emitted = counts.generation_tokens - counts.first_token.count
+        assert counts.step.count <= emitted <= counts.step.count + counts.accepted_tokens
+        assert counts.cache_hits <= counts.cache_queries
+
+
+@pytest.mark.parametrize(("largest", "last"), [(1024, 1000.0), (8192, 5000.0), (1, 1.0), (2000, 2000.0)])
+def test_token_bounds_end_at_the_last_step_that_a_request_can_reach(largest, last):
+    assert token_bounds(largest)[-1] == last
+
+
+def test_token_bounds_are_those_of_the_recorded_page(recorded):
+    page = recorded("vllm-0.32.0-python-ngram-k4.prom")
+    bounds = re.findall(r'^vllm:request_prompt_tokens_bucket\{engine="0",le="([0-9.]+)"', page, re.MULTILINE)
+    assert [str(bound) for bound in token_bounds(1024)] == bounds

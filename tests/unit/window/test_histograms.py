@@ -30,7 +30,10 @@ class Fed:
     def __init__(self, length=300.0, polls=0) -> None:
         self.histograms = Histograms(length)
         self.now = -INTERVAL
-        for poll in range(polls):
+        self.go_on(0, polls)
+
+    def go_on(self, begin, end):
+        for poll in range(begin, end):
             self.poll((poll, 2 * poll, 3 * poll), poll)
 
     def poll(self, counts, answers=0, *, late=0.0, bounds=BOUNDS):
@@ -62,10 +65,10 @@ def test_jitter_never_makes_another_increment(jitter):
     assert fed.counts() == (5, 5, 5)
 
 
-@pytest.mark.parametrize("later", [0.0, 4.9, 5.1, 9.9, 30.0, 30.1])
-def test_a_window_stays_until_three_intervals_without_histograms(later):
-    fed, expected = Fed(polls=100), ((30, 60, 90), 30) if later <= 30.0 else (None, 0)
-    assert (fed.counts(later), fed.requests(later)) == expected
+@pytest.mark.parametrize(("later", "is_there"), [(0.0, True), (9.9, True), (30.0, True), (30.1, False)])
+def test_a_window_stays_until_three_intervals_without_histograms(later, is_there):
+    fed = Fed(polls=100)
+    assert (fed.counts(later), fed.requests(later)) == (((30, 60, 90), 30) if is_there else (None, 0))
 
 
 def test_an_outage_longer_than_the_window_is_not_in_it():
@@ -110,7 +113,7 @@ def test_a_restart_before_any_histogram_was_seen_is_no_error():
     assert fed.poll((1, 1, 1)).counts() is None
 
 
-@pytest.mark.parametrize("counts", [(1, 1, 1), (9, 5, 20), (3, 9, 8), (30, 30, 29)])
+@pytest.mark.parametrize("counts", [(1, 1, 1), (3, 9, 8), (30, 30, 29)])
 def test_buckets_that_decrease_or_are_not_cumulative_are_not_counted(counts):
     fed = Fed(polls=3).poll(counts, 9)
     assert (fed.counts(), fed.requests()) == ((2, 4, 6), 2)
@@ -126,8 +129,7 @@ def test_impossible_answers_are_not_counted_and_take_no_latencies_with_them(answ
 def test_a_longer_window_fills_up_and_a_shorter_one_holds_at_once():
     fed = Fed(length=60.0, polls=100)
     fed.histograms.ring.keep = 120.0
-    for poll in range(100, 112):
-        fed.poll((poll, 2 * poll, 3 * poll), poll)
+    fed.go_on(100, 112)
     assert (fed.counts(), fed.requests()) == ((12, 24, 36), 12)
     fed.histograms.ring.keep = 30.0
     assert (fed.counts(), fed.requests()) == ((3, 6, 9), 3)
@@ -156,18 +158,17 @@ def answers(counts):
     return answers_of(Buckets(LENGTHS, tuple(accumulate(counts.get(bound, 0) for bound in LENGTHS))))
 
 
-def test_answers_of_one_bucket_are_alike():
-    alike = answers({500: 40})
-    assert (alike.requests, alike.equal_share, alike.life_share) == pytest.approx((40, 1.0, 1.0))
-
-
-def test_a_few_long_answers_leave_little_of_many_short_ones():
-    # Midpoints: 95 of sqrt(100*200) = 141.4 tokens, and 5 of sqrt(2000*5000) = 3162.3.
-    mixed = answers({200: 95, 5000: 5})
-    mean, square, cube = (0.95 * 141.421**power + 0.05 * 3162.278**power for power in (1, 2, 3))
-    assert mixed.equal_share == pytest.approx(mean**2 / square, rel=1e-4)
-    assert mixed.life_share == pytest.approx(mean * square / cube, rel=1e-4)
-    assert (mixed.equal_share, mixed.life_share) == pytest.approx((0.165, 0.0958), abs=1e-3)
+@pytest.mark.parametrize(
+    ("counts", "shares"),
+    [
+        ({500: 40}, (1.0, 1.0)),  # answers of one bucket are alike
+        # A few long ones leave little of many short ones. Midpoints: 95 of 141.4 tokens, and 5 of 3162.3.
+        ({200: 95, 5000: 5}, (0.1649, 0.0958)),
+    ],
+)
+def test_lengths_that_differ_leave_little_of_the_requests(counts, shares):
+    found = answers(counts)
+    assert (found.equal_share, found.life_share) == pytest.approx(shares, abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -192,14 +193,9 @@ def test_without_answers_or_with_one_bucket_of_any_length_nothing_is_known(bucke
     assert (found.equal_share, found.life_share) == (None, None)
 
 
-@given(COUNTS.filter(any))
-def test_lives_are_fewer_than_effective_requests_and_these_than_requests(counts):
-    sums = answers(counts)
-    # By Cauchy and Schwarz: (Σl²)² is at most Σl·Σl³, and (Σl)² at most n·Σl².
-    assert 0 < sums.life_share <= sums.equal_share * (1 + 1e-3) <= 1 + 1e-3
-
-
-@given(COUNTS, COUNTS)
+@given(COUNTS.filter(any), COUNTS)
 def test_the_sums_of_all_requests_are_the_sums_of_their_parts(one, other):
     both = answers([a + b for a, b in zip(one, other, strict=True)])
     assert both == tuple(a + b for a, b in zip(answers(one), answers(other), strict=True))
+    # By Cauchy and Schwarz: (Σl²)² is at most Σl·Σl³, and (Σl)² at most n·Σl².
+    assert 0 < both.life_share <= both.equal_share * (1 + 1e-3) <= 1 + 1e-3

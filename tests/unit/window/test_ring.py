@@ -29,11 +29,6 @@ def sums(ring, edge=0.0, columns=1):
     return ring.since(edge).sums(columns)
 
 
-@pytest.mark.parametrize(("edge", "total"), [(0.0, 111), (0.5, 110), (1.0, 110), (2.0, 100), (5.0, 0)])
-def test_a_sum_is_over_the_increments_that_begin_at_the_edge_or_later(edge, total):
-    assert sums(filled([[1], [10], [100]]), edge) == [total]
-
-
 def test_a_ring_without_increments_has_none():
     ring = filled([[1], [2]])
     for empty in (Ring(10.0), ring):
@@ -41,12 +36,6 @@ def test_a_ring_without_increments_has_none():
         assert (len(empty.since(0.0)), sums(empty, columns=2), empty.since(0.0).begins) == (0, [0, 0], [])
     ring.add(2.0, 3.0, [5], 0.5)
     assert sums(ring) == [5]
-
-
-def test_a_column_that_comes_later_was_0_before_and_one_that_is_missing_adds_nothing():
-    ring = filled([[1], [1, 5], [1, 5, 7], [1]])
-    assert rows_of(ring.since(0.0), 4) == [[1, 0, 0, 0], [1, 5, 0, 0], [1, 5, 7, 0], [1, 0, 0, 0]]
-    assert sums(ring, columns=5) == [4, 10, 7, 0, 0]
 
 
 def test_old_increments_are_removed_and_none_of_a_window_however_large_the_totals():
@@ -97,8 +86,8 @@ def seen(increments):
     return rows_of(increments), increments.sums(3), increments.begins, increments.places([3.5])
 
 
-@pytest.mark.parametrize("count", [0, 1, 29, 30, 31, 59, 60, 61, 300])
-@pytest.mark.parametrize("most", [1, 30, 60])
+@pytest.mark.parametrize("count", [0, 1, 30, 31, 60, 61, 300])
+@pytest.mark.parametrize("most", [1, 30])
 def test_neighbours_are_merged_down_to_the_maximum(count, most):
     increments = filled([[n + 1] for n in range(count)], keep=300.0).since(0.0)
     merged, group = increments.merged(most), -(-count // most) or 1
@@ -118,11 +107,10 @@ def test_increments_are_added_up_between_moments_where_they_begin(count, moments
     increments = increments.detached() if detached else increments
     places = increments.places(moments)
     assert places == [bisect_left(range(count), moment) for moment in moments]
-    cells = increments.between([0, *places, count])
     ends = [0, *places, count]
+    cells = increments.between(ends)
     assert cells.column(0) == [sum(range(a + 1, b + 1)) for a, b in pairwise(ends)]
-    assert cells.detached().column(1) == cells.column(1)
-    assert sum(cells.column(1)) == count
+    assert cells.column(1) == cells.detached().column(1) == [b - a for a, b in pairwise(ends)]
 
 
 def test_detached_increments_hold_no_other_rows():
