@@ -34,18 +34,18 @@ def compared(*members):
     return compare(SETTINGS, members, (300.0,), NOW)
 
 
+def settings_of(baseline, *arms):
+    """Settings of an experiment whose arms are zones."""
+    matches = {arm: {"match": {"zone": arm}} for arm in (baseline, *arms)}
+    return ExperimentSettings.model_validate({"name": "x", "arms": matches, "baseline": baseline})
+
+
 class TestExperiment:
     def test_an_engine_is_in_the_arm_whose_labels_it_has_all_of(self):
-        settings = ExperimentSettings.model_validate(
-            {
-                "name": "x",
-                "arms": {"a": {"match": {"zone": "a", "name": "t"}}, "b": {"match": {"zone": "b"}}},
-                "baseline": "a",
-            }
-        )
-        assert arm_of(settings, member("", zone="a")) == "a"
-        assert arm_of(settings, member("", zone="b")) == "b"
-        assert arm_of(settings, member("", zone="c")) is None
+        arms = {"a": {"match": {"zone": "a", "name": "t"}}, "b": {"match": {"zone": "b"}}}
+        settings = ExperimentSettings.model_validate({"name": "x", "arms": arms, "baseline": "a"})
+        zones = {zone: arm_of(settings, member("", zone=zone)) for zone in "abc"}
+        assert zones == {"a": "a", "b": "b", "c": None}
         assert arm_of(settings, member("")) is None
         assert arm_of(settings, Member({"name": "u", "zone": "a"}, ())) is None
 
@@ -63,13 +63,11 @@ class TestExperiment:
         assert found.arms["off"].wins == dict.fromkeys(SpeedupBasis, False)
 
     def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
-        found = compared(member("off", window_of(PLAIN)))
-        (off,) = found.arms["off"].windows
+        found = compared(member("off", window_of(PLAIN))).arms
+        (off,), ngram = found["off"].windows, found["ngram"].windows[-1]
         assert (off.length, off.engines, off.requests, off.acceptance_length) == (300.0, 1, 600, None)
         assert (off.traffic, off.speedups, off.first_token) == ({}, {}, ArmFirstToken(0.0))
-        assert found.arms["ngram"].windows[-1].speedups == {}
-        assert found.arms["ngram"].windows[-1].engines == 0
-        assert found.arms["ngram"].windows[-1].requests is None
+        assert (ngram.speedups, ngram.engines, ngram.requests) == ({}, 0, None)
 
     def test_a_busy_arm_has_bounds_that_allow_for_its_load(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
@@ -133,9 +131,6 @@ class TestDifferentTraffic:
     FAST = EAGLE | {"decode_nanoseconds": 5 * NANO}
 
     def arms(self, *, types=True, method="eagle", positions=((90, 40, 20), (150, 100, 60))):
-        settings = ExperimentSettings.model_validate(
-            {"name": "x", "arms": {arm: {"match": {"zone": arm}} for arm in "ab"}, "baseline": "a"}
-        )
         a, b = (
             replace(
                 member(own, window_of(every, positions=accepted), zone=zone, name=zone),
@@ -146,7 +141,7 @@ class TestDifferentTraffic:
                 ("b", method, self.FAST, positions[1], 0.75),
             )
         )
-        return compare(settings, (a, b), (300.0,), NOW).arms["b"]
+        return compare(settings_of("a", "b"), (a, b), (300.0,), NOW).arms["b"]
 
     def test_without_types_the_acceptance_of_one_method_explains_the_speed_up(self):
         found = self.arms(types=False)
@@ -171,7 +166,6 @@ class TestDifferentTraffic:
         assert not any(found.wins.values())
 
     def test_without_common_types_there_are_no_bounds(self):
-        settings = SETTINGS.model_copy()
         off, eagle = (
             replace(
                 member(name, window_of(every)),
@@ -179,17 +173,16 @@ class TestDifferentTraffic:
             )
             for name, every in (("off", PLAIN), ("eagle", EAGLE))
         )
-        found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"]
+        found = compared(off, eagle).arms["eagle"]
         assert found.windows[-1].speedups[TIME] == (pytest.approx(2.0), None, Traffic.REQUEST_TYPES)
         assert not any(found.wins.values())
 
     def test_requests_of_a_small_part_of_the_tokens_do_not_count(self):
-        settings = SETTINGS.model_copy()
-        few = {"types": lambda begin, end: {"easy": TypeTimes(40.0, 4000.0)}}
-        off = replace(member("off", window_of(PLAIN)), **few)
-        eagle = replace(member("eagle", window_of(EAGLE)), **few)
-        found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"].windows[-1]
-        assert found.speedups[TIME].value == pytest.approx(2.0)
+        off, eagle = (
+            replace(member(name, window_of(every)), types=lambda *_: {"easy": TypeTimes(40.0, 4000.0)})
+            for name, every in (("off", PLAIN), ("eagle", EAGLE))
+        )
+        assert compared(off, eagle).arms["eagle"].windows[-1].speedups[TIME].value == pytest.approx(2.0)
 
 
 class Speed:
@@ -238,9 +231,6 @@ def test_a_baseline_without_requests_leaves_no_winner():
 
 
 def test_two_arms_of_one_method_are_compared_by_their_acceptance_though_the_baseline_has_none():
-    settings = ExperimentSettings.model_validate(
-        {"name": "x", "arms": {arm: {"match": {"zone": arm}} for arm in ("off", "a", "b")}, "baseline": "off"}
-    )
     easy = EAGLE | {"decode_nanoseconds": 5 * NANO}
     members = [
         member(method, window_of(every, positions=accepted), zone=zone)
@@ -250,103 +240,88 @@ def test_two_arms_of_one_method_are_compared_by_their_acceptance_though_the_base
             ("b", "eagle", easy, (150, 100, 60)),
         )
     ]
-    found = compare(settings, members, (300.0,), NOW).arms
+    found = compare(settings_of("off", "a", "b"), members, (300.0,), NOW).arms
     assert found["b"].gain(TIME).lower > found["a"].gain(TIME).upper
     assert not any(arm.wins[TIME] for arm in found.values())
+
+
+SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
+"""An n-gram drafter that is 1.5 times as fast as the baseline, and an eagle twice as fast."""
+
+
+def waving(second):
+    return EAGLE | {"end_to_end_nanoseconds": (8 + 7 * (-1) ** (second // 75)) * NANO}
+
+
+def faster_of(engine, *others):
+    experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
+    return experiment.faster_method(arm_of(SETTINGS, engine), engine)
 
 
 class TestFasterMethod:
     PLAIN_ENGINE = member("off", window_of(PLAIN))
     EAGLE_ENGINE = member("eagle", window_of(EAGLE))
-    NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
-
-    def faster_of(self, engine, *others):
-        experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
-        return experiment.faster_method(arm_of(SETTINGS, engine), engine)
+    NGRAM_ENGINE = member("ngram", window_of(SLOWER))
 
     def test_a_faster_method_for_the_same_model_is_one(self):
-        ngram = member("ngram", window_of(self.NGRAM))
-        found = self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
+        found = faster_of(self.NGRAM_ENGINE, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
         assert (found.experiment, found.arm, found.method) == ("drafter", "eagle", "eagle")
         assert found.speedup.value == pytest.approx(2.0)
         assert found.own.value == pytest.approx(1.5)
-        assert self.faster_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, ngram) is None
+        assert faster_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, self.NGRAM_ENGINE) is None
+        assert faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None, "it does not speculate"
 
-    def test_one_for_another_model_is_none(self):
-        ngram = member("ngram", window_of(self.NGRAM), model_name="n")
-        assert self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
-
-    def test_an_engine_that_does_not_speculate_has_none(self):
-        assert self.faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
-
-    def test_one_that_decodes_faster_and_answers_later_is_none(self):
-        late = EAGLE | {"end_to_end_nanoseconds": self.NGRAM["end_to_end_nanoseconds"]}
-        ngram = member("ngram", window_of(self.NGRAM))
-        assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(late))) is None
-
-    def test_one_whose_whole_requests_are_not_surely_faster_is_none(self):
-        wave = lambda second: EAGLE | {"end_to_end_nanoseconds": (8 + 7 * (-1) ** (second // 75)) * NANO}  # noqa: E731
-        ngram = member("ngram", window_of(self.NGRAM))
-        assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(wave))) is None
-
-    def test_one_without_times_of_whole_requests_is_none(self):
-        blind = member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))
-        assert self.faster_of(member("ngram", window_of(self.NGRAM)), self.PLAIN_ENGINE, blind) is None
+    @pytest.mark.parametrize(
+        ("ngram", "eagle"),
+        [
+            (member("ngram", window_of(SLOWER), model_name="n"), EAGLE_ENGINE),
+            (NGRAM_ENGINE, member("eagle", window_of(EAGLE | {"end_to_end_nanoseconds": 8_800_000_000}))),
+            (NGRAM_ENGINE, member("eagle", window_of(waving))),
+            (NGRAM_ENGINE, member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))),
+            (member("ngram", window_of(times(SLOWER, 4), running=24.0)), EAGLE_ENGINE),
+        ],
+        ids=[
+            "one for another model",
+            "one that decodes faster and answers later",
+            "one whose whole requests are not surely faster",
+            "one without times of whole requests",
+            "one whose load explains the difference",
+        ],
+    )
+    def test_none_is(self, ngram, eagle):
+        assert faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
 
     def test_one_whose_cached_prompts_explain_the_difference_is_none(self):
         cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 1600}
-        ngram = member("ngram", window_of(self.NGRAM | {"prefix_cache_queries": 1600}))
+        ngram = member("ngram", window_of(SLOWER | {"prefix_cache_queries": 1600}))
         plain = member("off", window_of(PLAIN | {"prefix_cache_queries": 800}))
-        assert self.faster_of(ngram, plain, member("eagle", window_of(cached))) is None
-        assert self.faster_of(ngram, plain, self.EAGLE_ENGINE) is not None
-
-    def test_one_whose_load_explains_the_difference_is_none(self):
-        busy = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
-        assert self.faster_of(busy, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+        assert faster_of(ngram, plain, member("eagle", window_of(cached))) is None
+        assert faster_of(ngram, plain, self.EAGLE_ENGINE) is not None
 
     def test_one_whose_mix_explains_the_difference_is_none_though_the_baseline_sends_no_data(self):
         ngram, eagle = (
             replace(member(name, window_of(every), name=name), types=types_of(easy))
-            for name, every, easy in (("ngram", self.NGRAM, 0.1), ("eagle", EAGLE, 0.9))
+            for name, every, easy in (("ngram", SLOWER, 0.1), ("eagle", EAGLE, 0.9))
         )
-        assert self.faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
-        assert self.faster_of(ngram, self.PLAIN_ENGINE, replace(eagle, types=types_of(0.1))) is not None
+        assert faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
+        assert faster_of(ngram, self.PLAIN_ENGINE, replace(eagle, types=types_of(0.1))) is not None
 
-    def test_the_same_method_with_other_settings_is_none(self):
-        settings = ExperimentSettings.model_validate(
-            {
-                "name": "tokens",
-                "arms": {name: {"match": {"k": name}} for name in ("zero", "three", "five")},
-                "baseline": "zero",
-            }
-        )
-        members = (
-            member("off", window_of(PLAIN), k="zero"),
-            member("eagle", window_of(self.NGRAM), k="three"),
-        )
-        for method, is_one in (("eagle", False), ("", False), ("off", False), ("mtp", True)):
-            five = member(method, window_of(EAGLE), k="five")
-            found = compare(settings, (*members, five), (300.0,), NOW)
-            assert (found.faster_method("three", members[1]) is not None) is is_one
-
-    def test_an_arm_of_two_methods_is_none(self):
-        settings = ExperimentSettings.model_validate(
-            {
-                "name": "x",
-                "arms": {name: {"match": {"k": name}} for name in ("off", "fast", "slow")},
-                "baseline": "off",
-            }
-        )
-        slow = member("ngram", window_of(self.NGRAM), k="slow")
-        fast = [member(method, window_of(EAGLE), k="fast") for method in ("eagle", "mtp")]
-        members = (member("off", window_of(PLAIN), k="off"), slow, *fast)
-        assert compare(settings, members, (300.0,), NOW).faster_method("slow", slow) is None
-        assert compare(settings, members[:-1], (300.0,), NOW).faster_method("slow", slow) is not None
+    @pytest.mark.parametrize(
+        ("methods", "is_one"),
+        [(["mtp"], True), (["eagle"], False), ([""], False), (["off"], False), (["mtp", "medusa"], False)],
+        ids=["another method", "the same method", "an unknown method", "no speculation", "two methods"],
+    )
+    def test_the_method_of_a_faster_arm_is_another_and_the_only_one(self, methods, is_one):
+        settings = settings_of("zero", "three", "five")
+        three = member("eagle", window_of(SLOWER), zone="three")
+        five = [member(method, window_of(EAGLE), zone="five") for method in methods]
+        members = (member("off", window_of(PLAIN), zone="zero"), three, *five)
+        found = compare(settings, members, (300.0,), NOW).faster_method("three", three)
+        assert (found is not None) is is_one
 
     def test_with_a_speculating_baseline_it_needs_a_gain(self):
         settings = SETTINGS.model_copy(update={"baseline": "ngram"})
-        ngram = member("ngram", window_of(self.NGRAM))
-        members = (ngram, self.EAGLE_ENGINE)
-        found = compare(settings, members, (300.0,), NOW).faster_method("ngram", ngram)
-        assert found.own == Estimate(1.0, 1.0, 1.0, 0.0)
-        assert found.speedup.value == pytest.approx(4 / 3)
+        found = compare(settings, (self.NGRAM_ENGINE, self.EAGLE_ENGINE), (300.0,), NOW)
+        faster = found.faster_method("ngram", self.NGRAM_ENGINE)
+        assert faster.own == Estimate(1.0, 1.0, 1.0, 0.0)
+        assert faster.speedup.value == pytest.approx(4 / 3)

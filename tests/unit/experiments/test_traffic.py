@@ -105,10 +105,6 @@ class TestBounds:
     def test_lighter_traffic_lowers_one_bound_and_heavier_traffic_raises_the_other(self):
         assert bounds(1.5, 1.8, load=0.8, prompt_tokens=0.9, output_tokens=1.2) == ((1.08, 2.16), None)
 
-    def test_equal_traffic_changes_nothing(self):
-        estimate = Estimate(1.7, 1.5123456789, 1.8987654321, 0.1)
-        assert at_equal_traffic(estimate, dict.fromkeys(Traffic, 1.0)) == (estimate, None)
-
     @pytest.mark.parametrize(
         ("lower", "upper", "load", "part"),
         [
