@@ -7,13 +7,11 @@ import shlex
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import yaml
 
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 from spec_decode_exporter.cli.main import parse
-from tests.contract.chart.kubernetes_pages import after
-from tests.contract.chart.rendering import CASES, render
+from tests.contract.chart.rendering import render
 from tests.paths import CHECKOUT
 
 from .conftest import eventually
@@ -160,28 +158,3 @@ def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_rest
     assert "command" not in container, "the image's entry point is the program"
     assert container["image"] == f"r.example.org/spec-decode-exporter:{__version__}"
     assert parse(container["args"], {}).urls == ["http://vllm:8000"]
-
-
-RESTRICTED = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "runAsNonRoot": True,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
-
-
-def test_a_namespace_that_enforces_pod_security_restricted_takes_every_pod(cluster, namespace):
-    """Those of the chart and of the guide, and vLLM's with the sidecar; the sidecar of the chart equals them."""
-    place = namespace()
-    cluster.run("label", "namespace", place, "pod-security.kubernetes.io/enforce=restricted")
-    vllm = {"containers": [{"name": "vllm", "image": "vllm", "securityContext": RESTRICTED}]}
-    component = yaml.safe_load((CHECKOUT / "config/kustomize/sidecar/sidecar.yaml").read_text())
-    specs = [spec for case in CASES for spec in render(case).pods()]
-    specs += [after("drill")["spec"], {**after("container"), **vllm}]
-    specs += [{**component["spec"]["template"]["spec"], **vllm}]
-    for number, spec in enumerate(specs):
-        alone = {key: value for key, value in spec.items() if key != "serviceAccountName"}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"pod-{number}", "namespace": place}}
-        cluster.create({**pod, "spec": alone}, "--dry-run=server")
-    with pytest.raises(ValueError, match="violates PodSecurity"):
-        cluster.create({**pod, "spec": {"containers": [{"name": "a", "image": "a"}]}}, "--dry-run=server")
