@@ -43,18 +43,13 @@ def engine_fixture():
     return engine
 
 
-def test_a_drafter_that_finds_almost_nothing_is_found_within_seconds(engine):
-    engine.run(60, drafts=0, accepted=0)
-    assert engine.kinds == [(DRAFTING, BEGAN)]
-    moment, drop = engine.found[0]
-    assert moment - HOUR <= 5
-    assert (drop.baseline_length, drop.length) == (2.0, 1.0)
-    assert drop.age == drop.seconds
-    assert engine.drops.status().live == {DRAFTING: LiveDrop(2.0, 1.0, 60.0)}
-
-
-def test_its_end_is_found_too(engine):
+def test_a_drafter_that_finds_almost_nothing_and_its_end_are_found_within_seconds(engine):
     engine.run(300, drafts=0, accepted=0)
+    [(moment, drop)] = engine.found
+    assert (drop.kind, drop.transition, drop.baseline_length, drop.length) == (DRAFTING, BEGAN, 2.0, 1.0)
+    assert moment - HOUR <= 5
+    assert drop.age == drop.seconds
+    assert engine.drops.status().live == {DRAFTING: LiveDrop(2.0, 1.0, 300.0)}
     engine.run(60)
     assert engine.kinds == [(DRAFTING, BEGAN), (DRAFTING, ENDED)]
     assert engine.found[1][0] - HOUR - 300 <= 36
@@ -66,15 +61,12 @@ def test_drafts_that_are_accepted_less_are_a_sudden_drop_alone(engine):
     assert engine.kinds == [(DropKind.SUDDEN, BEGAN)]
 
 
-def test_an_idle_server_has_no_drop(engine):
-    engine.run(HOUR, drafts=0, accepted=0, steps=0)
-    engine.run(HOUR)
-    assert engine.found == []
-
-
-def test_less_load_with_the_same_share_of_drafts_is_no_drop():
+@pytest.mark.parametrize(
+    "before", [{"drafts": 0, "accepted": 0, "steps": 0}, {"drafts": 50, "accepted": 100, "steps": 100}]
+)
+def test_neither_an_idle_server_nor_less_load_is_a_drop(before):
     engine = Engine()
-    engine.run(HOUR, drafts=50, accepted=100, steps=100)
+    engine.run(HOUR, **before)
     engine.run(HOUR)
     assert engine.found == []
 

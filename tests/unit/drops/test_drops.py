@@ -96,12 +96,8 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     )
     fed(drops, seconds(20, accepted=12))
     assert drops.status().sigma < -2
-
-
-def test_sigma_has_no_value_in_silence_and_the_baseline_stays(drops, fed):
     fed(drops, seconds(40, drafts=0, accepted=0))
     assert drops.status().sigma is None
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
 
 
 def test_both_kinds_are_detected_and_counted(fed):
@@ -184,12 +180,6 @@ def test_a_state_with_an_impossible_number_or_length_is_invalid(drops, mistake):
         STATE.validate_python(saved)
 
 
-def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):
-    saved = STATE.dump_python(drops.state, mode="json")
-    saved["sudden"]["baseline"]["units"] = 5e-324
-    assert STATE.validate_python(saved).sudden.baseline.units == 0
-
-
 CONTRADICTIONS = {
     "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
     "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),
@@ -256,10 +246,7 @@ def test_any_counts_allow_a_status_and_a_saved_state(restarted, increments):
         drops.status()
     begins = [drop.transition is BEGAN for drop in found if drop.kind is SUDDEN]
     assert begins == [place % 2 == 0 for place in range(len(begins))]
-    restored, before = restarted(drops).status().dropped, drops.status().dropped
-    # A detector updates its thresholds at intervals, and on a restore: then it may know more, or less.
-    known = restored.keys() & before.keys()
-    assert {kind: restored[kind] for kind in known} == {kind: before[kind] for kind in known}
+    assert restarted(drops).state.sudden.baseline == drops.state.sudden.baseline
 
 
 def numbers(value, chance):

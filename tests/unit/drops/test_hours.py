@@ -33,8 +33,7 @@ def test_an_hour_is_unknown_on_its_first_day():
 
 
 def test_without_a_clock_no_hour_is_learned_or_known():
-    cells = learned(Sums(600.0, 1000, 1100))
-    assert cells == learned()
+    assert learned(Sums(600.0, 1000, 1100)) == learned()
     assert usual_length(learned(at(0, 9, 1000, 1100)), Sums(600.0, 1000, 1100)) is None
 
 

@@ -40,9 +40,8 @@ def test_a_length_with_too_few_differences_has_no_variance():
 
 def test_variances_end_at_the_longest_length():
     noise = fed(Noise(), [random.Random(place).randint(0, 96) for place in range(400)])
-    assert [*variances(noise)] == [2048, 1024, 512, 256, 128, 64, 32]
-    assert [*variances(noise, 300)] == [256, 128, 64, 32]
-    assert [*variances(noise, 1)] == [32]
+    found = [[*variances(noise, longest)] for longest in (1e9, 300, 1)]
+    assert found == [[2048, 1024, 512, 256, 128, 64, 32], [256, 128, 64, 32], [32]]
 
 
 def test_correlated_drafts_have_a_higher_variance_in_long_sums():
@@ -53,14 +52,6 @@ def test_correlated_drafts_have_a_higher_variance_in_long_sums():
     # V = 0.25 · 256 for sums that are much longer than a request; less for shorter ones.
     assert found[4096] == pytest.approx(64, rel=0.25)
     assert found[32] < found[128] < found[256] < found[512]
-
-
-def test_a_slow_trend_hardly_raises_the_variance():
-    chance = random.Random(3)
-    found = variances(fed(Noise(), [place / 300 + chance.gauss(64, 5.6) for place in range(5000)]), 256)
-    around_the_mean = 32 * (5000 / 300 / 32) ** 2 / 12
-    assert found[32] == pytest.approx(1, rel=0.15)
-    assert found[256] < 1 + around_the_mean / 3
 
 
 def test_an_interruption_separates_sums():

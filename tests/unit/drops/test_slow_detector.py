@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import pi, sin
 
 import pytest
@@ -94,16 +95,14 @@ def test_a_decline_of_15_per_cent_over_3_hours_is_detected_before_it_ends(detect
     assert drop.length < 2.0
 
 
-def test_a_lasting_fall_by_15_per_cent_is_detected_in_50_minutes_on_the_first_day(detector, fed):
-    # 3 deviations less 1 are 2 an interval: the fifth exceeds 9.
+def test_a_lasting_fall_by_15_per_cent_is_detected_sooner_once_the_hour_has_a_day_before(
+    detector, known, fed
+):
+    # On the first day 3 deviations less 1 are 2 an interval: the fifth exceeds 9.
     drop = Drop(DropKind.SLOW, BEGAN, pytest.approx(2.1), pytest.approx(1.785), 3000.0)
     assert fed(detector, intervals([1.785] * 5)) == [(5, drop)]
-
-
-def test_a_lasting_fall_by_15_per_cent_is_detected_in_half_an_hour_once_the_hour_has_a_day_before(known, fed):
-    # 3 deviations less 0.5 are 2.5 an interval: the third exceeds 7.
-    drop = Drop(DropKind.SLOW, BEGAN, pytest.approx(2.1), pytest.approx(1.785), 1800.0)
-    assert fed(known, intervals([1.785] * 3, THIRD_DAY)) == [(3, drop)]
+    # Later 3 deviations less 0.5 are 2.5 an interval: the third exceeds 7.
+    assert fed(known, intervals([1.785] * 3, THIRD_DAY)) == [(3, replace(drop, seconds=1800.0))]
 
 
 @pytest.mark.parametrize(
@@ -171,14 +170,6 @@ def test_a_false_drop_on_the_first_day_leaves_its_hours_known_on_the_second(fed)
     assert found[-1][0] <= DAY
 
 
-def test_the_baseline_is_frozen_during_a_drop_and_excludes_the_hour_before(dropped, fed):
-    before = dropped.state.baseline.mean
-    assert fed(dropped, intervals([1.785] * 12)) == []
-    assert dropped.state.baseline.mean == before
-    assert fed(dropped, intervals([2.1] * 30)) != []
-    assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
-
-
 def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):
     # A deviation an interval makes 9 with the ninth, and more than that with the next.
     end = Drop(DropKind.SLOW, ENDED, pytest.approx(2.1), pytest.approx(2.1), 6000.0)
@@ -197,16 +188,6 @@ def test_after_eight_hours_of_a_drop_the_baseline_is_reset(dropped, fed):
     assert (place, drop.transition) == (8 * HOUR - 1, LEARNED_AGAIN)
     assert fed(dropped, intervals([1.785] * 4 * HOUR)) == []
     assert dropped.state.baseline.length == pytest.approx(1.785)
-
-
-def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times(fed, restarted):
-    chance, detector = random.Random(1), SlowDetector(DropPolicy())
-    fed(detector, intervals([chance.gauss(2.1, 0.02) for _ in range(40)]))
-    detector.observe(Sums(100.0, 1000, 1100))
-    other = restarted(detector)
-    assert other.state == detector.state
-    rest = intervals([chance.gauss(2.1, 0.02) for _ in range(40)] + [1.5] * 5)
-    assert fed(other, rest) == fed(detector, rest) != []
 
 
 def test_after_a_restart_the_sum_is_at_most_half_of_its_threshold(detector, fed, restarted):

@@ -52,12 +52,6 @@ def test_the_variance_is_that_of_the_residuals(polls):
     assert found.variance * found.degrees == pytest.approx(squares, rel=1e-6, abs=1e-6)
 
 
-def test_a_line_without_noise_is_found_exactly():
-    found = fitted([(2.0, x, x * x, 3 + 2 * x - x * x) for x in (-1.0, 0.0, 1.0, 2.0, 3.0)])
-    assert found.coefficients == pytest.approx([3, 2, -1])
-    assert found.ratio(1)[0] == pytest.approx(2 / 3)
-
-
 def test_the_error_of_a_ratio_is_that_of_the_delta_method():
     polls = [(1.0, x, 0.0, 4 + x + (0.1 if place % 2 else -0.1)) for place, x in enumerate((0, 0, 1, 1) * 3)]
     found = fitted(polls, (0, 1))

@@ -55,6 +55,10 @@ class Server:
         return times
 
 
+def ratio_of(polls):
+    return step_ratio(total(StepSums.of(each, WALL) for each in polls))
+
+
 def mixed(number=600, low=20.0, high=28.0, seed=2):
     """Loads and shares that are independent of each other."""
     random = Random(seed)
@@ -92,27 +96,20 @@ class TestTheRatio:
     def test_it_scales_with_no_unit_of_time(self):
         server = Server()
         polls = [server.poll(load, share) for load, share in mixed()]
-        once, slower = (
-            step_ratio(
-                total(
-                    StepSums.of(each._replace(decode_seconds=f * each.decode_seconds), WALL) for each in polls
-                )
-            )
-            for f in (1.0, 2.0)
-        )
-        assert slower == pytest.approx(once)
+        slower = [each._replace(decode_seconds=2 * each.decode_seconds) for each in polls]
+        assert ratio_of(slower) == pytest.approx(ratio_of(polls))
 
     def test_prefills_that_share_the_steps_are_left_out(self):
         server, random = Server(prefill=0.0001), Random(3)
         polls = [server.poll(load, share, uncached=random.uniform(0, 3000)) for load, share in mixed()]
-        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        found = ratio_of(polls)
         assert found.low < KAPPA < found.high
         assert found.guess == pytest.approx(KAPPA, rel=0.02)
 
     def test_noise_of_step_times_is_not_taken_for_prefills(self):
         server, random = Server(prefill=0.0001, noise=0.1), Random(3)
         polls = [server.poll(load, share, uncached=random.uniform(1300, 1700)) for load, share in mixed(3000)]
-        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        found = ratio_of(polls)
         assert found.guess == pytest.approx(KAPPA, rel=0.04)
 
     def test_plain_steps_may_take_prefills_for_free(self):
@@ -121,7 +118,7 @@ class TestTheRatio:
             server.poll(load, share, uncached=random.uniform(1000, 3000), prefills_of=share)
             for load, share in mixed()
         ]
-        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        found = ratio_of(polls)
         assert found.low < KAPPA < found.high
 
     def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
@@ -130,7 +127,7 @@ class TestTheRatio:
             slower = random.choice([1.0, 1.0, 2.0])
             poll = server.poll(24.0, share, uncached=random.uniform(20, 180) * (1.0 if slower == 1 else 0.6))
             polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
-        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        found = ratio_of(polls)
         assert found.guess == pytest.approx(3.0, rel=0.1)
         assert found.high - found.low < 0.8
 
@@ -147,7 +144,7 @@ class TestTheRatio:
             polls = [
                 server.poll(load, share, uncached=random.uniform(1000, 3500)) for load, share in mixed(900)
             ]
-            found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+            found = ratio_of(polls)
             assert found.low < KAPPA < found.high
             guesses.append(found.guess)
         assert guesses[0] == pytest.approx(KAPPA, rel=0.01)
@@ -183,7 +180,7 @@ class TestTheRatio:
 
         polls = [poll(load, float(share)) for load in (21.0, 22.0, 23.0) for share in (1, 1, 0)] * 40
         polls += [poll(27.0, 0.0)] * 200
-        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        found = ratio_of(polls)
         assert found.guess == pytest.approx(1.25, rel=0.03)
 
     @settings(max_examples=20)
@@ -249,24 +246,14 @@ class TestTheCost:
         assert min(loads) < 28
         assert max(loads) > 80
 
-    def test_drafting_and_plain_polls_may_be_apart(self):
-        polls = mixed()
-        own = [Server(noise=0.0).times([poll for poll in polls if poll[1] == share]) for share in (0, 1)]
-        ((curve),) = costs(own, [], "")
-        assert curve.points[0].token.guess == pytest.approx((KAPPA - 1) / TOKENS, rel=0.05)
-
-    def test_less_than_a_minute_is_not_enough(self):
-        short, long = mixed(int(MIN_SECONDS) - 1, low=23.9, high=24.1), mixed(200, low=23.9, high=24.1)
-        assert costs([Server().times(short)], [], "") == ()
-        assert costs([Server().times(long)], [], "") != ()
-
-    def test_half_a_minute_is_enough_beside_plain_steps_of_others(self):
+    def test_a_minute_is_enough_or_half_a_minute_beside_plain_steps_of_others(self):
+        near = {"low": 23.9, "high": 24.1}
+        assert costs([Server().times(mixed(int(MIN_SECONDS) - 1, **near))], [], "") == ()
+        assert costs([Server().times(mixed(200, **near))], [], "") != ()
         others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
-        known = {
-            seconds: bool(costs([Server().times(always(seconds))], others, ""))
-            for seconds in (int(MIN_SECONDS_BESIDE) - 1, int(MIN_SECONDS_BESIDE) + 1)
-        }
-        assert list(known.values()) == [False, True]
+        seconds = int(MIN_SECONDS_BESIDE)
+        assert costs([Server().times(always(seconds - 1))], others, "") == ()
+        assert costs([Server().times(always(seconds + 1))], others, "") != ()
 
     def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
         plain = Server(noise=0.0).times(always(share=0.0))

@@ -7,7 +7,6 @@ from math import log
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from spec_decode_exporter.learned.steps import (
     HALF_LIFE_SECONDS,
@@ -25,7 +24,6 @@ from spec_decode_exporter.learned.steps import (
 from tests.fakes.windows import increment
 
 WALL = 1_790_000_000.0
-SAVED = TypeAdapter(StepTimes)
 
 
 def steps(load=8.0, time=0.02, drafting=0.5, seconds=1.0, **changed):
@@ -162,9 +160,3 @@ class TestByLoad:
         times = StepTimes()
         times.add(steps(load, running=8.0), WALL)
         assert list(times.places) == [place]
-
-    def test_they_survive_being_written_as_json(self):
-        times = StepTimes()
-        for load in (8.0, 9.0, 700.0):
-            times.add(steps(load, time=0.0213), WALL)
-        assert SAVED.validate_json(SAVED.dump_json(times)) == times
