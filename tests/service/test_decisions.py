@@ -109,22 +109,18 @@ def advises(*actions):
     return lambda snapshot: snapshot.evaluation.action in actions
 
 
+STEADY_WORDS = {
+    "near the border": (0.33, 1000, lambda _: 0.62, {}, (1, 1)),
+    "alternating minutes": (0.1, 1000, lambda t: 0.8 if t // 60 % 2 else 0.55, {}, (1, 1)),
+    "busy and idle minutes": (0.1, 1000, lambda _: 0.75, {"running": lambda t: 8 if t // 60 % 2 else 0}, (1, 1)),
+    "bursts": (0.1, 1000, lambda _: 0.75, {"running": lambda t: 16 if t % 40 < 8 else 2}, (1, 1)),
+    "a slow drift from very well to slower": (0.2, 1800, lambda t: 0.8 - t / 6000, {"running": lambda _: 4}, (4, 3)),
+}  # fmt: skip
+"""Cost, seconds, acceptance by the second, running requests, and the most changes of decision and setting."""
+
+
 @pytest.mark.parametrize(
-    ("cost", "seconds", "acceptance", "more", "most"),
-    [
-        (0.1, 1500, lambda _: 0.75, {}, (0, 0)),  # steady
-        (0.33, 1500, lambda _: 0.62, {}, (1, 1)),  # steady, near the border
-        (0.1, 1500, lambda t: 0.8 if t // 60 % 2 else 0.55, {}, (1, 1)),  # alternating minutes
-        (
-            0.1,
-            1500,
-            lambda _: 0.75,
-            {"running": lambda t: 8 if t // 60 % 2 else 0},
-            (1, 1),
-        ),  # busy and idle minutes
-        (0.1, 1500, lambda _: 0.75, {"running": lambda t: 30 if t % 40 < 8 else 2}, (1, 1)),  # bursts
-        (0.2, 1800, lambda t: 0.8 - t / 6000, {}, (4, 3)),  # a slow drift from "very well" to "slower"
-    ],
+    ("cost", "seconds", "acceptance", "more", "most"), STEADY_WORDS.values(), ids=STEADY_WORDS
 )
 def test_words_and_setting_stay(make_sample, cost, seconds, acceptance, more, most):
     changes = Engine(cost).live(make_sample, seconds, acceptance, **more).changes()
@@ -134,12 +130,12 @@ def test_words_and_setting_stay(make_sample, cost, seconds, acceptance, more, mo
 def test_a_collapse_is_told_in_seconds_and_a_recovery_after_minutes(make_sample):
     """A second collapse, soon after the first one, is alternating traffic: advice does not follow it."""
     spans = (600, 900), (1020, 1080)
-    story = Engine(0.1).live(make_sample, 1600, lambda t: 0.1 if any(a < t <= b for a, b in spans) else 0.75)
+    story = Engine(0.1).live(make_sample, 1500, lambda t: 0.1 if any(a < t <= b for a, b in spans) else 0.75)
     assert story.delay(600, lambda each: not pays(each)) <= 10
     assert story.delay(600, advises(Action.DISABLE, Action.DECREASE)) <= 70
     assert story.delay(900, pays) <= 360
     assert not any(map(pays, (story.shown[each] for each in range(610, 900))))
-    assert pays(story.shown[1600])
+    assert pays(story.shown[1500])
     assert story.changes()[0] <= 8
     for second in range(610, 900):
         if story.shown[second].drops.live:

@@ -341,7 +341,7 @@ def growing(word):
     }
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example("a second", [growing("sums near 2^62 ns")] * 2)
 @given(st.sampled_from(sorted(PASSED)), st.lists(SERVERS, min_size=2, max_size=2))
 def test_any_numbers_of_a_page_raise_nothing_and_stay_finite(passed, servers):
@@ -386,7 +386,7 @@ async def told_of_requests(sent, server):
     check(logs)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(records(), min_size=1, max_size=30), st.sampled_from(sorted(STEPS)))
 def test_any_numbers_of_requests_raise_nothing_and_stay_finite(sent, word):
     asyncio.run(told_of_requests(sent, growing(word)))

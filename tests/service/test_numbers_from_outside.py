@@ -98,12 +98,86 @@ def numbers(value: object) -> Iterator[float]:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether all numbers in a result are finite; an integer that no float holds raises."""
+    """Return whether all numbers in a result, or in its JSON, are finite; an integer that no float holds raises."""
+    if isinstance(value, str):
+        value = json.loads(value, parse_constant=refuse_constants)
     return all(isfinite(number) for number in numbers(value))
 
 
 def refuse_constants(text: str) -> None:
     raise AssertionError(f"{text} in JSON")
+
+
+def state_line(body, _):
+    """Return an entry of the state file that can be written again."""
+    found = entry_of(body)
+    remembered = Remembered()
+    remembered.recall([found])
+    assert all(line_of(each) for each in remembered.entries(1.8e9))
+    return found
+
+
+def planned(*arguments):
+    return as_json(plan_of(parse(["plan", *arguments, "--draft", "1B"], {})))
+
+
+def plan_with(name):
+    """Return a reader of one of a model's files beside its valid configuration."""
+
+    def read(body, folder):
+        (folder / "config.json").write_text(json.dumps(LLAMA_8B))
+        (folder / name).write_bytes(body)
+        return planned("--target", str(folder))
+
+    return read
+
+
+def configuration(body, folder):
+    (folder / "exporter.yml").write_bytes(body)
+    return load_config(folder / "exporter.yml", environ={}).model_dump()
+
+
+SERVED = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
+READERS = {
+    "a line of the state file": (json.loads(line_of(EngineEntry("engine", "t", "m", "0", 1.8e9, LearnedState(4)))), state_line, ValueError),
+    "the configuration of a model": (LLAMA_8B, plan_with("config.json"), ModelError),
+    "the index of a model": ({"metadata": {"total_size": 1}}, plan_with("model.safetensors.index.json"), ModelError),
+    "the settings of a server": ({"vllm_config": {"speculative_config": SERVED}}, lambda body, _: served_speculation(body), ()),
+    "the arguments of a pod": (SERVED, lambda body, _: pod_speculation(["vllm", "serve", "m", "--speculative-config", body.decode()], {}), ()),
+    "a configuration": (
+        {
+            "targets": [{"url": "http://a", "cost": {"draft_cost_ratio": 0.1, "fixed_cost_ratio": 0.1}}],
+            "poll": {"max_duty_cycle": 0.1},
+            "policy": {"speedup": {"harmful": 1.0}, "depth": {"tolerance": 0.01}},
+            "limits": {"engines": 10},
+            "requests": {"rate": 10},
+        },
+        configuration,
+        ConfigError,
+    ),
+}  # fmt: skip
+"""A valid document, its reader, and the error of the reader, if it has one."""
+
+
+@pytest.mark.parametrize(("document", "reader", "refused"), READERS.values(), ids=READERS)
+def test_a_document_is_refused_or_finite(tmp_path, document, reader, refused):
+    accepted = 0
+    for body in (json.dumps(document).encode(), *spoiled(document)):
+        with suppress(refused):
+            assert is_finite(reader(body, tmp_path))
+            accepted += 1
+    assert accepted
+
+
+@pytest.mark.parametrize("body", [b"policy: {speedup: {harmful: .nan}}", b"poll: {max_duty_cycle: .inf}"])
+def test_a_configuration_in_yaml_has_no_infinite_numbers(tmp_path, body):
+    with pytest.raises(ConfigError):
+        configuration(body, tmp_path)
+
+
+def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
+    text = json.dumps({**LLAMA_8B, "time_step_limit": [0.0, _PLACE]})
+    assert plan_with("config.json")(text.replace(f'"{_PLACE}"', "Infinity").encode(), tmp_path)
 
 
 def matrix(sample):
@@ -148,57 +222,20 @@ def test_a_recording_names_the_line_of_a_wrong_number(tmp_path):
     assert refused > len(NUMBERS)
 
 
-def test_a_line_of_the_state_file_is_set_aside():
-    entry = json.loads(line_of(EngineEntry("engine", "t", "m", "0", 1.8e9, LearnedState(4))))
-    for body in spoiled(entry):
-        with suppress(ValueError):
-            found = entry_of(body)
-            remembered = Remembered()
-            remembered.recall([found])
-            assert is_finite(found)
-            assert all(line_of(each) for each in remembered.entries(1.8e9))
-    assert entry_of(json.dumps(entry).encode())
-
-
-def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
-    index, plans = tmp_path / "model.safetensors.index.json", 0
-    for file, document in ((index, {"metadata": {"total_size": 1}}), (tmp_path / "config.json", LLAMA_8B)):
-        for body in spoiled(document):
-            file.write_bytes(body)
-            with suppress(ModelError):
-                found = as_json(plan_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
-                json.loads(found, parse_constant=refuse_constants)
-                plans += 1
-    assert plans
-
-
-def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
-    text = json.dumps({**LLAMA_8B, "time_step_limit": [0.0, _PLACE]})
-    (tmp_path / "config.json").write_text(text.replace(f'"{_PLACE}"', "Infinity"))
-    assert as_json(plan_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
-
-
 async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(observed, tmp_path):  # noqa: F811
     file = tmp_path / "observation.json"
-    document = json.loads(json_report(await observed("steady", seconds=10)))
-    engine = document["engines"][0]
+    engine = json.loads(json_report(await observed("steady", seconds=10)))["engines"][0]
     window = {name: engine["windows"][-1][name] for name in SavedWindow.model_fields}
-    document = {
-        "seconds": 10.0,
-        "engines": [{**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}],
-    }
+    engine = {**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}
+    document = {"seconds": 10.0, "engines": [engine]}
     settings = plans = 0
     for body in spoiled(document):
         file.write_bytes(body)
         with suppress(NoSnapshotError):
-            json.loads(
-                written(read_snapshot(file).engines, "json", TextStyle()), parse_constant=refuse_constants
-            )
+            assert is_finite(written(read_snapshot(file).engines, "json", TextStyle()))
             settings += 1
         with suppress(ModelError):
-            arguments = ["plan", "--target", "8B", "--draft", "1B", "--measured", str(file)]
-            json.loads(as_json(plan_of(parse(arguments, {}))), parse_constant=refuse_constants)
+            assert is_finite(planned("--target", "8B", "--measured", str(file)))
             plans += 1
     assert settings
     assert plans
@@ -217,14 +254,6 @@ def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
                 assert is_finite(read(model, MultiDict({name: text})))
                 accepted += 1
     assert accepted
-
-
-def test_the_settings_of_a_server_are_usable_or_absent():
-    settings = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
-    for body in spoiled({"vllm_config": {"speculative_config": settings}}):
-        assert is_finite(served_speculation(body))
-    for body in spoiled(settings):
-        assert is_finite(pod_speculation(["vllm", "serve", "m", "--speculative-config", body.decode()], {}))
 
 
 async def test_a_sent_request_is_counted_or_refused():
@@ -253,24 +282,6 @@ async def test_a_sent_request_is_counted_or_refused():
             assert is_finite(batch.requests)
             counted += len(batch.requests)
     assert counted
-
-
-def test_a_configuration_is_refused_or_finite(tmp_path):
-    path = tmp_path / "exporter.yml"
-    document = {
-        "targets": [{"url": "http://a", "cost": {"draft_cost_ratio": 0.1, "fixed_cost_ratio": 0.1}}],
-        "poll": {"max_duty_cycle": 0.1},
-        "policy": {"speedup": {"harmful": 1.0}, "depth": {"tolerance": 0.01}},
-        "limits": {"engines": 10},
-        "requests": {"rate": 10},
-    }
-    accepted = 0
-    for body in (*spoiled(document), b"policy: {speedup: {harmful: .nan}}", b"poll: {max_duty_cycle: .inf}"):
-        path.write_bytes(body)
-        with suppress(ConfigError):
-            assert is_finite(load_config(path, environ={}).model_dump())
-            accepted += 1
-    assert accepted
 
 
 @pytest.mark.parametrize(

@@ -38,28 +38,18 @@ class Change(NamedTuple):
 
 
 CHANGES = {
-    "poll": Change("poll: {timeout: 3s}"),
-    "histograms": Change("poll: {histogram_interval: 20s}", concerns="latency|poll_bytes"),
-    "windows": Change(base=PLAIN.replace("1m", "30s"), concerns="pay", only_totals=True),
+    "keys that are about no series": Change("poll: {timeout: 3s}\nbaseline: {prometheus: {url: 'http://prometheus:9090'}}\ndiscovery: {files: ['none-*.yml']}\nlog: {level: warning, summary_interval: 1m}\nlimits: {engines: 50}", target=", labels: {zone: z}, basic_auth: {username: u, password_file: exporter.yml}"),
+    "histograms, reference, drops": Change("poll: {histogram_interval: 20s}\nreference: {acceptance_ratio: 0.9}\npolicy: {drops: {warm_up: 10m}}", concerns="latency|poll_bytes|reference|drop"),
+    "experiments, requests, state": Change("experiments: [{name: x, arms: {a: {match: {name: one}}, b: {match: {name: two}}}, baseline: b}]\nrequests: {ingest: true}\nstate: {file: state.json}", concerns="experiments|requests_|state_last_save"),
+    "shorter windows": Change(base=PLAIN.replace("1m", "30s"), concerns="pay", only_totals=True),
     "longer windows": Change(base=PLAIN.replace("1m", "2m"), concerns="pay", only_totals=True),
     "cost": Change("cost: {draft_cost_ratio: 0.3}", concerns="pay"),
-    "baseline": Change("baseline: {prometheus: {url: 'http://prometheus:9090'}}"),
-    "reference": Change("reference: {acceptance_ratio: 0.9}", concerns="reference"),
+    "cost of a target": Change(target=", cost: {draft_cost_ratio: 0.3}", concerns="pay"),
     "policy of verdicts": Change("policy: {min_drafts: 100000}", concerns="pay"),
-    "policy of drops": Change("policy: {drops: {warm_up: 10m}}", concerns="drop"),
-    "discovery": Change("discovery: {files: ['none-*.yml']}"),
-    "labels": Change(target=", labels: {zone: z}"),
-    "credentials": Change(target=", basic_auth: {username: u, password_file: exporter.yml}"),
     "method": Change(target=", speculative: {method: eagle3}", concerns="pay|acceptance_dropped"),
     "configured K": Change(target=", speculative: {tokens: 6}", concerns="pay|position|length_ratio"),
-    "cost of a target": Change(target=", cost: {draft_cost_ratio: 0.3}", concerns="pay"),
-    "experiments": Change("experiments: [{name: x, arms: {a: {match: {name: one}}, b: {match: {name: two}}}, baseline: b}]", concerns="experiments"),
-    "requests": Change("requests: {ingest: true}", concerns="requests_"),
     "profile": Change(base=PLAIN.replace("full", "minimal"), concerns=SMALLER),
     "groups": Change(base=PLAIN.replace("full", "full, disable: [latency]"), concerns="latency"),
-    "state": Change("state: {file: state.json}", concerns="state_last_save"),
-    "log": Change("log: {level: warning, summary_interval: 1m}"),
-    "limits": Change("limits: {engines: 50}"),
 }  # fmt: skip
 
 
@@ -74,17 +64,15 @@ def series(page):
 
 
 @pytest.fixture
-def played(story, tmp_path, clock):
+def played(story, clock):
     async def played(change=None):
         clock.now = 1_000.0  # the phase of a poll depends on it
-        async with story(SCENARIO, config=PLAIN) as running:
-            await running.clock.advance(BEFORE)
+        async with story(SCENARIO, config=PLAIN) as told:
+            await told.clock.advance(BEFORE)
             if change is not None:
-                text = TARGET % change.target + change.base + change.more + "\n"
-                (tmp_path / "exporter.yml").write_text(text)
-                await running.service.reload()
-            await running.clock.advance(AFTER)
-            return series(await running.get("metrics"))
+                await told.reload(TARGET % change.target + change.base + change.more + "\n")
+            await told.clock.advance(AFTER)
+            return series(await told.get("metrics"))
 
     return played
 

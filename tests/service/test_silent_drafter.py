@@ -14,7 +14,7 @@ from spec_decode_exporter.views.verdict_text import verdict_text
 from tests.fakes.engines import poll
 
 WALL = 1_790_000_000.0
-SILENT = 600
+SILENT = 420
 PAYS = {Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL}
 
 
@@ -59,7 +59,7 @@ def test_it_is_found_within_seconds_and_the_verdict_does_not_say_that_it_pays(ru
         assert "drafting_drop" in {finding.name for finding in snapshot.findings}
         if evaluation.verdict is Verdict.INSUFFICIENT:
             assert evaluation.action is Action.COLLECT
-            assert verdict_text(snapshot).startswith("Drafting dropped at 14:23:")
+            assert verdict_text(snapshot).startswith("Drafting dropped at 14:20:")
 
 
 def test_without_the_detector_the_short_window_overrules_the_long_one_after_three_minutes(run):
