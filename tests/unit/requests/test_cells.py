@@ -7,7 +7,7 @@ import statistics
 from math import sqrt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostSource
@@ -23,7 +23,6 @@ from spec_decode_exporter.requests.cells import (
     added,
     aged,
     plus,
-    ratio_estimate,
     row_of,
     since,
 )
@@ -51,14 +50,11 @@ def test_equal_requests_have_their_common_speed_up_without_scatter():
 def test_too_few_requests_have_no_estimate():
     assert sums_at([(100, 230)] * (MIN_REQUESTS - 1)).speedup_ratio is None
     assert sums_at([(100, 230)] * MIN_REQUESTS).speedup_ratio is not None
-
-
-def test_requests_without_drafts_are_not_evaluated():
     found = sums_at([(0, 0)] * 50 + [(10, 20)])
-    assert found.evaluated == 1
-    assert found.speedup_ratio is None
+    assert (found.evaluated, found.speedup_ratio) == (1, None)
 
 
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.integers(1, 500), st.floats(0, 1)).map(
@@ -83,11 +79,11 @@ def test_the_error_is_that_of_a_ratio_estimator(requests):
 def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples():
     generator = random.Random(3)
     held = 0
-    for _ in range(400):
+    for _ in range(200):
         requests = [drawn(generator) for _ in range(40)]
         found = sums_at(requests).speedup_ratio
         held += found.lower <= TRUTH <= found.upper
-    assert 0.92 <= held / 400 <= 0.98
+    assert 0.92 <= held / 200 <= 0.98
 
 
 @pytest.mark.parametrize(("every_step", "plain"), [(False, 80 + 0.1 * 20 + 0.1 * 80), (True, 1.1 * 80 + 8)])
@@ -163,6 +159,7 @@ REQUESTS = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(st.lists(st.lists(REQUESTS, max_size=30), max_size=5))
 def test_the_sums_of_parts_are_those_of_the_whole(parts):
     whole = sums_at([request for part in parts for request in part])
@@ -170,6 +167,7 @@ def test_the_sums_of_parts_are_those_of_the_whole(parts):
     assert added([]) == NO_SUMS
 
 
+@settings(max_examples=50)
 @given(st.lists(REQUESTS, min_size=1, max_size=60))
 def test_percentiles_are_near_those_of_the_standard_library(requests):
     total, drafted = sums_at(requests), [each for each in requests if each.drafts]
@@ -187,12 +185,9 @@ def test_percentiles_are_near_those_of_the_standard_library(requests):
         if not values:
             assert found is None
             continue
-        deciles = statistics.quantiles(
-            [*values, values[0]][: len(values) + (len(values) == 1)], n=10, method="inclusive"
-        )
-        assert (found.p10, found.p50, found.p90) == pytest.approx(
-            (deciles[0], deciles[4], deciles[8]), rel=relative, abs=absolute + 1e-9
-        )
+        deciles = statistics.quantiles(values * (1 + (len(values) == 1)), n=10, method="inclusive")
+        expected = deciles[0], deciles[4], deciles[8]
+        assert (found.p10, found.p50, found.p90) == pytest.approx(expected, rel=relative, abs=absolute + 1e-9)
 
 
 @given(st.integers(1, 400), st.floats(0, 20))
@@ -201,10 +196,6 @@ def test_long_acceptance_lengths_have_coarser_bins_up_to_sixteen(drafts, mean):
     found = sums_at([RequestRecord("llama", drafts, 20 * drafts, accepted, 20)]).acceptance_length_tokens.p50
     exact = 1 + min(accepted / drafts, 16)
     assert found == pytest.approx(exact, abs=0.025 if exact <= 5 else 0.125)
-
-
-def test_a_long_acceptance_length_takes_few_lanes():
-    assert sums_at([RequestRecord("llama", 10, 200, 160, 20)]).length_bins.bit_length() <= 32 * 260
 
 
 def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
@@ -223,6 +214,7 @@ def test_a_time_beyond_the_bins_is_in_the_last_one():
     assert found == pytest.approx([1e-4, 1e4], rel=0.04)
 
 
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 1)), max_size=100))
 def test_each_request_that_drafted_is_in_one_bucket_of_the_histograms(requests):
     requests = [(drafts, int(5 * drafts * share)) for drafts, share in requests]
@@ -259,15 +251,6 @@ def test_a_typical_cost_is_counted():
     ]
     total = added(rows)
     assert (total.requests, total.evaluated, total.typical_costs) == (3, 2, 1)
-
-
-def test_with_equal_denominators_it_is_the_mean_with_its_standard_error():
-    xs = [place**2 % 37 for place in range(40)]
-    found = ratio_estimate(40, sum(xs), sum(x * x for x in xs), 40, sum(xs), 40)
-    assert found.value == pytest.approx(statistics.mean(xs))
-    assert found.standard_error == pytest.approx(statistics.stdev(xs) / 40**0.5)
-    assert found.degrees == 39
-    assert ratio_estimate(MIN_REQUESTS, 0, 0, 0, 0, 0) is None
 
 
 def cells_of(*numbers):

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostSource
@@ -67,8 +67,8 @@ def alike(generator, speedup, number, drafts, *, whole=False):
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["token by token", "whole drafts"])
-@pytest.mark.parametrize("speedup", [1.02, 1.05, 1.1, 1.2])
-@pytest.mark.parametrize(("number", "drafts"), [(100, 16), (50, 100), (200, 30)])
+@pytest.mark.parametrize("speedup", [1.02, 1.1])
+@pytest.mark.parametrize(("number", "drafts"), [(100, 16), (50, 100)])
 def test_equal_requests_are_not_below_break_even(speedup, number, drafts, whole):
     generator, below, alarms = random.Random(7), 0, 0
     for _ in range(5):
@@ -80,7 +80,7 @@ def test_equal_requests_are_not_below_break_even(speedup, number, drafts, whole)
         assert below > 0.25 * 5 * number  # by chance alone
 
 
-@pytest.mark.parametrize("tokens", [60, 120, 300])
+@pytest.mark.parametrize("tokens", [60, 300])
 def test_the_mix_of_the_documentation_is_detected(tokens):
     generator = random.Random(3)
     for _ in range(5):
@@ -130,24 +130,19 @@ def test_too_few_requests_of_a_k_count_as_zero(number):
     assert share_below_break_even([*requests, *[long(5, 1000, 5000, 2500, 1.7)] * 30]) == 0.0
 
 
+@settings(max_examples=50)
 @given(
     st.lists(
-        st.tuples(
-            st.integers(1, 8), st.integers(1, 500), st.floats(0, 1), st.floats(0, 1), st.floats(0, 5)
-        ).map(
-            lambda of: long(
-                of[0],
-                of[1],
-                int(of[0] * of[1] * of[2]),
-                int(int(of[0] * of[1] * of[2]) * of[3]),
-                of[4],
-            )
-        ),
+        st.tuples(st.integers(1, 8), st.integers(1, 500), st.floats(0, 1), st.floats(0, 5)),
         max_size=150,
     )
 )
 def test_the_share_is_between_0_and_1(requests):
-    assert 0 <= share_below_break_even(requests) <= 1 + 1e-9
+    sample = [
+        long(tokens, drafts, tokens * drafts, int(tokens * drafts * share), break_even)
+        for tokens, drafts, share, break_even in requests
+    ]
+    assert 0 <= share_below_break_even(sample) <= 1 + 1e-9
 
 
 EXACT = 10_000
@@ -195,91 +190,91 @@ BADLY = {"drafts": 2675, "accepted_tokens": 4066}
 """0.38 of 10,700 draft tokens: as many tokens come out, from more drafts."""
 
 
-class TestMix:
-    """The example of docs/explanation/request-statistics.md."""
+@pytest.fixture(name="mix")
+def mix_fixture(taken, make_request):
+    """Function that takes 60 requests at 0.82 and 40 at 0.38, of equal length, at a cost of one draft token.
 
-    @pytest.fixture(name="mix")
-    def mix_fixture(self, taken, make_request):
-        """60 requests at 0.82 and 40 at 0.38, of equal length, at a cost of one draft token."""
+    The example of docs/explanation/request-statistics.md.
+    """
 
-        def mix(ratio, **types):
-            kinds = ["well" if number % 5 < 3 else "badly" for number in range(100)]
-            counts = {"well": WELL, "badly": BADLY}
-            requests = [
-                make_request(**counts[kind], request_type=types.get(kind, ""), temperature=0.0)
-                for kind in kinds
-            ]
-            return taken(requests, make_cost(ratio, 0.1))
+    def mix(ratio, **types):
+        kinds = ["well" if number % 5 < 3 else "badly" for number in range(100)]
+        counts = {"well": WELL, "badly": BADLY}
+        requests = [
+            make_request(**counts[kind], request_type=types.get(kind, ""), temperature=0.0) for kind in kinds
+        ]
+        return taken(requests, make_cost(ratio, 0.1))
 
-        return mix
+    return mix
 
-    def test_an_average_hides_the_mix(self, mix):
-        (model,) = mix(0.2).models
-        summary = model.summary
-        assert summary.mean_acceptance_ratio == pytest.approx(0.6 * 0.82 + 0.4 * 0.38)
-        assert summary.accepted_tokens / summary.draft_tokens == pytest.approx(0.59, abs=0.005)
-        found = summary.acceptance_ratio
-        assert (found.p10, found.p90) == pytest.approx((0.38, 0.82), abs=0.01)
-        assert model.mixed
-        assert (model.modes.low_share, model.modes.low_mean, model.modes.high_mean) == pytest.approx(
-            (0.4, 0.38, 0.82)
-        )
 
-    def test_if_both_populations_gain_there_is_no_advice_to_route(self, mix):
-        window = mix(0.2, well="code", badly="chat")
-        assert [group.summary.effect for group in window.groups] == [Effect.GAINS, Effect.GAINS]
-        assert window.models[0].summary.below_break_even == 0
-        assert not any("Serve" in sentence for sentence in window.models[0].advice)
+def test_an_average_hides_the_mix(mix):
+    (model,) = mix(0.2).models
+    summary = model.summary
+    assert summary.mean_acceptance_ratio == pytest.approx(0.6 * 0.82 + 0.4 * 0.38)
+    assert summary.accepted_tokens / summary.draft_tokens == pytest.approx(0.59, abs=0.005)
+    found = summary.acceptance_ratio
+    assert (found.p10, found.p90) == pytest.approx((0.38, 0.82), abs=0.01)
+    assert model.mixed
+    modes = model.modes.low_share, model.modes.low_mean, model.modes.high_mean
+    assert modes == pytest.approx((0.4, 0.38, 0.82))
 
-    def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(self, mix):
-        window = mix(0.4, well="code", badly="chat")
-        (model,) = window.models
-        effects = {group.key.request_type: group.summary.effect for group in window.groups}
-        assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
-        # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
-        assert model.summary.speedup_ratio.value == pytest.approx(
-            6741 * 100 / (2.7 * (60 * 1575 + 40 * 2675))
-        )
-        assert (model.summary.below_break_even, model.summary.evaluated) == (40, 100)
-        assert model.mixed
-        expected = "Serve chat requests at temperature 0 (0.93 times as fast with speculation"
-        assert any(sentence.startswith(expected) for sentence in model.advice)
 
-    def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(self, mix):
-        window = mix(0.4)
-        assert [group.summary.effect for group in window.groups] == [Effect.GAINS]
-        expected = (
-            "The requests with answers of more than 32 tokens gain on average, but 40 % of them are slower"
-        )
-        assert any(sentence.startswith(expected) for sentence in window.models[0].advice)
+def test_if_both_populations_gain_there_is_no_advice_to_route(mix):
+    window = mix(0.2, well="code", badly="chat")
+    assert [group.summary.effect for group in window.groups] == [Effect.GAINS, Effect.GAINS]
+    assert window.models[0].summary.below_break_even == 0
+    assert not any("Serve" in sentence for sentence in window.models[0].advice)
 
-    def test_without_a_known_cost_no_requests_are_hidden(self, taken, make_request):
-        requests = [make_request(**(WELL if number % 5 else BADLY)) for number in range(100)]
-        (model,) = taken(requests, None).models
-        assert (model.summary.speedup_ratio, model.summary.evaluated, model.mixed) == (None, 0, True)
-        assert any("configure `cost`" in sentence for sentence in model.advice)
 
-    def test_a_typical_cost_does_not_prove_hidden_requests(self, taken, make_request):
-        # At c = 0.1 four tokens a draft need 0.5 accepted ones, which all have.
-        requests = [make_request(**(WELL if number % 20 else BADLY)) for number in range(100)]
-        (model,) = taken(requests, make_cost(0.4, 0.1, CostSource.TYPICAL, low=0.1)).models
-        assert (model.summary.below_break_even, model.mixed) == (5, False)
+def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(mix):
+    window = mix(0.4, well="code", badly="chat")
+    (model,) = window.models
+    effects = {group.key.request_type: group.summary.effect for group in window.groups}
+    assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
+    # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
+    expected = 6741 * 100 / (2.7 * (60 * 1575 + 40 * 2675))
+    assert model.summary.speedup_ratio.value == pytest.approx(expected)
+    assert (model.summary.below_break_even, model.summary.evaluated, model.mixed) == (40, 100, True)
+    begin = "Serve chat requests at temperature 0 (0.93 times as fast with speculation"
+    assert any(sentence.startswith(begin) for sentence in model.advice)
 
-    @pytest.mark.parametrize(("answer", "mixed"), [(32, False), (33, True)])
-    def test_requests_of_few_tokens_are_not_in_the_sample(self, taken, make_request, answer, mixed):
-        """Of those with 31 tokens after the first nothing is known; 10 drafts took 1.5 plain steps each."""
-        requests = [make_request(10, 0 if n % 5 == 0 else 40, completion_tokens=answer) for n in range(200)]
-        assert taken(requests, make_cost(0.2, 0.1)).models[0].mixed is mixed
 
-    @pytest.mark.parametrize(("every_step", "mixed"), [(False, False), (True, True)])
-    def test_break_even_counts_the_steps_that_pay_the_fixed_cost(
-        self, taken, make_request, every_step, mixed
-    ):
-        """A fifth drafts in 100 of 890 steps: 990 tokens in 890 + 100·c0, or in 890·(1 + c0)."""
-        searching, drafting = make_request(100, 100, completion_tokens=991), make_request(400, 900)
-        cost = make_cost(0.01, 0.2, every_step=every_step)
-        (model,) = taken([searching] * 20 + [drafting] * 80, cost).models
-        assert any("gain on average" in sentence for sentence in model.advice) is mixed
+def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(mix):
+    window = mix(0.4)
+    assert [group.summary.effect for group in window.groups] == [Effect.GAINS]
+    begin = "The requests with answers of more than 32 tokens gain on average, but 40 % of them are slower"
+    assert any(sentence.startswith(begin) for sentence in window.models[0].advice)
+
+
+def test_without_a_known_cost_no_requests_are_hidden(taken, make_request):
+    requests = [make_request(**(WELL if number % 5 else BADLY)) for number in range(100)]
+    (model,) = taken(requests, None).models
+    assert (model.summary.speedup_ratio, model.summary.evaluated, model.mixed) == (None, 0, True)
+    assert any("configure `cost`" in sentence for sentence in model.advice)
+
+
+def test_a_typical_cost_does_not_prove_hidden_requests(taken, make_request):
+    # At c = 0.1 four tokens a draft need 0.5 accepted ones, which all have.
+    requests = [make_request(**(WELL if number % 20 else BADLY)) for number in range(100)]
+    (model,) = taken(requests, make_cost(0.4, 0.1, CostSource.TYPICAL, low=0.1)).models
+    assert (model.summary.below_break_even, model.mixed) == (5, False)
+
+
+@pytest.mark.parametrize(("answer", "mixed"), [(32, False), (33, True)])
+def test_requests_of_few_tokens_are_not_in_the_sample(taken, make_request, answer, mixed):
+    """Of those with 31 tokens after the first nothing is known; 10 drafts took 1.5 plain steps each."""
+    requests = [make_request(10, 0 if n % 5 == 0 else 40, completion_tokens=answer) for n in range(200)]
+    assert taken(requests, make_cost(0.2, 0.1)).models[0].mixed is mixed
+
+
+@pytest.mark.parametrize("every_step", [False, True])
+def test_break_even_counts_the_steps_that_pay_the_fixed_cost(taken, make_request, every_step):
+    """A fifth drafts in 100 of 890 steps: 990 tokens in 890 + 100·c0, or in 890·(1 + c0)."""
+    searching, drafting = make_request(100, 100, completion_tokens=991), make_request(400, 900)
+    cost = make_cost(0.01, 0.2, every_step=every_step)
+    (model,) = taken([searching] * 20 + [drafting] * 80, cost).models
+    assert any("gain on average" in sentence for sentence in model.advice) is every_step
 
 
 def bucket(tokens, length):
@@ -302,14 +297,11 @@ def drawn(random, number, mean, spread=1.0):
 
 
 def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
-    buckets = [
-        bucket(500, None),
-        bucket(2000, estimate(2.3)),
-        bucket(9000, estimate(2.6)),
-        bucket(20_000, estimate(1.08)),
-        bucket(90_000, None),
-    ]
+    known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
+    buckets = [bucket(500, None), *known, bucket(90_000, None)]
     assert context_fall(buckets) == ContextFall(2000, 2.3, 20_000, 1.08)
+    for few in ([], known[:1], [known[0], bucket(90_000, None)]):
+        assert context_fall(few) is None
 
 
 @pytest.mark.parametrize(
@@ -329,25 +321,19 @@ def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
     assert (context_fall([bucket(1, short), bucket(2, long)]) is not None) is falls
 
 
-def test_one_bucket_or_none_with_bounds_has_no_fall():
-    assert context_fall([]) is None
-    assert context_fall([bucket(1, estimate(2.0))]) is None
-    assert context_fall([bucket(1, estimate(2.0)), bucket(2, None)]) is None
-
-
 def test_requests_of_equal_acceptance_rarely_fall():
-    """Of 4,000 independent windows with the fewest requests."""
+    """Of 1,000 independent windows with the fewest requests."""
     source = random.Random(7)
     false = sum(
         context_fall([bucket(1, drawn(source, 30, 1.3)), bucket(2, drawn(source, 30, 1.3))]) is not None
-        for _ in range(4000)
+        for _ in range(1000)
     )
-    assert false <= 5
+    assert false <= 2
 
 
 def test_a_fall_from_2_3_to_1_1_is_found_in_the_fewest_requests():
     source = random.Random(7)
     assert all(
         context_fall([bucket(1, drawn(source, 30, 1.3)), bucket(2, drawn(source, 30, 0.1, 0.1))])
-        for _ in range(200)
+        for _ in range(50)
     )

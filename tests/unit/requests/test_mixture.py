@@ -41,8 +41,8 @@ def mixed(generator, number, tokens=120):
 @pytest.mark.parametrize("number", [50, 100])
 def test_two_modes_with_a_healthy_mean_are_detected(number):
     generator = random.Random(5)
-    found = [modes(mixed(generator, number)) for _ in range(40)]
-    assert sum(each is not None for each in found) >= 38
+    found = [modes(mixed(generator, number)) for _ in range(20)]
+    assert sum(each is not None for each in found) >= 19
     for each in found:
         if each is not None:
             assert each.low_share == pytest.approx(0.4, abs=0.05)
@@ -83,14 +83,13 @@ def test_the_discrete_shares_of_whole_drafts_are_not_modes():
         ([(0.5, 10_000)] * 50, [(0.51 + MIN_DISTANCE, 10_000)] * 50, True),
         ([(0.1, 1000)] * 5, [(0.8, 1000)] * 95, False),  # outliers
         ([(0.0, 50)] * 50, [(0.0, 50)] * 50, False),
-        ([(1.0, 50)] * 50, [(1.0, 50)] * 50, False),
     ],
 )
 def test_modes_are_apart_and_have_enough_requests(low, high, found):
     assert (modes([*low, *high]) is not None) is found
 
 
-@settings(deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(1, 500)), max_size=400))
 def test_the_modes_are_consistent_with_the_mean(requests):
     found = modes(requests)
@@ -135,12 +134,8 @@ def test_the_antimode_depth_equals_an_exhaustive_search(numbers):
 
 
 @given(ascending, st.integers(1, 50), st.integers(-100, 100))
-def test_the_depth_does_not_depend_on_shift_or_unit(numbers, unit, shift):
+def test_the_depth_does_not_depend_on_shift_unit_or_direction(numbers, unit, shift):
     moved = [unit * value + shift for value in numbers]
-    assert antimode_depth(moved) == pytest.approx(antimode_depth(numbers), abs=1e-9)
-
-
-@given(ascending)
-def test_the_depth_of_mirrored_numbers_is_the_same(numbers):
     mirrored = [-value for value in reversed(numbers)]
-    assert antimode_depth(mirrored) == pytest.approx(antimode_depth(numbers), abs=1e-9)
+    for other in (moved, mirrored):
+        assert antimode_depth(other) == pytest.approx(antimode_depth(numbers), abs=1e-9)
