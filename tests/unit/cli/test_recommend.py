@@ -11,10 +11,8 @@ from aiohttp import web
 
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.cli import recommend
-from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.recommend import (
     NoSnapshotError,
-    handle,
     read_snapshot,
     read_snapshot_of,
     snapshot_url,
@@ -41,18 +39,23 @@ def fixture_observation(snapshot):
     return ObservationView(**dict(snapshot), seconds=30.0, targets=(), events=())
 
 
-def test_a_saved_snapshot_is_read(tmp_path, snapshot, capsys):
-    file = tmp_path / "snapshot.json"
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "saved.json"
+
+
+def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
+    program, file, snapshot, monkeypatch
+):
+    monkeypatch.setenv("SPEC_DECODE_EXPORTER_CONFIG_FILE", "/etc/exporter.yml")  # as in its container
     file.write_text(snapshot.model_dump_json())
-    assert read_snapshot(file) == SavedSnapshot.model_validate(snapshot)
-    status = handle(parse(["recommend", "--snapshot", str(file), "--format", "json"], {}))
-    (shown,) = json.loads(capsys.readouterr().out)["engines"]
+    status, text, _ = program("recommend", "--snapshot", str(file), "--format", "json")
+    (shown,) = json.loads(text)["engines"]
     assert shown["setting"] == snapshot.engines[0].setting.model_dump(mode="json")
     assert status == (0 if shown["setting"]["tokens"] is not None else 3)
 
 
-def test_of_several_observations_the_last_is_read(tmp_path, observation):
-    file = tmp_path / "observed.json"
+def test_of_several_observations_the_last_is_read(file, observation):
     last = observation.model_copy(update={"seconds": 60.0})
     file.write_text(json_report(observation, indented=False) + json_report(last, indented=False))
     assert read_snapshot(file) == SavedSnapshot.model_validate(last)
@@ -68,44 +71,30 @@ def test_of_several_observations_the_last_is_read(tmp_path, observation):
     ],
     ids=["empty", "a list", "an engine without fields", "huge"],
 )
-def test_another_file_is_rejected_by_name(tmp_path, text, problem):
-    file = tmp_path / "other.json"
+def test_another_file_is_rejected_by_name(file, text, problem):
     file.write_text(text)
-    with pytest.raises(NoSnapshotError, match=rf"other\.json.*{problem}"):
+    with pytest.raises(NoSnapshotError, match=rf"saved\.json.*{problem}"):
         read_snapshot(file)
 
 
-def test_the_file_of_a_running_exporter_is_no_input(tmp_path, snapshot, capsys):
-    """Its container has the variable."""
-    file = tmp_path / "snapshot.json"
-    file.write_text(snapshot.model_dump_json())
-    environ = {"SPEC_DECODE_EXPORTER_CONFIG_FILE": "/etc/exporter.yml"}
-    assert handle(parse(["recommend", "--snapshot", str(file)], environ)) in {0, 3}
-    assert capsys.readouterr().out
-
-
-def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):
+def test_a_server_without_an_engine_is_an_error(program, file, observation):
     unreachable = target_view("chat-1").model_copy(update={"up": False, "error": "timeout: no answer"})
-    file = tmp_path / "observed.json"
     file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))
-    assert handle(parse(["recommend", "--snapshot", str(file)], {})) == 1
-    assert "chat-1: timeout" in capsys.readouterr().err
+    status, _, error = program("recommend", "--snapshot", str(file))
+    assert status == 1
+    assert "chat-1: timeout" in error
 
 
-def test_a_simulated_server_is_observed(monkeypatch, snapshot, capsys):
+def test_a_simulated_server_is_observed(program, monkeypatch, snapshot):
     """The observation itself is that of ``observe``; here its configuration is made, and its result printed."""
-    configs = []
 
     async def watch(config, seconds, clock):
-        configs.append((config, seconds))
+        assert ([target.name for target in config.targets], seconds) == (["simulated-vllm"], 5.0)
         return SimpleNamespace(view=lambda: snapshot)
 
     monkeypatch.setattr(recommend, "watch", watch)
-    handle(parse(["recommend", "--simulate", "steady", "--for", "5s", "--format", "json"], {}))
-    ((config, seconds),) = configs
-    assert [target.name for target in config.targets] == ["simulated-vllm"]
-    assert seconds == 5.0
-    assert json.loads(capsys.readouterr().out)["engines"]
+    _, text, _ = program("recommend", "--simulate", "steady", "--for", "5s", "--format", "json")
+    assert json.loads(text)["engines"]
 
 
 # A running exporter

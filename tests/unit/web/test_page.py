@@ -107,33 +107,22 @@ async def test_engines_that_need_attention_come_first(watched_snapshot, engines)
     assert html.index(f'id="e-{engines[0].id}"') < html.index(f'id="e-{engines[1].id}"')
 
 
-async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
-    drafting, plain = [await shown(views=[engine]) for engine in engines]
-    rows = [html[: html.index('id="glossary"')] for html in (drafting, plain)]
-    assert ['class="verdict ' in row for row in rows] == [True, False]
-
-
 async def test_no_name_breaks_the_page(watched_snapshot):
     evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}{% raw %}"
     labels, engine = watched_snapshot.engines[0]
-    named = dict.fromkeys((*labels, "zone"), evil)
+    named, down = dict.fromkeys((*labels, "zone"), evil), {"up": False, "engines": None}
     snapshot = replace(
         watched_snapshot,
         engines=[(named, engine)],
-        targets=statuses(
-            watched_snapshot, (evil, {"up": False, "engines": None, "error": evil, "version": evil})
-        ),
+        targets=statuses(watched_snapshot, (evil, {**down, "error": evil, "version": evil})),
         exporter=[({}, ExporterStatus(problem=evil, reload_problem=evil))],
     )
-    events = Events(
-        [replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)]
-    )
-    html = await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=events)
-    reading = Reading(html)
+    its = replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)
+    reading = Reading(await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=Events([its])))
     assert reading.text.count(evil) > 10
     assert not {"script", "img"} & set(reading.elements)
     assert "onerror" not in dict(reading.attributes)
-    assert "Cannot be shown" not in html
+    assert "Cannot be shown" not in reading.text
 
 
 async def test_a_filter_keeps_the_counts_of_the_whole_fleet(watched_snapshot):
@@ -169,30 +158,10 @@ async def test_an_open_engine_names_its_baseline(engines):
         assert ("Requests with and without speculation" in html) == bool(number)
 
 
-async def test_an_unreachable_engine_has_a_row_without_numbers(engines):
-    gone = changed(engines[0], windows=(), state=State.UNREACHABLE)
-    html = await shown(query=PageQuery("", (gone.id,)), views=[gone], trace=lambda _: None)
-    assert "Unreachable" in html
-    assert "Since the exporter first saw the engine" in html
+def advised(setting, text="", measure=""):
+    return view_of_setting(setting, Speculation("mtp"), text, measure)
 
 
-async def test_an_unclear_engine_shows_what_is_likely(engines):
-    text = "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
-    html = await shown(views=[changed(engines[0], verdict=Verdict.UNCLEAR, verdict_text=text)])
-    assert f'class="verdict unclear" title="{text}"' in html
-
-
-async def test_a_row_tells_an_advice_to_change_from_one_to_keep(engines):
-    row = '<small class="advice change" title="'
-    assert row not in await shown(views=[engines[0]])
-    html = await shown(views=[changed(engines[0], recommended_tokens=2, recommendation="decrease")])
-    assert row in html
-    assert 'try <data value="2">2</data>' in html
-
-
-# Settings
-
-MTP = Speculation("mtp")
 BANDS = (
     LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
     LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9, Verdict.HARMFUL, is_improvable=True),
@@ -200,34 +169,43 @@ BANDS = (
 BY_LOAD = SpeculationSetting(
     4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
 )
+OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
+MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
+PROBABLY = "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+CHANGE, COPY, SETTING = '<small class="advice change" title="', "Copy</button>", 'data-key="Setting"'
+SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">'
 
 
-async def panel(engine, setting, text="", measure="", **update):
-    view = changed(engine, setting=view_of_setting(setting, MTP, text, measure), **update)
-    return await shown(query=PageQuery("", (view.id,)), views=[view])
+@pytest.mark.parametrize(
+    ("update", "parts", "absent"),
+    [
+        ({"windows": (), "state": State.UNREACHABLE}, ["Unreachable", "Since the exporter first saw the engine"], []),
+        ({"verdict": Verdict.UNCLEAR, "verdict_text": PROBABLY}, [f'class="verdict unclear" title="{PROBABLY}"'], []),
+        ({}, ['class="verdict '], [CHANGE]),
+        ({"recommended_tokens": 2, "recommendation": "decrease"}, [CHANGE, 'try <data value="2">2</data>'], []),
+        ({"setting": advised(BY_LOAD)}, [SCROLLS, "--speculative-config &#39;{", COPY], []),
+        ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
+        ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
+        ({"setting": OFF}, [SETTING, "Switch it off."], []),
+    ],
+    ids=["unreachable", "unclear", "advice to keep", "advice to change", "by load", "to measure", "no advice", "off"],
+)  # fmt: skip
+async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines, update, parts, absent):
+    view = changed(engines[0], **update)
+    html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
+    assert [part for part in parts if part not in html] == []
+    assert [part for part in absent if part in html] == []
 
 
-async def test_a_setting_by_load_has_a_table_that_scrolls_and_a_flag_to_copy(engines):
-    html = await panel(engines[0], BY_LOAD)
-    assert re.search(
-        r'<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">\s*<table', html
-    )
-    assert "--speculative-config &#39;{" in html
-    assert "Copy</button>" in html
+async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
+    html = await shown(views=[engines[1]])
+    assert 'class="verdict ' not in html[: html.index('id="glossary"')]
 
 
 async def test_the_advice_above_the_card_is_not_repeated(engines):
-    off = SpeculationSetting(0, is_change=True)
-    assert "Switch it off." in await panel(engines[0], off, "Switch it off.")
-    html = await panel(engines[0], off, "Switch it off.", recommendation_text="Switch it off.")
+    view = changed(engines[0], setting=OFF, recommendation_text="Switch it off.")
+    html = await shown(query=PageQuery("", (view.id,)), views=[view])
     assert html.count("Switch it off.") == 2  # the tooltip of K, and the advice
-
-
-async def test_an_unknown_setting_shows_what_to_measure_and_no_button(engines):
-    html = await panel(engines[0], UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
-    assert "Run it without drafts for ten minutes." in html
-    assert "Copy</button>" not in html
-    assert 'data-key="Setting"' not in await panel(engines[0], UNKNOWN_SETTING, "No advice yet.")
 
 
 # Targets and the exporter
@@ -451,21 +429,26 @@ async def test_losing_groups_come_first_then_large_ones():
     assert rows(await requests(found(*groups))) == ["slow", "large", "small"]
 
 
-async def test_rejected_and_merged_requests_are_counted():
-    refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0, Refusal.DROPPED: 7}
-    text = text_of(
-        await requests(found(group(), refused=refused, folded={"request_type": 7, "user": 0}, partial=True))
-    )
-    assert (
-        "Since the start 10 requests were received; rejected 2 malformed, 3 000 above the rate, "
-        "7 dropped by the sender; counted as other 7 by request_type."
-    ) in text
-    assert "Some requests of the last 5m are missing" in text
-
-
-async def test_every_reason_to_reject_requests_has_words():
-    for reason in Refusal:
-        assert "; rejected 2 " in text_of(await requests(found(group(), refused={reason: 2})))
+async def test_requests_are_counted_with_those_that_are_rejected_merged_or_pathological():
+    refused = dict.fromkeys(Refusal, 2) | {Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0}
+    sources = {RequestSource.METRICS: 7, RequestSource.USAGE: 3}
+    counts = {
+        "refused": refused,
+        "folded": {"request_type": 7, "user": 0},
+        "sources": sources,
+        "partial": True,
+    }
+    text = text_of(await requests(found(group(rejected=3, repetitive=1200), **counts)))
+    for part in (
+        "Since the start 10 requests were received; 3 of them report a rate only; rejected 2 malformed, ",
+        ", 3 000 above the rate, 2 dropped by the sender, ",
+        "; counted as other 7 by request_type.",
+        "Some requests of the last 5m are missing",
+        "3 had almost nothing accepted",
+        "1 200 had almost everything accepted",
+    ):
+        assert part in text
+    assert len(re.search("rejected (.*?);", text)[1].split(", ")) == len(Refusal) - 1
 
 
 async def test_the_mixed_workload_of_the_simulator_is_shown():
@@ -495,14 +478,6 @@ async def test_requests_by_prompt_length_have_a_row_for_each_bucket():
         assert text in table
     falls = "a draft gives 2.30 tokens at 2,010 prompt tokens, and 1.08 at 70,400."
     assert falls in text_of(html)
-
-
-async def test_pathological_requests_and_those_that_report_a_rate_only_are_counted():
-    sources = {RequestSource.METRICS: 7, RequestSource.USAGE: 3}
-    text = text_of(await requests(found(group(rejected=3, repetitive=1200), sources=sources)))
-    assert "3 had almost nothing accepted" in text
-    assert "1 200 had almost everything accepted" in text
-    assert "Since the start 10 requests were received; 3 of them report a rate only." in text
 
 
 @pytest.mark.parametrize(
