@@ -20,57 +20,30 @@ def fixture_outcome(trial):
     return Outcome(trial, True, 0.8, "poor", 0.82, 0.7, 0.9, frozenset())
 
 
-@pytest.fixture(name="short")
-def fixture_short(monkeypatch):
+def test_the_scenarios_are_what_their_names_say(trial, monkeypatch):
     monkeypatch.setattr(end_to_end, "TRUE_SECONDS", 120)
-
-
-def test_every_scenario_has_trials_on_every_server():
-    found = list(trials(1, smoke=False))
-    assert {trial.scenario for trial in found} == set(SCENARIOS)
-    assert len({trial.cell.seed for trial in found}) == len(found)
-
-
-@pytest.mark.usefixtures("short")
-def test_a_lost_prefix_cache_makes_requests_slower_than_a_kept_one(trial):
-    kept, lost = (Trial(SCENARIOS[place], trial.cell) for place in (1, 2))
+    closed, kept, lost, long, queue = (Trial(each, trial.cell) for each in SCENARIOS[:5])
     assert lost.truth < kept.truth
     assert lost.drafting[-1].prefix_cache_hits == 0 < lost.plain[-1].prefix_cache_hits
-
-
-@pytest.mark.usefixtures("short")
-def test_long_prompts_leave_less_of_the_gain_of_decoding(trial):
-    short, long = (Trial(SCENARIOS[place], trial.cell) for place in (0, 3))
-    assert 1 < long.truth < short.truth
-
-
-@pytest.mark.usefixtures("short")
-def test_requests_wait_in_a_queue_scenario_only(trial):
-    closed, queue = (Trial(SCENARIOS[place], trial.cell) for place in (0, 4))
+    # Long prompts leave less of the gain of decoding.
+    assert 1 < long.truth < closed.truth
     assert all(counts.waiting_requests == 0 for counts in closed.plain)
     assert any(counts.waiting_requests for counts in queue.plain)
 
 
-def test_no_goal_is_missed_if_figures_and_verdicts_are_right(outcome):
-    assert missed([outcome]) == []
-
-
 @pytest.mark.parametrize(
-    ("change", "goal"),
+    ("change", "goals"),
     [
-        ({"verdict": "healthy"}, "slower requests are reported healthy"),
-        ({"value": 0.95, "upper": 0.99}, "mean error"),
-        ({"lower": 0.81}, "truth inside"),
-        ({"value": None}, "the speed-up of requests is not available"),
+        ({}, []),
+        ({"verdict": "healthy"}, ["slower requests are reported healthy"]),
+        ({"value": 0.95, "upper": 0.99}, ["mean error"]),
+        ({"lower": 0.81}, ["truth inside"]),
+        ({"value": None}, ["the speed-up of requests is not available"]),
     ],
 )
-def test_a_missed_goal_is_named(outcome, change, goal):
-    assert missed([replace(outcome, **change)]) == [goal]
-
-
-def test_without_a_baseline_no_goal_applies(outcome):
-    unknown = replace(outcome, with_baseline=False, verdict="healthy")
-    assert missed([outcome, unknown]) == []
+def test_a_missed_goal_is_named(outcome, change, goals):
+    without_baseline = replace(outcome, with_baseline=False, verdict="healthy")
+    assert missed([replace(outcome, **change), without_baseline]) == goals
 
 
 def test_the_row_of_a_scenario_counts_false_verdicts_and_findings(outcome):

@@ -9,9 +9,6 @@ from tests.paths import CHECKOUT
 
 
 def test_each_benchmark_that_a_document_quotes_is_among_them():
-    documents = [*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")]
-    quoted = {
-        name for path in documents for name in re.findall(r"-m benchmarks\.([a-z_]+)", path.read_text())
-    }
-    assert quoted
-    assert quoted <= set(everything.names(smoke=True))
+    texts = [path.read_text() for path in (*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md"))]
+    quoted = set(re.findall(r"-m benchmarks\.([a-z_]+)", " ".join(texts)))
+    assert set() < quoted <= set(everything.names(smoke=True))

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from benchmarks.truth.hardware import H100, H200, Efficiency, roofline
+from benchmarks.truth.hardware import H100, H200, Efficiency
 from benchmarks.truth.server import Host, Server, padded_tokens
-from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS, Experts, Method
+from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS, Method
 
 EFFICIENCY = Efficiency(0.75, 0.6, 4.0)
 HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)
@@ -23,12 +21,6 @@ def server_of(target, drafter=None, *, tokens=4, context=1000.0, gpu=H200, host=
 def kappa(server, requests):
     drafting = server.drafting_seconds(requests, requests * server.tokens)
     return drafting / server.plain_seconds(requests)
-
-
-@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
-def test_the_roofline_is_never_below_its_longer_part_nor_above_both(memory, compute):
-    parts = memory / EFFICIENCY.bandwidth, compute / EFFICIENCY.compute
-    assert max(parts) <= roofline(EFFICIENCY, memory, compute) <= sum(parts) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
@@ -69,12 +61,6 @@ def test_drafts_of_a_mixture_of_experts_cost_more_in_a_small_batch_than_in_a_lar
     assert small > kappa(server_of(DENSE_8B, NGRAM), 1)
 
 
-@given(st.floats(1, 10_000))
-def test_tokens_activate_between_their_own_and_all_experts(tokens):
-    distinct = Experts(48, 128, 8, 1.0).distinct(tokens)
-    assert 8 - 1e-9 <= distinct <= min(128, 8 * tokens) + 1e-9
-
-
 def test_a_parallel_drafter_costs_hardly_more_for_more_tokens():
     drafter = next(each for each in DENSE_8B.drafters if each.method is Method.DFLASH)
     eagle = next(each for each in DENSE_8B.drafters if each.method is Method.EAGLE3)
@@ -95,19 +81,6 @@ def test_lost_overlap_of_the_host_costs_most_where_steps_are_short():
     host = replace(HOST, is_drafting_overlapped=False)
     kept, lost = (kappa(server_of(DENSE_8B, host=each), 1) for each in (HOST, host))
     assert lost - kept == pytest.approx(0.9e-3 / server_of(DENSE_8B).plain_seconds(1), rel=0.05)
-
-
-def test_a_pause_of_a_server_that_speculates_is_scheduled_as_drafting_is():
-    host = replace(HOST, is_drafting_overlapped=False)
-    server = server_of(DENSE_8B, host=host)
-    assert server.plain_seconds(8, speculates=True) > server.plain_seconds(8)
-
-
-def test_partly_covered_steps_lie_between_none_and_all():
-    server = server_of(DENSE_8B, NGRAM)
-    for requests in (1, 8, 64):
-        low, high = server.drafting_seconds(requests, 0, drafting=0), server.covered_seconds(requests, 1.0, 4)
-        assert low < server.covered_seconds(requests, 0.5, 4) < high
 
 
 @pytest.mark.parametrize(
