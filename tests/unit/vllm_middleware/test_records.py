@@ -28,7 +28,8 @@ from tests.unit.vllm_middleware.harness import (
 
 TOKENS = {"completion_tokens": 10, "prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}
 RECORD = {"model": "tiny", "metrics": METRICS, "usage": TOKENS, "temperature": 0.5}
-PREDICTIONS = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 2, "audio_tokens": 1}
+SENT_PREDICTIONS = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 2}
+PREDICTIONS = {**SENT_PREDICTIONS, "audio_tokens": 1}
 
 
 @pytest.fixture
@@ -55,19 +56,20 @@ def response(**members):
 
 
 @pytest.mark.parametrize(
-    ("path", "exchange", "streamed"),
+    ("path", "exchange"),
     [
-        ("/v1/chat/completions", json_exchange(), False),
-        ("/v1/completions", stream_exchange(), True),
-        ("/behind/a/proxy/v1/completions", json_exchange(), False),
+        ("/v1/chat/completions", json_exchange()),
+        ("/v1/completions", stream_exchange()),
+        ("/behind/a/proxy/v1/completions", json_exchange()),
     ],
+    ids=["chat", "stream", "behind a proxy"],
 )
-async def test_the_metrics_of_a_response_are_sent(recorded, path, exchange, streamed):
-    assert await recorded(exchange, path=path) == [{**RECORD, "stream": streamed}]
+async def test_the_metrics_of_a_response_are_sent(recorded, path, exchange):
+    assert await recorded(exchange, path=path) == [{**RECORD, "stream": path == "/v1/completions"}]
 
 
 @given(data=st.data())
-@examples(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(max_examples=40, suppress_health_check=list(HealthCheck))
 async def test_the_division_into_pieces_does_not_matter(recorded, data):
     whole = data.draw(st.sampled_from([answer(), b"".join(stream())]))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
@@ -78,17 +80,18 @@ async def test_the_division_into_pieces_does_not_matter(recorded, data):
     assert await recorded(([asked(b'{"temperature":0.5}')], outgoing)) == [{**RECORD, "stream": is_stream}]
 
 
-async def test_a_stream_beyond_the_limit_is_read_from_its_end(recorded):
-    text = b'data: {"text":"%s"}\n\n' % (b"a" * inside.BODY_BYTES)
-    *_, last, done = stream()
-    for pieces in ([text, last, done], [text + last, done], [text + last + done]):
-        (record,) = await recorded(stream_exchange(pieces=pieces))
-        assert record["metrics"] == METRICS
+LONG = b'data: {"text":"%s"}\n\n' % (b"a" * inside.BODY_BYTES)
+END = b"".join(stream()[-2:])
 
 
-@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
-async def test_lines_of_a_stream_may_end_as_its_format_allows(recorded, end):
-    pieces = [piece.rstrip() + end for piece in stream()]
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [LONG, END], [LONG + END], *([piece.rstrip() + end for piece in stream()] for end in (b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n")),
+    ],
+    ids=["beyond the limit", "beyond the limit in one piece", "\\n", "\\r\\n", "keep-alive"],
+)  # fmt: skip
+async def test_a_stream_is_read_from_its_end_whatever_ends_its_lines(recorded, pieces):
     (record,) = await recorded(stream_exchange(pieces=pieces))
     assert record["metrics"] == METRICS
 
@@ -130,17 +133,8 @@ async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, me
         (METRICS, {"completion_tokens_details": PREDICTIONS}, {"metrics": METRICS, "usage": {}}),
         (
             {"queue_time_ms": 1.5},
-            {"completion_tokens": 5, "completion_tokens_details": PREDICTIONS},
-            {
-                "metrics": {"queue_time_ms": 1.5},
-                "usage": {
-                    "completion_tokens": 5,
-                    "completion_tokens_details": {
-                        "accepted_prediction_tokens": 3,
-                        "rejected_prediction_tokens": 2,
-                    },
-                },
-            },
+            {"completion_tokens_details": PREDICTIONS},
+            {"metrics": {"queue_time_ms": 1.5}, "usage": {"completion_tokens_details": SENT_PREDICTIONS}},
         ),
     ],
     ids=["no metrics", "unknown", "no usage", "predictions beside metrics", "predictions alone"],
@@ -166,7 +160,6 @@ async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usag
         (([asked(b"{", more=True), {"type": "http.disconnect"}], json_exchange()[1]), []),
         (json_exchange(b'{"n":' + b"[" * 100_000), [False]),
         (json_exchange(b"{%s}" % (b" " * inside.BODY_BYTES)), [True]),
-        (([*[asked(b" ", more=True)] * 70_000, asked(b"{}")], json_exchange()[1]), [True]),
         (json_exchange(text=answer(text="a" * inside.BODY_BYTES)), [True]),
         (stream_exchange(pieces=[b"data: [DONE]\n\n"]), [False]),
         (stream_exchange(pieces=[*stream()[:2], b'data: {"error":{}}\n\n']), []),
@@ -182,20 +175,24 @@ async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(wra
     assert (list(app._reporter.unreported), len(app._reporter.records)) == (unreported, 0)
 
 
-NAMES = [
-    ("größe".encode(), "größe"),
-    ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
-    (b"  a\tb\x00\x7f ", "ab"),
-    (b" \t ", None),
-    (b"b" * 1000, "b" * inside.TEXT_CHARACTERS),
-    ("ü".encode() * 1000, "ü" * inside.TEXT_CHARACTERS),
-]
-
-
-@pytest.mark.parametrize(("value", "kind"), NAMES)
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("größe".encode(), "größe"),
+        ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
+        (b"  a\tb\x00\x7f ", "ab"),
+        (b" \t ", None),
+        (b"b" * 1000, "b" * inside.TEXT_CHARACTERS),
+        ("ü".encode() * 1000, "ü" * inside.TEXT_CHARACTERS),
+    ],
+    ids=["utf-8", "latin-1", "unprintable", "blank", "long", "long utf-8"],
+)
 async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(recorded, value, kind):
     (record,) = await recorded(json_exchange(), [(b"x-request-type", value)])
     assert record.get("request_type") == kind
+
+
+FIELDS = {"USER_FIELD": "meta.deep.user"}
 
 
 @pytest.mark.parametrize(
@@ -204,14 +201,8 @@ async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(
         ({}, {"request_type": "header"}),
         ({"TYPE_HEADER": ""}, {}),
         ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.type"}, {"request_type": "chat"}),
-        (
-            {"TYPE_FIELD": "meta.type", "USER_FIELD": "meta.deep.user"},
-            {"request_type": "header", "user": "ann"},
-        ),
-        (
-            {"USER_HEADER": "X-User", "USER_FIELD": "meta.deep.user"},
-            {"request_type": "header", "user": "eve"},
-        ),
+        ({"TYPE_FIELD": "meta.type", **FIELDS}, {"request_type": "header", "user": "ann"}),
+        ({"USER_HEADER": "X-User", **FIELDS}, {"request_type": "header", "user": "eve"}),
         ({"TYPE_HEADER": "", "TYPE_FIELD": "größe-1"}, {"request_type": "big"}),
         ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.deep"}, {}),
         ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.type.no", "TARGET": "vllm-0"}, {"target": "vllm-0"}),

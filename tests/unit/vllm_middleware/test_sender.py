@@ -126,16 +126,13 @@ async def test_credentials_are_read_from_a_file_that_may_change(reporter, export
     assert [base64.b64decode(token).decode() for token in tokens] == ["ann:secret", "ann:öther"]
 
 
-LINES = [f"Rumpel{between}stilzchen" for between in ("\n", "\r\n", "\r", "\0", "\x7f", "\n\n-----")]
-
-
 @pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
 @pytest.mark.parametrize(
     ("content", "why"),
     [
         (None, "No such file"),
         ("/dev/zero", "more than one line"),
-        *((line, "more than one line") for line in LINES),
+        *((f"Rumpel{end}stilzchen", "more than one line") for end in ("\n", "\r", "\0", "\x7f", "\n\n-----")),
     ],
 )
 async def test_an_unusable_secret_is_neither_sent_nor_logged_and_records_are_kept(
@@ -246,12 +243,6 @@ print(len(one.exchanges), len(one.records), len(one.unreported))
 
 
 def test_a_forked_child_sends_nothing_of_its_parent():
-    done = subprocess.run(
-        [sys.executable, "-c", FORK],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(FILE.parent)},
-        timeout=60,
-    )
+    command, environ = [sys.executable, "-c", FORK], {"PYTHONPATH": str(FILE.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ, timeout=60)
     assert done.stdout.splitlines() == ["0 0 0", "1 in a queue of one", "1 1 1"]
