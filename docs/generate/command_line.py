@@ -28,6 +28,8 @@ _INTRODUCTION: Final = """\
 |---|---|
 """
 
+_MANY: Final = 5
+"""Arguments that are listed by name alone if another command has them too."""
 _SKIPPED: Final = frozenset({"--help", "--version"})
 
 
@@ -54,7 +56,15 @@ def _section(name: str) -> Iterator[str]:
     """Yield the section of a command."""
     parser = command_parser(name)
     yield f"\n## {name}\n\n{' '.join((parser.description or '').split())}\n"
-    yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(_rows(parser))
+    own, before = list(_rows(parser)), list(COMMANDS)[: list(COMMANDS).index(name)]
+    for other in before:
+        shared = set(_rows(command_parser(other)))
+        common = [row for row in own if row in shared]
+        if len(common) >= _MANY:
+            names = ", ".join(row.split(" ")[1].strip("`").join("``") for row in common)
+            yield f"\nAs for [`{other}`](#{other}): {names}.\n"
+            own = [row for row in own if row not in shared]
+    yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(own)
 
 
 def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from docs.generate.series_counts import engine_series, exporter_series, target_series
@@ -75,6 +75,7 @@ _GROUPS: Final = {
 }
 
 
+_BOUNDS: Final = "Its lower and upper bound."
 _POSITIONS: Final = (1, 4, 8)
 """Draft positions for which the series of an engine are counted."""
 _RULE: Final = f"|---|---|{'---:|' * (len(_POSITIONS) + 2)}"
@@ -173,19 +174,25 @@ def _labels() -> str:
 
 
 def _group(group: Group) -> str:
-    rows = [_row(metric) for metric in METRICS if metric.group is group]
+    rows = list(_rows([metric for metric in METRICS if metric.group is group]))
     table = ["| Metric and labels | Type, profile | Meaning | Source |", "|---|---|---|---|", *rows]
     return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *table, ""])
 
 
-def _row(metric: Metric) -> str:
-    cells = (
-        f"`{metric.name}{_labels_of(metric)}`",
-        ", ".join(filter(None, (metric.kind, metric.profile, _window(metric)))),
-        metric.help.replace("|", r"\|"),
-        _values(map(series_of, metric.source)),
-    )
-    return f"| {' | '.join(cells)} |"
+def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
+    """Yield a row for each metric; both bounds of a metric share one."""
+    for metric, following in zip(metrics, [*metrics[1:], None], strict=True):
+        if following and following.name == metric.name.replace("_lower", "_upper") != metric.name:
+            yield _row(metric, f"`{metric.name}`, `{following.name}{_labels_of(following)}`", _BOUNDS, "")
+        elif "_upper" not in metric.name:
+            text = metric.help.replace("|", r"\|")
+            source = _values(map(series_of, metric.source))
+            yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, source)
+
+
+def _row(metric: Metric, names: str, text: str, source: str) -> str:
+    kind = ", ".join(filter(None, (metric.kind, metric.profile, _window(metric))))
+    return f"| {names} | {kind} | {text} | {source} |"
 
 
 def _window(metric: Metric) -> str:
