@@ -26,6 +26,7 @@ def arm(length, engines, requests=None, acceptance_length=None, first_token=None
     )
 
 
+TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
 NO_WINS = dict.fromkeys(SpeedupBasis, False)
 OFF = ArmFindings((arm(30.0, 0), arm(300.0, 2, 1200)), NO_WINS)
 EAGLE = ArmFindings(
@@ -39,12 +40,12 @@ EAGLE = ArmFindings(
             ArmFirstToken(0.2, 0.1, 0.5, 0.25),
             traffic={Traffic.LOAD: 1.25, Traffic.REQUEST_TYPES: None},
             speedups={
-                SpeedupBasis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
+                TIME: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
                 SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None, Traffic.REQUEST_TYPES),
             },
         ),
     ),
-    NO_WINS | {SpeedupBasis.TIME_PER_OUTPUT_TOKEN: True},
+    NO_WINS | {TIME: True},
 )
 ARMS = [
     ({"experiment": "drafter", "arm": name, "baseline": "off"}, findings)
@@ -52,93 +53,57 @@ ARMS = [
 ]
 
 
-def test_the_metrics_have_exactly_the_known_values():
-    off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
-    found = {
+def json_values(view):
+    """Yield the values of a view by the names and labels of the metrics."""
+    for arm in view.arms:
+        own = (view.experiment, arm.arm, view.baseline)
+        yield from ((("winner", *own, str(basis)), float(wins)) for basis, wins in arm.winner.items())
+        for window in arm.windows:
+            key = (*own, window.window)
+            for name in ("engines", "requests", "acceptance_length_tokens"):
+                yield (name, *key), getattr(window, name)
+            yield from (
+                (("traffic_ratio", *key, str(part)), value) for part, value in window.traffic_ratio.items()
+            )
+            for basis, speedup in window.speedup_ratio.items():
+                yield ("speedup_ratio", *key, str(basis)), speedup.value
+                yield ("speedup_ratio_lower", *key, str(basis)), speedup.lower
+                yield ("speedup_ratio_upper", *key, str(basis)), speedup.upper
+
+
+def test_the_json_has_exactly_the_values_of_the_metrics():
+    (each,) = experiments_of(ARMS)
+    metrics = {
         (sample.name.removeprefix("spec_decode_experiment_"), *sample.labels.values()): sample.value
         for family in families_of(Snapshot(experiments=ARMS))
         for sample in family.samples
     }
-    assert found == {
-        ("speedup_ratio", *eagle, "5m", "time_per_output_token"): 2.0,
-        ("speedup_ratio", *eagle, "5m", "end_to_end"): 1.9,
-        ("speedup_ratio_lower", *eagle, "5m", "time_per_output_token"): 1.8,
-        ("speedup_ratio_upper", *eagle, "5m", "time_per_output_token"): 2.2,
-        ("traffic_ratio", *eagle, "30s", "load"): 0.5,
-        ("traffic_ratio", *eagle, "5m", "load"): 1.25,
-        **{("winner", *off, str(basis)): 0.0 for basis in SpeedupBasis},
-        **{
-            ("winner", *eagle, str(basis)): float(basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
-            for basis in SpeedupBasis
-        },
-        ("acceptance_length_tokens", *eagle, "5m"): 2.5,
-        ("requests", *off, "5m"): 1200.0,
-        ("requests", *eagle, "30s"): 12.0,
-        ("requests", *eagle, "5m"): 1300.0,
-        ("engines", *off, "30s"): 0.0,
-        ("engines", *off, "5m"): 2.0,
-        ("engines", *eagle, "30s"): 1.0,
-        ("engines", *eagle, "5m"): 1.0,
-    }
+    assert metrics == {key: value for key, value in json_values(experiment_view(*each)) if value is not None}
+    assert len(metrics) == 20
 
 
-def test_json_has_the_same_values():
+def test_a_window_of_an_arm_says_what_is_known():
     (each,) = experiments_of(ARMS)
-    assert experiment_view(*each).model_dump(mode="json") == {
-        "experiment": "drafter",
-        "baseline": "off",
-        "arms": [
-            {
-                "arm": "off",
-                "winner": {str(basis): False for basis in SpeedupBasis},
-                "windows": [window("30s", 0), window("5m", 2, requests=1200)],
-            },
-            {
-                "arm": "eagle",
-                "winner": {
-                    "time_per_output_token": True,
-                    "end_to_end": False,
-                    "throughput_per_request": False,
-                },
-                "windows": [
-                    window("30s", 1, requests=12, traffic_ratio={"load": 0.5}),
-                    window(
-                        "5m",
-                        1,
-                        requests=1300,
-                        acceptance_length_tokens=2.5,
-                        time_to_first_token_seconds={"mean": 0.2, "p50": 0.1, "p95": 0.5},
-                        prefix_cache_hit_ratio=0.25,
-                        traffic_ratio={"load": 1.25, "request_types": None},
-                        speedup_ratio={
-                            "time_per_output_token": {
-                                "value": 2.0,
-                                "lower": 1.8,
-                                "upper": 2.2,
-                                "reason": None,
-                            },
-                            "end_to_end": {
-                                "value": 1.9,
-                                "lower": None,
-                                "upper": None,
-                                "reason": "request_types",
-                            },
-                        },
-                    ),
-                ],
-            },
-        ],
-    }
-
-
-def window(name, engines, **known):
-    """JSON of a window of an arm; what is not known is null or empty."""
+    off, eagle = experiment_view(*each).model_dump(mode="json")["arms"]
     unknown = {
-        "requests": None,
         "acceptance_length_tokens": None,
         "time_to_first_token_seconds": {"mean": None, "p50": None, "p95": None},
         "prefix_cache_hit_ratio": None,
         "traffic_ratio": {},
         "speedup_ratio": {},
     }
-    return {"window": name, "engines": engines, **unknown, **known}
+    assert off["windows"][0] == {"window": "30s", "engines": 0, "requests": None, **unknown}
+    assert eagle["winner"] == {str(basis): basis is TIME for basis in SpeedupBasis}
+    assert eagle["windows"][1] == {
+        "window": "5m",
+        "engines": 1,
+        "requests": 1300,
+        "acceptance_length_tokens": 2.5,
+        "time_to_first_token_seconds": {"mean": 0.2, "p50": 0.1, "p95": 0.5},
+        "prefix_cache_hit_ratio": 0.25,
+        "traffic_ratio": {"load": 1.25, "request_types": None},
+        "speedup_ratio": {
+            "time_per_output_token": {"value": 2.0, "lower": 1.8, "upper": 2.2, "reason": None},
+            "end_to_end": {"value": 1.9, "lower": None, "upper": None, "reason": "request_types"},
+        },
+    }
