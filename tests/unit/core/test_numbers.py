@@ -39,6 +39,7 @@ def test_a_document_of_too_many_values_is_refused_before_it_is_decoded(content):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [(b"[" * 100_000, "nested too deeply"), (b"{", "Expecting"), (b"\xff", "can't decode")],
+    ids=["deep", "cut", "no text"],
 )
 def test_what_is_no_json_is_refused(content, reason):
     with pytest.raises(ValueError, match=reason):

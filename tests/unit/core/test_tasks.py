@@ -29,11 +29,10 @@ CEILING = 60.0
 KINDS = (PAGES, TARGET_LISTS, PASSWORDS, STATE)
 
 
-async def fails():
-    raise ValueError("a defect")
-
-
 async def test_a_task_that_raises_is_logged_at_once():
+    async def fails():
+        raise ValueError("a defect")
+
     with capture_logs() as logs:
         spawn(fails())
         await settle()
@@ -65,21 +64,19 @@ async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it
 
 async def test_background_tasks_are_kept_until_they_end_or_are_cancelled():
     done, background = [], Background()
-    background.start(_note(done, "ended", asyncio.Event()))
-    background.start(_note(done, "endless", asyncio.Event(), endless=True))
+
+    async def endless():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            done.append("cancelled")
+
+    background.start(asyncio.sleep(0))
+    background.start(endless())
     await settle()
+    assert done == []
     await background.cancel()
-    assert done == ["ended", "endless cancelled"]
-
-
-async def _note(done, name, event, *, endless=False):
-    try:
-        if endless:
-            await event.wait()
-        done.append(name)
-    except asyncio.CancelledError:
-        done.append(f"{name} cancelled")
-        raise
+    assert done == ["cancelled"]
 
 
 async def test_long_work_lets_other_tasks_run_after_each_slice():

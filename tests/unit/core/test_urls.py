@@ -10,20 +10,20 @@ from spec_decode_exporter.core.urls import Url, address, api_address, normalise,
 
 
 @pytest.mark.parametrize(
-    ("text", "url"),
+    ("text", "url", "name"),
     [
-        ("http://localhost:8000", "http://localhost:8000/metrics"),
-        ("HTTP://VLLM.Example.org", "http://vllm.example.org/metrics"),
-        ("https://a/b/c?d=e", "https://a/b/c?d=e"),
-        ("http://a?x=1", "http://a/metrics?x=1"),
-        ("http://[2001:DB8::1]:8000", "http://[2001:db8::1]:8000/metrics"),
-        ("http://a/", "http://a/"),
-        ("http://[fe80::1%eth0]:1/m", "http://[fe80::1%eth0]:1/m"),
+        ("http://localhost:8000", "http://localhost:8000/metrics", "localhost:8000"),
+        ("HTTP://VLLM.Example.org", "http://vllm.example.org/metrics", "vllm.example.org:80"),
+        ("https://a/b/c?d=e", "https://a/b/c?d=e", "a:443"),
+        ("http://a?x=1", "http://a/metrics?x=1", "a:80"),
+        ("http://[2001:DB8::1]:8000", "http://[2001:db8::1]:8000/metrics", "[2001:db8::1]:8000"),
+        ("http://a/", "http://a/", "a:80"),
+        ("http://[fe80::1%eth0]:1/m", "http://[fe80::1%eth0]:1/m", "[fe80::1%eth0]:1"),
     ],
 )
-def test_a_url_is_completed(text, url):
-    assert normalise(text) == url
-    assert normalise(url) == url
+def test_a_url_is_completed_and_its_default_name_is_host_and_port(text, url, name):
+    assert normalise(text) == normalise(url) == url
+    assert address(url) == name
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,6 @@ def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
     assert "@" not in address(url)
 
 
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("http://a/metrics", "a:80"),
-        ("https://a/metrics", "a:443"),
-        ("http://a:8000/m?key=1", "a:8000"),
-        ("http://[::1]:8000/m", "[::1]:8000"),
-    ],
-)
-def test_the_default_name_of_a_page_is_host_and_port(url, name):
-    assert address(url) == name
-
-
 def test_the_port_of_the_scheme_makes_no_difference():
     assert Url.of("http://a/metrics") == Url.of("http://a:80/metrics")
     assert Url.of("http://a/metrics") != Url.of("https://a:80/metrics")
@@ -93,31 +80,21 @@ def test_a_query_is_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("text", "authority", "target"),
+    ("text", "authority", "target", "sibling"),
     [
-        ("http://A:80/m?x=<y>", "a", "/m?x=%3Cy%3E"),
-        ("https://[::1]:9", "[::1]:9", "/"),
-        ("http://[fe80::1%eth0]:1/m", "[fe80::1%eth0]:1", "/m"),
-        ("http://a//b/%2f|c?", "a", "//b/%2f%7Cc"),
-        ("https://a:80?x=1", "a:80", "/?x=1"),
+        ("http://A:80/m?x=<y>", "a", "/m?x=%3Cy%3E", "http://a/version"),
+        ("https://[::1]:9", "[::1]:9", "/", "https://[::1]:9/version"),
+        ("http://[fe80::1%eth0]:1/m", "[fe80::1%eth0]:1", "/m", "http://[fe80::1%eth0]:1/version"),
+        ("http://a//b/%2f|c?", "a", "//b/%2f%7Cc", "http://a//b/version"),
+        ("https://a:80?x=1", "a:80", "/?x=1", "https://a:80/version"),
+        ("http://a/proxy/metrics/?x=1/2", "a", "/proxy/metrics/?x=1/2", "http://a/proxy/version"),
     ],
 )
-def test_the_client_gets_the_host_and_an_encoded_target(text, authority, target):
+def test_the_client_gets_the_host_an_encoded_target_and_a_page_beside_it(text, authority, target, sibling):
     url = Url.of(text)
     assert (url.authority, url.target) == (authority, target)
     assert Url.of(str(url)) == url
-
-
-@pytest.mark.parametrize(
-    ("url", "sibling"),
-    [
-        ("http://a/metrics", "http://a/version"),
-        ("http://a/proxy/metrics/?x=1/2", "http://a/proxy/version"),
-        ("https://[::1]:8000", "https://[::1]:8000/version"),
-    ],
-)
-def test_a_page_beside_another_has_its_server_and_folder(url, sibling):
-    assert str(Url.of(url).sibling("version")) == sibling
+    assert str(url.sibling("version")) == sibling
 
 
 @pytest.mark.parametrize("end", ["", "/", "/metrics", "/graph", "/query", "/api/v1"])
