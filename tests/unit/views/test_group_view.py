@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
@@ -59,10 +59,14 @@ RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
+FEW = settings(max_examples=40)
+
+
 def count_of(its, name):
     return getattr(its.total, name)
 
 
+@FEW
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
 def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
     (group,) = group_views([(labels(n), with_window(each)) for n, each in enumerate(windows)], ["model_name"])
@@ -76,6 +80,7 @@ def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
         assert getattr(shown, name) == (None if expected is None else pytest.approx(expected)), name
 
 
+@FEW
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
 def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     engines = [(labels(n), with_window(each)) for n, each in enumerate(windows)]
@@ -91,6 +96,7 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
         assert getattr(shown, name) == (pytest.approx(sum(rates)) if rates else None)
 
 
+@FEW
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=6), zones=st.lists(st.sampled_from("abc"), min_size=6))
 def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
     engines = [(labels(n, zone=zones[n]), with_window(each)) for n, each in enumerate(windows)]

@@ -282,6 +282,15 @@ WEAKER = [
     (NEWEST, NEWEST.replace("13", "12"), "min_version"),
     (NEWEST, CERTIFICATE, "min_version"),
 ]
+NAMES = [
+    "optional",
+    "no longer required",
+    "no longer asked for",
+    "any name",
+    "an older version",
+    "the default version",
+]
+"""Of each row of ``WEAKER``, what its second file has."""
 
 
 @pytest.mark.parametrize(
@@ -295,6 +304,16 @@ WEAKER = [
         (CERTIFICATE, "", "tls_server_config was removed; restart"),
         ("", CERTIFICATE, "tls_server_config was added; restart"),
         *[(strong, weak, f"tls_server_config.{key} is weaker; restart") for strong, weak, key in WEAKER],
+    ],
+    ids=[
+        "no text",
+        "unknown key",
+        "no file",
+        "no users",
+        "no users besides TLS",
+        "no TLS",
+        "new TLS",
+        *NAMES,
     ],
 )
 async def test_an_invalid_or_weaker_file_is_logged_once_and_the_previous_version_stays_active(
@@ -317,6 +336,7 @@ async def test_an_invalid_or_weaker_file_is_logged_once_and_the_previous_version
 @pytest.mark.parametrize(
     ("before", "after"),
     [*[(weak, strong) for strong, weak, _ in WEAKER], (NAMED, NAMED.replace("[a, b]", "[c]"))],
+    ids=[*NAMES, "other names"],
 )
 async def test_stronger_client_certificates_and_other_names_apply_without_a_restart(live, before, after):
     config = live(before)
