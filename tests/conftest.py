@@ -30,7 +30,7 @@ SLOW = (
     "tests/unit/benchmarks",
     "tests/unit/cli/test_observe_reference.py",
     "tests/robustness/fuzz",
-    "tests/robustness/hostile",
+    "tests/robustness/test_inputs.py",
     "tests/unit/monitor/test_deep_pair_trace.py",
     "tests/service/test_drop_story.py",
     "tests/service/test_experiment_story.py",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from tests.robustness.hostile.row import RejectedError
-from tests.robustness.hostile.table import BY_NAME, TABLE
+from tests.robustness.inputs.row import RejectedError
+from tests.robustness.table import BY_NAME, TABLE
 
 MAX_REASON = 500
 """Maximum characters of a line: the log and the page show a reason."""

@@ -23,8 +23,8 @@ from spec_decode_exporter.web.security import (
     _credentials,
 )
 from spec_decode_exporter.web.server import MAX_CONNECTIONS, Tls
-from tests.robustness.hostile.port import answered, exchange, header, request, served
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.port import answered, exchange, header, request, served
+from tests.robustness.inputs.row import RejectedError, Row
 
 _ALLOWED: Final = "exporter.example.com"
 

@@ -13,8 +13,7 @@ from spec_decode_exporter.discovery.groups import MAX_TARGETS
 from spec_decode_exporter.discovery.kubernetes_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
 from spec_decode_exporter.discovery.pods import PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
-from tests.robustness.hostile.making import MIB, Server, as_json, filled, served
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.row import MIB, Answer, RejectedError, Row, as_json, filled, served
 
 
 def _pod(name: str, **more: object) -> dict[str, object]:
@@ -22,7 +21,7 @@ def _pod(name: str, **more: object) -> dict[str, object]:
     return {"metadata": metadata, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
 
 
-def _pods(data: bytes, events: bytes) -> Server:
+def _pods(data: bytes, events: bytes) -> Answer:
     """Return an API server with a list of pods and the events of a watch."""
 
     async def answer(request: web.Request) -> web.StreamResponse:

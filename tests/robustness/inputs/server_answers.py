@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.scrape.client import MAX_FRAMING, MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.errors import PollError
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.row import RejectedError, Row
 
 MAX_BODY: Final = Poll().max_body
 KIB: Final = 1024

@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tests.robustness.hostile import (
+from tests.robustness.inputs import (
     clients,
     discovery_entries,
     history,
     lists,
     middleware,
+    page_values,
     pod_arguments,
     server_answers,
     server_details,
     server_pages,
-    values,
 )  # fmt: skip
-from tests.robustness.hostile.row import Row
+from tests.robustness.inputs.row import Row
 
 TABLE: Final[tuple[Row, ...]] = (
     *server_pages.ROWS,
     *server_answers.ROWS,
     *server_details.ROWS,
     *pod_arguments.ROWS,
-    *values.ROWS,
+    *page_values.ROWS,
     *lists.ROWS,
     *discovery_entries.ROWS,
     *history.ROWS,

@@ -1,4 +1,4 @@
-"""Attacks on the installed program with each input of the table, measured by `scene`."""
+"""Attacks on the installed program with each input of the table, and with some faults, measured by ``scene``."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from typing import Any, Final
 
-from tests.robustness.hostile.scene import Attack, Server
-from tests.robustness.hostile.serve import OWN_ADDRESS, good_page
-from tests.robustness.hostile.table import BY_NAME
+from tests.robustness.scene import Attack, Server
+from tests.robustness.serve import OWN_ADDRESS, good_page
+from tests.robustness.table import BY_NAME
 
 Place = Callable[[bytes], Attack]
 
@@ -102,7 +104,7 @@ def trials() -> list[Trial]:
         for within, cases in ((True, BY_NAME[name].worst), (False, BY_NAME[name].beyond))
         for case, make in cases.items()
     ]
-    return [*placed, *COMBINED]
+    return [*placed, *COMBINED, *ALONE]
 
 
 def _placed(name: str, make: Callable[[], bytes]) -> Callable[[], Attack]:
@@ -143,3 +145,21 @@ COMBINED: Final[Sequence[Trial]] = (
     Trial("several inputs", "40 clients of the page, 256 engines", lambda: _pages_in_a_loop(b"/", b"identity"), True),
     Trial("several inputs", "40 clients of the snapshot, 256 engines", lambda: _pages_in_a_loop(b"/api/v1/snapshot", b"identity"), True),
 )  # fmt: skip
+
+ALONE: Final = tuple(
+    Trial("faults", name, partial(Attack, faults=[name]), within=False)
+    for name in ("gzip bomb", "endless body", "256 engines")
+)
+"""Faults of one server, whose cost is not hidden among those of others."""
+
+
+def representative() -> list[Trial]:
+    """Return an attack with the first input of each place, one with the worst of all clients, and the others."""
+    first = [next(cases) for _, cases in groupby(trials(), key=lambda trial: trial.row)]
+    sources = [trial for trial in first if trial.row in PLACES and PLACES[trial.row] is not _request]
+    return [*sources, Trial("requests of clients", "all", _all_requests, within=True), *COMBINED, *ALONE]
+
+
+def _all_requests() -> Attack:
+    rows = [name for name, place in PLACES.items() if place is _request]
+    return Attack(requests=[make() for name in rows for make in BY_NAME[name].worst.values()])

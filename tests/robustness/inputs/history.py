@@ -25,8 +25,7 @@ from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
-from tests.robustness.hostile.making import filled, served
-from tests.robustness.hostile.row import Read, RejectedError, Row
+from tests.robustness.inputs.row import Read, RejectedError, Row, filled, served
 
 _NAME: Final = "vllm:generation_tokens_total"
 _SECONDS: Final = 1e5

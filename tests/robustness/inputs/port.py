@@ -13,7 +13,7 @@ from spec_decode_exporter.requests.record import read as read_body
 from spec_decode_exporter.web import api, application, openapi
 from spec_decode_exporter.web.server import NO_TLS, Tls, parse_listen_address, serve
 from spec_decode_exporter.web.state import AppState
-from tests.robustness.hostile.row import RejectedError
+from tests.robustness.inputs.row import RejectedError
 from tests.unit.web.plain_state import plain_state
 
 _LOOPBACK: Final = "127.0.0.1:0"

@@ -6,9 +6,9 @@ from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.web import api, application, endpoint, openapi, server
-from tests.robustness.hostile import clients_identity
-from tests.robustness.hostile.port import answered, array, header, metrics, padded, posted, request
-from tests.robustness.hostile.row import Row
+from tests.robustness.inputs import clients_identity
+from tests.robustness.inputs.port import answered, array, header, metrics, padded, posted, request
+from tests.robustness.inputs.row import Row
 
 _LINE: Final = server.MAX_LINE_BYTES
 

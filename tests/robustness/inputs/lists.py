@@ -21,9 +21,8 @@ from spec_decode_exporter.discovery.groups import (
 )
 from spec_decode_exporter.discovery.lists import FileDiscovery, HttpListDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
-from tests.robustness.hostile import files, pods
-from tests.robustness.hostile.making import as_json, filled, repeated, served
-from tests.robustness.hostile.row import Read, RejectedError, Row
+from tests.robustness.inputs import files, pods
+from tests.robustness.inputs.row import Read, RejectedError, Row, as_json, filled, served, text
 
 
 def _hosts(number: int) -> list[str]:
@@ -116,7 +115,7 @@ _JSON_BEYOND: Final = {
 _YAML_WORST: Final = {
     "one group with every target, 64 labels of 1,024 characters": lambda: _yaml_groups(_group_of_all()),
     "groups of one target with five labels": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 17]),
-    "groups without anything": repeated("- {}\n", MAX_TARGETS),
+    "groups without anything": text("- {}\n" * MAX_TARGETS),
     "a comment": filled(b"# ", b"x ", b"", MAX_BYTES),
     "empty lines": filled(b"", b"\n", b"[]", MAX_BYTES),
     "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_TARGETS)),
@@ -125,11 +124,11 @@ _YAML_WORST: Final = {
 
 _YAML_BEYOND: Final = {
     "bytes": filled(b"# ", b"x", b"", MAX_BYTES + 1),
-    "groups": repeated("- {}\n", MAX_TARGETS + 1),
+    "groups": text("- {}\n" * (MAX_TARGETS + 1)),
     "bytes full of empty groups": filled(b"", b"- {}\n", b"", MAX_BYTES),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_BYTES),
     "values": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 15]),
-    "targets that aliases repeat": repeated("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50, 1),
+    "targets that aliases repeat": text("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50),
     "values that merges repeat": lambda: (
         b"- &g {labels: {"
         + b",".join(b"l%d: x" % number for number in range(200))

@@ -28,8 +28,7 @@ from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.web.security import read_web_config
-from tests.robustness.hostile.making import as_json, filled, in_file
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.row import RejectedError, Row, as_json, filled, in_file
 
 
 def _state(path: Path) -> object:

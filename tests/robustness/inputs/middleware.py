@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.row import RejectedError, Row
 from tests.unit.vllm_middleware.harness import SCOPE, answer, application, asked, body, start, stream
 
 _MOST: Final = inside.BODY_BYTES - 100 * inside.PIECE_BYTES

@@ -14,8 +14,8 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     config_speculation,
     pod_speculation,
 )
-from tests.robustness.hostile.row import RejectedError, Row
-from tests.robustness.hostile.server_details import ranges
+from tests.robustness.inputs.row import RejectedError, Row
+from tests.robustness.inputs.server_details import ranges
 
 
 def pod(words: list[str], environ: Mapping[str, str] | None = None) -> bytes:

@@ -22,8 +22,8 @@ from spec_decode_exporter.scrape.sample import (
     MAX_POSITIONS_TOTAL,
     SampleReader,
 )
-from tests.robustness.hostile.row import RejectedError, Row
-from tests.robustness.hostile.server_answers import MAX_BODY, answer, received
+from tests.robustness.inputs.row import RejectedError, Row
+from tests.robustness.inputs.server_answers import MAX_BODY, answer, received
 
 HISTOGRAMS: Final = (
     "time_to_first_token", "request_time_per_output_token", "inter_token_latency", "e2e_request_latency",

@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.sample import (
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.window.poll import MAX_INCREMENT
 from tests.conftest import FakeClock
-from tests.robustness.hostile.row import RejectedError, Row
+from tests.robustness.inputs.row import RejectedError, Row
 
 _NAMES: Final = {
     type_: [

@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import bcrypt
 import trustme
 
-from tests.robustness.hostile.scene import Attack, running
+from tests.robustness.scene import Attack, running
 
 ROW: Final = "connections"
 """Name of these attacks for ``benchmarks.hostile --row``."""
@@ -54,10 +54,12 @@ class Port:
         """Connect with TLS and send bytes; nothing is read of the response."""
         client = await self.connect(receive=4096)
         _, writer = await asyncio.open_connection(sock=client, ssl=self._tls, server_hostname="localhost")
-        writer.transport.pause_reading()
+        transport = writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
         writer.write(data)
         self.tls_writers.append(writer)
-        return writer.transport
+        return transport
 
     async def connect(
         self, data: bytes = b"", *, receive: int = 0, address: str = "127.0.0.1"
@@ -98,7 +100,7 @@ class Port:
 
     async def answer(self, data: bytes, *, address: str = "127.0.0.1", limit: float = 10.0) -> bytes:
         """Send a request on a connection of its own; return the response, empty if there is none."""
-        options = {"ssl": self._tls, "server_hostname": "localhost"} if self._tls else {}
+        options: dict[str, Any] = {"ssl": self._tls, "server_hostname": "localhost"} if self._tls else {}
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(limit):
                 reader, writer = await asyncio.open_connection(address, self._port, **options)
@@ -335,8 +337,8 @@ async def _passwords(port: Port) -> Seen:
 
 _TLS: Final = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
 _OTHER_ADDRESS: Final = next(
-    (each[4][0] for each in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-     if not each[4][0].startswith("127.")), "127.0.0.1",
+    (str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+     if not str(each[4][0]).startswith("127.")), "127.0.0.1",
 )  # fmt: skip
 """An address of this machine that is not loopback: connections to it come from it, so it is another client."""
 

@@ -17,9 +17,9 @@ from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poller import Poller, PollSchedule
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
-from tests.robustness.hostile.row import RejectedError, Row
-from tests.robustness.hostile.server_answers import MAX_BODY, answer, received
-from tests.robustness.hostile.server_pages import page
+from tests.robustness.inputs.row import RejectedError, Row
+from tests.robustness.inputs.server_answers import MAX_BODY, answer, received
+from tests.robustness.inputs.server_pages import page
 
 
 class _Server:

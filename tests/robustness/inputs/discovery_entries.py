@@ -1,0 +1,380 @@
+"""Untrusted entries of discoveries, and labels of all sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from pydantic import ValidationError
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.labels import (
+    MAX_LABEL_CHARACTERS,
+    MAX_LABEL_NAME,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
+)
+from spec_decode_exporter.config.source import explain
+from spec_decode_exporter.config.target_settings import (
+    DnsDiscovery,
+    KubernetesDiscovery,
+    Scrape,
+    TargetSettings,
+)
+from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
+from spec_decode_exporter.discovery.discoverer import FleetLabels
+from spec_decode_exporter.discovery.groups import (
+    MAX_GROUP_LABELS,
+    MAX_PARAMETER_CHARACTERS,
+    MAX_PARAMETERS,
+    Listing,
+    ip_and_port,
+    json_groups,
+)
+from spec_decode_exporter.discovery.kubernetes_api import Pod, access
+from spec_decode_exporter.discovery.lists import DnsNameDiscovery
+from spec_decode_exporter.discovery.pods import MAX_PORTS, PodReader
+from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, text
+from tests.robustness.inputs.server_pages import read_page
+
+_NOT_PRINTABLE: Final = ("\0", "\n", "\x1b[2J", "\u202e", "\ud800")
+
+
+def _logged(read: Callable[[], Any]) -> Any:
+    """Return the result of ``read``; a dropped label is a rejection."""
+    with capture_logs() as logs:
+        found = read()
+    if logs:
+        raise RejectedError(str(logs[0]["reason"]))
+    return found
+
+
+def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
+    listing = Listing("http x", "http", Scrape())
+    try:
+        found: Sequence[Target] = _logged(lambda: listing.targets(json_groups(json.dumps([group]).encode())))
+    except DiscoveryError as error:
+        raise RejectedError(str(error)) from None
+    return found
+
+
+async def _list_address(data: bytes) -> object:
+    return _listed({"targets": [json.loads(data)]})
+
+
+async def _list_labels(data: bytes) -> object:
+    return _listed({"targets": ["host.test:8000"], "labels": json.loads(data)})
+
+
+async def _pod(data: bytes) -> object:
+    """Read a pod with some fields replaced."""
+    fields = {"labels": {}, "annotations": {}, "ports": [], "ip": "10.0.0.9", **json.loads(data)}
+    metadata = {
+        "name": "p",
+        "namespace": "n",
+        "labels": fields["labels"],
+        "annotations": fields["annotations"],
+    }
+    spec = {"containers": [{"ports": fields["ports"]}]}
+    status = {"phase": "Running", "podIP": fields["ip"]}
+    pod = msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
+    labels = {name.split("/")[-1]: name for name in fields["labels"]}
+    return _logged(lambda: PodReader(KubernetesDiscovery(labels=labels), Scrape()).targets(pod))
+
+
+async def _all_labels(data: bytes) -> object:
+    """Read groups, each with a number of targets and labels, together with a pod."""
+    pod = Target("http://p:1/m", "p", (("namespace", "n"), ("pod", "p")), discovery="kubernetes")
+    found = []
+    for group, (number, labels) in enumerate(json.loads(data)):
+        shared = tuple(sorted(labels.items()))
+        names = (f"h{group}-{count}:1" for count in range(number))
+        found += [Target(f"http://{name}/m", name, shared, discovery="http") for name in names]
+    labels = FleetLabels(["namespace", "pod"], LabelFilter("all"))
+    return _logged(lambda: list(labels.limited([*found, pod])))
+
+
+async def _configured_labels(data: bytes) -> object:
+    try:
+        return TargetSettings.model_validate({"url": "http://a", "labels": json.loads(data)})
+    except ValidationError as error:
+        problems = explain(error.errors(include_url=False)[0], TargetSettings)
+        raise RejectedError("; ".join(message for _, message in problems)) from None
+
+
+async def _addresses(data: bytes) -> object:
+    """Read the responses to A and AAAA queries, one a line."""
+    try:
+        hosts = {ip_and_port(line, 8000) for line in data.decode().split("\n")}
+    except ValueError as error:
+        raise RejectedError(str(error)) from None
+    return await _answers(hosts)
+
+
+async def _services(data: bytes) -> object:
+    """Read the targets of SRV records as ``host:port``, one on a line."""
+    return await _answers(set(data.decode().split("\n")))
+
+
+async def _answers(hosts: set[str]) -> object:
+    found = DnsNameDiscovery("a.test", DnsDiscovery(names=("a.test",), type="A", port=8000), Scrape())
+
+    async def answered() -> set[str]:
+        return hosts
+
+    found._addresses = answered
+    try:
+        return await found.targets()
+    except DiscoveryError as error:
+        raise RejectedError(str(error)) from None
+
+
+async def _environment(data: bytes) -> object:
+    host, port = data.decode().split(" ")
+    try:
+        return access(
+            KubernetesDiscovery(), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        )
+    except DiscoveryError as error:
+        raise RejectedError(str(error)) from None
+
+
+def _labels(number: int, value: str = "x" * MAX_LABEL_VALUE, prefix: str = "l") -> dict[str, str]:
+    return {f"{prefix}{count:05}": value for count in range(number)}
+
+
+def _annotated(**annotations: str) -> Make:
+    return as_json({"annotations": {f"prometheus.io/{name}": value for name, value in annotations.items()}})
+
+
+def _engines(number: int, length: int, name: str = "") -> Make:
+    """Return a page of engines, each of a model with a name of this length."""
+    names = [name or f"{n:03}".ljust(length, "m") for n in range(number)]
+    lines = [f'vllm:generation_tokens_total{{model_name="{each}",engine="0"}} 1\n' for each in names]
+    return text("".join(lines))
+
+
+def _numbers(number: int) -> str:
+    return ",".join(map(str, range(MAX_PORT - number + 1, MAX_PORT + 1)))
+
+
+_FITTING = "x" * (MAX_LABEL_CHARACTERS // MAX_LABELS - len("l00000"))
+_PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
+_LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
+_FOREIGN: Final = {
+    "userinfo": "host.test@evil.example",
+    "userinfo with a port": "user:80@evil.example:80",
+    "a path": "host.test:80/evil.example",
+    "a query": "host.test?evil.example",
+    "a fragment": "host.test#evil.example",
+    "a backslash": "host.test\\evil.example",
+    "an encoded slash": "host.test%2fevil.example",
+    "an IPv6 zone": "[fe80::1%25eth0]:80",
+    "text around brackets": "[::1]evil.example:80",
+    "a future address": "[v1.evil]:80",
+    "full-width letters": "\uff45vil.example",
+    "an ideographic full stop": "evil\u3002example",
+    "a sharp s": "stra\u00dfe.test",
+    "a Kelvin sign": "\u212aevin.test",
+    "a line end": "host.test\r\nHost: evil.example",
+    "port 0": "host.test:0",
+    "a port beyond the highest": f"host.test:{MAX_PORT + 1}",
+    "a signed port": "host.test:+80",
+    "an underscore in a port": "host.test:8_0",
+    "other digits": "host.test:\u0668\u0660",
+    "two ports": "host.test:80:81",
+    "an empty host": ":80",
+    "an empty label": "host..test",
+}  # fmt: skip
+
+
+def _pod_ports(names: str, *numbers: int) -> Make:
+    """Return a pod whose annotation names ports, each of which is called ``http``."""
+    ports = [{"name": "http", "containerPort": number} for number in numbers]
+    return as_json({"annotations": {"prometheus.io/port": names}, "ports": ports})
+
+
+def _pod_labels(labels: Mapping[str, str]) -> Make:
+    return as_json({"labels": {f"x/{name}": value for name, value in labels.items()}})
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        "address of a list entry",
+        _list_address,
+        worst={
+            "the longest name": as_json(f"{_LONG_HOST}:{MAX_PORT}"),
+            "an IPv6 address": as_json(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{MAX_PORT}"),
+        },
+        beyond={
+            "a longer name": as_json(f"{_LONG_HOST}a.a:1"),
+            **{name: as_json(address) for name, address in _FOREIGN.items()},
+        },
+    ),
+    Row(
+        "`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
+        _list_labels,
+        worst={
+            "the longest path": as_json({"__metrics_path__": "/" + "m" * (MAX_PATH - 1)}),
+            "the most parameters": as_json(_PARAMETERS),
+            "the longest parameter": as_json({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 2)}),
+            "only what is percent-encoded": as_json(
+                {"__param_x": "\0" * ((MAX_PARAMETER_CHARACTERS - 2) // 3)}
+            ),
+        },
+        beyond={
+            "a URL as a scheme": as_json({"__scheme__": "https://evil.example/?x="}),
+            "a scheme in capitals": as_json({"__scheme__": "HTTP"}),
+            "a path of a host": as_json({"__metrics_path__": "//evil.example/"}),
+            "a path of a URL": as_json({"__metrics_path__": "http://evil.example/"}),
+            "a fragment": as_json({"__metrics_path__": "/m#x"}),
+            "a line end": as_json({"__metrics_path__": "/m HTTP/1.1\r\nHost: evil.example"}),
+            "a longer path": as_json({"__metrics_path__": "/" + "m" * MAX_PATH}),
+            "one more parameter": as_json({**_PARAMETERS, "__param_more": ""}),
+            "a longer parameter": as_json({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 1)}),
+        },
+    ),
+    Row(
+        "labels of a list entry",
+        _list_labels,
+        worst={
+            "the most of the longest": as_json(_labels(MAX_LABELS, _FITTING)),
+            "the longest value": as_json({"zone": "x" * MAX_LABEL_VALUE}),
+            "the longest names": as_json(
+                _labels(MAX_LABEL_CHARACTERS // MAX_LABEL_NAME, "", "l" * (MAX_LABEL_NAME - 5))
+            ),
+            "four bytes a character": as_json(_labels(MAX_LABELS, "\N{ROCKET}" * len(_FITTING))),
+            "characters that are escaped": as_json(_labels(MAX_LABELS, '"' * len(_FITTING))),
+            "labels for the service discovery alone": as_json(_labels(MAX_GROUP_LABELS, "x", "__meta_")),
+            "the longest name and method": as_json(
+                {"target": "t" * MAX_LABEL_VALUE, "method": "m" * MAX_LABEL_VALUE}
+            ),
+        },
+        beyond={
+            "a longer value": as_json({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
+            "a longer name": as_json({"n" * (MAX_LABEL_NAME + 1): "x"}),
+            "longer labels together": as_json(_labels(MAX_LABELS, _FITTING + "x")),
+            "one more label": as_json(_labels(MAX_LABELS + 1, "")),
+            "a longer name of the target": as_json({"target": "x" * (MAX_LABEL_VALUE + 1)}),
+            "a longer method": as_json({"method": "x" * (MAX_LABEL_VALUE + 1)}),
+            **{f"a value with {bad!r}": as_json({"zone": f"a{bad}"}) for bad in _NOT_PRINTABLE},
+        },
+    ),
+    Row(
+        "annotations `port`, `path` and `scheme` of a pod",
+        _pod,
+        worst={
+            "the most ports with the longest path": _annotated(
+                port=_numbers(MAX_PORTS), path="m" * (MAX_PATH - 1), scheme="https"
+            ),
+        },
+        beyond={
+            "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
+            "256 KiB of commas": _annotated(port="," * 2**18),
+            "an invalid port": _annotated(port="80@evil.example"),
+            "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
+            "a longer path": _annotated(path="m" * MAX_PATH),
+        },
+    ),
+    Row(
+        "address and ports in a pod's status and spec",
+        _pod,
+        worst={
+            "the most ports of one name": _pod_ports("http", *range(1, MAX_PORTS + 1)),
+            "one port 20,000 times": _pod_ports(",".join(["http"] * MAX_PORTS), *[1] * 20_000),
+        },
+        beyond={
+            "a name as an address": as_json({"ip": "evil.example"}),
+            "a hexadecimal address": as_json({"ip": "0x7f000001"}),
+            "one more port": _pod_ports("http", *range(1, MAX_PORTS + 2)),
+            "a port beyond the highest": _pod_ports("http", MAX_PORT + 1),
+        },
+    ),
+    Row(
+        "labels of a pod as labels",
+        _pod,
+        worst={"the most of the longest": _pod_labels(_labels(MAX_LABELS - 2, _FITTING))},
+        beyond={
+            "a longer value": _pod_labels({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
+            "longer labels together": _pod_labels(_labels(3, "x" * 1_000)),
+            **{f"a value with {bad!r}": _pod_labels({"zone": f"a{bad}"}) for bad in _NOT_PRINTABLE},
+        },
+    ),
+    Row(
+        "labels of all discovered targets together",
+        _all_labels,
+        worst={
+            "10,000 targets of one group": as_json([[10_000, _labels(MAX_LABELS - 2, _FITTING)]]),
+            "1,000 groups": as_json([[10, _labels(MAX_LABELS - 2, _FITTING)]] * 1_000),
+        },
+        beyond={
+            "one more name": as_json(
+                [[1, {name: value}] for name, value in _labels(MAX_LABELS - 1, "x").items()]
+            ),
+            "longer names": as_json([[1, _labels(MAX_LABELS - 2, "x", "l" * (MAX_LABEL_NAME - 5))]]),
+        },
+    ),
+    Row(
+        "`targets[].labels` of the configuration",
+        _configured_labels,
+        worst={"the most of the longest": as_json(_labels(MAX_LABELS))},
+        beyond={
+            "a longer value": as_json({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
+            "a longer name": as_json({"n" * (MAX_LABEL_NAME + 1): "x"}),
+            "one more label": as_json(_labels(MAX_LABELS + 1)),
+            **{f"a value with {bad!r}": as_json({"zone": f"a{bad}"}) for bad in _NOT_PRINTABLE[:-1]},
+        },
+    ),
+    Row(
+        "A and AAAA records",
+        _addresses,
+        worst={"4,000 addresses": text("\n".join(f"10.0.{n // 250}.{n % 250}" for n in range(4_000)))},
+        beyond={"an IPv6 zone": text("fe80::1%eth0"), "a name": text("evil.example")},
+    ),
+    Row(
+        "SRV records",
+        _services,
+        worst={
+            "2,000 records": text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
+            "the longest name": text(f"{_LONG_HOST}:{MAX_PORT}"),
+        },
+        beyond={
+            "an escaped space": text("evil\\032.example:80"),
+            "an escaped full stop": text("host\\.test:80"),
+            "a slash": text("host/evil.example:80"),
+            "userinfo": text("host@evil.example:80"),
+            "port 0": text("host.test:0"),
+        },
+    ),
+    Row(
+        "names of models and engines on a page",
+        read_page,
+        worst={
+            "the longest names": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME - 1),
+            "the most engines": _engines(MAX_ENGINES, MAX_NAMES_TOTAL // MAX_ENGINES - 1),
+            "names with terminal escapes and a zero byte": _engines(1, 1, "a\0\x1b[2J\u202e"),
+        },
+        beyond={
+            "a longer name": _engines(1, MAX_NAME + 1),
+            "one more engine": _engines(MAX_ENGINES + 1, 3),
+            "longer names together": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME),
+        },
+    ),
+    Row(
+        "`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
+        _environment,
+        worst={
+            "the longest name": text(f"{_LONG_HOST} {MAX_PORT}"),
+            "an IPv6 address": text("fd00::1 443"),
+        },
+        beyond={
+            "userinfo": text("host@evil.example 443"),
+            "a path": text("host 443/evil.example"),
+            "a port beyond the highest": text(f"host {MAX_PORT + 1}"),
+        },
+    ),
+)

@@ -1,0 +1,94 @@
+"""One row of the table of untrusted inputs, and the ways to make its bytes and pass them to the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, TypeAlias
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from spec_decode_exporter.discovery.groups import MAX_LIST_BYTES
+
+MIB: Final = 2**20
+
+Make: TypeAlias = Callable[[], bytes]
+Read: TypeAlias = Callable[[bytes], Awaitable[object]]
+"""Passes an input to the program's code; raises ``RejectedError`` if that code rejects it."""
+Answer: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RejectedError(Exception):
+    """Rejection of an input; the text is the reason in the log or in a response."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One untrusted input, for the tests and the benchmark."""
+
+    name: str
+    """For example ``http_sd list``. Unique."""
+    read: Read
+    worst: Mapping[str, Make]
+    """By a description: the most expensive inputs within every bound. ``read`` accepts each."""
+    beyond: Mapping[str, Make] = field(default_factory=dict)
+    """By the name of the bound: inputs just beyond that one bound. ``read`` raises ``RejectedError`` for each."""
+
+
+def filled(begin: bytes, unit: bytes, end: bytes = b"", size: int = MAX_LIST_BYTES) -> Make:
+    """Return a function that repeats ``unit`` up to ``size`` bytes, filled with spaces."""
+    return lambda: (begin + unit * ((size - len(begin) - len(end)) // len(unit)) + end).ljust(size)
+
+
+def as_json(value: object) -> Make:
+    """Return a function that writes a value as JSON, or what a function returns."""
+    return lambda: json.dumps(value() if callable(value) else value, separators=(",", ":")).encode()
+
+
+def text(content: str) -> Make:
+    return content.encode
+
+
+@asynccontextmanager
+async def served(answer: Answer) -> AsyncIterator[str]:
+    """Serve what ``answer`` returns at every path; yield the URL."""
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    server = TestServer(app)
+    await server.start_server()
+    try:
+        yield str(server.make_url("/"))
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def served_json(data: bytes) -> AsyncIterator[str]:
+    """Serve the bytes as JSON at every path; yield the URL."""
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=data, content_type="application/json")
+
+    async with served(answer) as url:
+        yield url
+
+
+def in_file(read: Callable[[Path], object], *errors: type[Exception], name: str = "file") -> Read:
+    """Return a function that passes the bytes to ``read`` as a file, in a thread as in the program."""
+
+    async def read_file(data: bytes) -> object:
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            path.write_bytes(data)
+            try:
+                return await asyncio.to_thread(read, path)
+            except errors as error:
+                raise RejectedError(str(error)) from None
+
+    return read_file

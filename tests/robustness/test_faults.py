@@ -1,0 +1,78 @@
+"""Every fault of a server has its reason, and costs little processor time; end to end, one exporter polls all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
+from tests.robustness.faults import READ, faults
+
+POLLS = 2
+"""Of each server: the second finds what the first has left."""
+MAX_SECONDS = 2.0
+"""Processor time of a poll: a page at every limit takes a tenth of it."""
+CONFIG = Config.model_validate({"poll": {"timeout": "300ms", "filter": "off"}, "limits": {"engines": 1000}})
+
+
+async def polled(url):
+    """Poll a server; return the reasons of the failed polls, and what they and the events say."""
+    with capture_logs() as logs:
+        monitor = TargetMonitor(Target(url, "t"), CONFIG, Shared(SystemClock(), Remembered(), EventLog("1")))
+        poller = monitor.poller()
+        reasons, messages = set(), []
+        for _ in range(POLLS):
+            await poller.poll()
+            record = monitor.status().record
+            reasons.add(record.error or READ)
+            messages.append(record.message)
+        await monitor.close()
+    return reasons, f"{messages} {logs}"
+
+
+@contextlib.asynccontextmanager
+async def serving(respond):
+    """Serve a fault; yield the URL of its page."""
+    answering = set()
+
+    async def serve(reader, writer):
+        answering.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while not writer.is_closing():
+                await reader.readuntil(b"\r\n\r\n")
+                await respond(writer)
+        writer.transport.abort()
+
+    if respond is None:
+        with socket.socket() as bound:  # it does not listen
+            bound.bind(("127.0.0.1", 0))
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}/metrics"
+        return
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+    finally:
+        server.close()
+        for task in answering:
+            task.cancel()
+        await asyncio.gather(*answering, return_exceptions=True)
+
+
+@pytest.mark.parametrize("name", faults())
+async def test_a_fault_of_a_server_has_its_reason(name):
+    fault, begin = faults()[name], time.thread_time()
+    async with serving(fault.respond) as url:
+        reasons, said = await polled(url)
+    assert reasons <= fault.outcome
+    assert fault.reason in said
+    assert time.thread_time() - begin < POLLS * MAX_SECONDS
