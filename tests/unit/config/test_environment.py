@@ -25,15 +25,15 @@ def test_variables_are_replaced(text, value):
     assert expand(text, ENVIRON) == value
 
 
-@pytest.mark.parametrize("text", ["${NOWHERE}", "a ${NOWHERE}"])
-def test_a_variable_that_is_not_set_is_named(text):
-    with pytest.raises(ValueError, match="environment variable NOWHERE is not set; set it, or"):
-        expand(text, ENVIRON)
-
-
-@pytest.mark.parametrize("text", ["${", "${HOST", "${}", "${1}", "${HOST-x}"])
-def test_a_broken_reference_is_rejected(text):
-    with pytest.raises(ValueError, match="without a variable"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a ${NOWHERE}", "environment variable NOWHERE is not set; set it, or"),
+        *((text, "without a variable") for text in ("${", "${HOST", "${}", "${1}", "${HOST-x}")),
+    ],
+)
+def test_a_reference_without_a_variable_is_rejected(text, message):
+    with pytest.raises(ValueError, match=message):
         expand(text, ENVIRON)
 
 

@@ -15,17 +15,15 @@ from spec_decode_exporter.config.types import (
 
 
 @pytest.mark.parametrize(
-    "text", ["0s", "500ms", "30s", "5m", "1m30s", "1h30m", "36h", "1d", "8d", "1w", "1y", "1h1m1s1ms"]
+    ("write", "parse", "texts"),
+    [
+        (format_duration, parse_duration, "0s 500ms 30s 5m 1m30s 1h30m 36h 1d 8d 1w 1y 1h1m1s1ms"),
+        (format_parameters, parse_parameters, "8B 1.5B 500M 1T 999 0.3 0 0.000000001 1.234567891B"),
+    ],
+    ids=["durations as by Prometheus", "parameters in the largest unit"],
 )
-def test_durations_are_written_as_prometheus_writes_them(text):
-    assert format_duration(parse_duration(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text", ["8B", "1.5B", "500M", "1T", "999", "0.3", "0", "0.000000001", "1.234567891B"]
-)
-def test_parameters_are_written_in_the_largest_unit(text):
-    assert format_parameters(parse_parameters(text)) == text
+def test_texts_are_written_as_usual(write, parse, texts):
+    assert " ".join(write(parse(text)) for text in texts.split()) == texts
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
-from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import (
     Discovery,
@@ -33,21 +32,26 @@ def target(url: str, name: str, discovery: str = "file", **labels: str) -> Targe
     return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
 
 
-def test_all_configured_discoveries_run_in_order(tmp_path):
+def test_all_configured_discoveries_run_in_order_and_those_of_one_name_have_keys_of_their_own(tmp_path):
+    pods = {"namespaces": ("x", "y"), "label_selector": "app=vllm", "api_server": "https://a:1/"}
+    other_pods = ({"ports": ("9000",)}, {"only_ready": True}, {"api_server": "https://b:1/"})
     ways = Discovery(
         files=(tmp_path / "a.yml",),
-        http=(HttpDiscovery(url="http://sd/list"),),
-        dns=(DnsDiscovery(names=("a", "b"), type="A", port=1, refresh_interval=7.0),),
-        kubernetes=(KubernetesDiscovery(namespaces=("x", "y"), label_selector="app=vllm"),),
+        http=(HttpDiscovery(url="http://sd/list"), HttpDiscovery(url="http://sd/list?zone=b")),
+        dns=[
+            DnsDiscovery(names=("a", "b"), type="A", port=port, refresh_interval=7.0) for port in (8000, 8001)
+        ],
+        kubernetes=[KubernetesDiscovery(**{**pods, **more}) for more in ({}, *other_pods)],
     )
-    assert [(way.name, way.refresh) for way in discoveries(ways)] == [
+    found = list(discoveries(ways))
+    assert [(way.name, way.refresh) for way in found] == [
         (f"file {tmp_path}/a.yml", 5.0),
         ("http http://sd/list", 60.0),
-        ("dns A a", 7.0),
-        ("dns A b", 7.0),
-        ("kubernetes namespace x app=vllm", 1.0),
-        ("kubernetes namespace y app=vllm", 1.0),
+        ("http http://sd/list?<secret>", 60.0),
+        *[("dns A a", 7.0), ("dns A b", 7.0)] * 2,
+        *[(f"kubernetes namespace {name} app=vllm", 1.0) for name in "xy"] * 4,
     ]
+    assert len({way.key for way in found}) == len(found)
 
 
 class Way:
@@ -133,21 +137,6 @@ async def test_failures_with_ever_new_reasons_do_not_fill_the_log(start, clock, 
         way.answer = DiscoveryError(str(number))
         await clock.advance(1)
     assert 10 <= len(log) < 15
-
-
-def test_discoveries_that_differ_only_in_a_port_or_a_query_are_separate(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text(
-        "discovery:\n"
-        "  dns:\n"
-        "    - {names: [a.example], type: A, port: 8000}\n"
-        "    - {names: [a.example], type: A, port: 8001}\n"
-        "  http:\n"
-        "    - {url: 'http://sd/list?zone=a'}\n"
-        "    - {url: 'http://sd/list?zone=b'}\n"
-    )
-    ways = list(discoveries(load(file, environ={}).discovery))
-    assert len({way.key for way in ways}) == len(ways) == 4
 
 
 async def test_of_several_exporters_exactly_one_has_each_target_of_any_discovery(clock, monkeypatch):

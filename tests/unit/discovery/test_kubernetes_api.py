@@ -474,18 +474,6 @@ async def test_outside_of_a_pod_the_error_names_the_setting(account, discovery, 
     await failure(discovery(None), "configure `namespaces`")
 
 
-def test_different_discoveries_have_different_keys_and_labels_do_not_count(discovery):
-    others = [("other", {}), (None, {}), ("", {})]
-    settings = (
-        {"label_selector": "a=b"},
-        {"ports": ("9000",)},
-        {"only_ready": True},
-        {"api_server": "https://other:1/"},
-    )
-    others += [("inference", keys) for keys in settings]  # fmt: skip
-    own = discovery()
-    assert len({own.key, *(discovery(namespace, **keys).key for namespace, keys in others)}) == 1 + len(
-        others
-    )
-    assert discovery(labels={"team": "x"}).key == own.key
-    assert discovery(label_selector="app=vllm").name == "kubernetes namespace inference app=vllm"
+def test_labels_do_not_distinguish_discoveries_and_namespaces_do(discovery):
+    assert discovery(labels={"team": "x"}).key == discovery().key
+    assert len({discovery(namespace).key for namespace in ("inference", "other", None, "")}) == 4

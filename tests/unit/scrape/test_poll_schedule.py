@@ -38,18 +38,13 @@ def test_phases_are_stable_and_spread_evenly():
     assert all(50 < count < 170 for count in phases.values())
 
 
-@given(st.floats(0, 1e8), intervals, offsets)
-def test_the_next_tick_is_within_one_interval(now, interval, offset):
-    tick = next_tick(now, interval, offset)
-    assert now < tick <= now + interval + EARLY + 1e-6
-    assert abs((tick / interval - offset + 0.5) % 1 - 0.5) < 1e-6
-
-
 @given(
     st.floats(0, 1e8), intervals, offsets, st.lists(st.floats(-0.9 * EARLY, 0.09), min_size=2, max_size=50)
 )
 def test_ticks_are_one_interval_apart_and_unique_in_spite_of_jitter(start, interval, offset, jitters):
     ticks = [next_tick(start, interval, offset)]
+    assert start < ticks[0] <= start + interval + EARLY + 1e-6
+    assert abs((ticks[0] / interval - offset + 0.5) % 1 - 0.5) < 1e-6
     for jitter in jitters:
         ticks.append(next_tick(ticks[-1] + jitter, interval, offset))
     assert all(after - before == pytest.approx(interval, rel=1e-6) for before, after in pairwise(ticks))
@@ -135,15 +130,6 @@ def test_a_target_is_costly_if_it_takes_more_than_an_even_part_of_half_a_core(
 # Longer intervals.
 
 
-@pytest.mark.parametrize(
-    ("seconds", "ticks"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
-)
-def test_the_server_spends_no_more_than_its_share_on_responses(seconds, ticks):
-    duty = DutyCycle(1.0, 0.01, 30.0)
-    duty.answered(0, seconds)
-    assert duty.ticks(0.0) == (ticks, "answers" if ticks > 1 else None)
-
-
 def test_the_shortest_response_of_the_last_minute_or_two_counts():
     duty = DutyCycle(1.0, 0.01, 3600.0)
     for now, seconds, ticks in [(0, 0.5, 50), (30, 0.02, 2), (59, 9.0, 2), (61, 9.0, 2), (119, 0.5, 2),
@@ -164,6 +150,8 @@ def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(interval, share,
 @pytest.mark.parametrize(
     ("seconds", "cost", "waited", "expected"),
     [
+        *((seconds, 0.0, 0.0, (ticks, "answers" if ticks > 1 else None))
+          for seconds, ticks in ((0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (9.0, 100))),
         (0.001, 0.5 * TARGET_SHARE, 0.0, (1, None)),
         (0.001, 4 * TARGET_SHARE, 0.0, (4, "processing")),
         (0.05, 4 * TARGET_SHARE, 0.0, (5, "answers")),
@@ -172,8 +160,10 @@ def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(interval, share,
         (0.05, 0.0, 9.5, (10, "processing")),
         (0.001, 0.0, 1e9, (61, "processing")),
     ],
-)
-def test_the_cause_is_the_one_that_requires_the_longer_interval(seconds, cost, waited, expected):
+)  # fmt: skip
+def test_the_interval_and_its_cause_are_those_of_what_takes_more_than_its_share(
+    seconds, cost, waited, expected
+):
     duty = DutyCycle(1.0, 0.01, 600.0)
     duty.answered(0.0, seconds)
     duty.waited = waited
