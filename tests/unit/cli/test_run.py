@@ -25,30 +25,39 @@ def config(*words, environ=None):
     return read_config(parse(["run", *words], environ or {}), environ or {})
 
 
+@pytest.fixture
+def file(tmp_path):
+    """Return a function that writes a configuration file; it returns the words that name it."""
+
+    def write(text):
+        path = tmp_path / "exporter.yml"
+        path.write_text(text)
+        return "--config.file", str(path)
+
+    return write
+
+
+def variables(**values):
+    return {f"SPEC_DECODE_EXPORTER_{name}": value for name, value in values.items()}
+
+
 def test_the_command_line_overrides_the_environment_and_that_the_local_vllm():
     assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
-    environ = {
-        "SPEC_DECODE_EXPORTER_TARGET": "http://a:1, http://b:2",
-        "SPEC_DECODE_EXPORTER_POLL_INTERVAL": "2s",
-    }
+    environ = variables(TARGET="http://a:1, http://b:2", POLL_INTERVAL="2s")
     assert [target.called for target in config(environ=environ).targets] == ["a:1", "b:2"]
     found = config("--target", "http://b:2", "--poll.interval", "3s", environ=environ)
-    assert [target.called for target in found.targets] == ["b:2"]
-    assert found.poll.interval == 3.0
+    assert ([target.called for target in found.targets], found.poll.interval) == (["b:2"], 3.0)
 
 
-def test_a_flag_overrides_one_key_of_the_file(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("poll:\n  interval: 5s\ncost:\n  draft_cost_ratio: 0.1\n  running_requests: 8\n")
-    found = config("--config.file", str(file), "--poll.interval", "2s", "--cost.draft-cost-ratio", "0.2")
+def test_a_flag_overrides_one_key_of_the_file(file):
+    words = file("poll:\n  interval: 5s\ncost:\n  draft_cost_ratio: 0.1\n  running_requests: 8\n")
+    found = config(*words, "--poll.interval", "2s", "--cost.draft-cost-ratio", "0.2")
     assert (found.poll.interval, found.cost.draft_cost_ratio, found.cost.running_requests) == (2.0, 0.2, 8.0)
 
 
-def test_an_unknown_group_is_a_mistake_with_a_suggestion(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("metrics:\n  disable:\n    - rate\n    - sums\n")
+def test_an_unknown_group_is_a_mistake_with_a_suggestion(file):
     with pytest.raises(ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`rates`"):
-        config("--config.file", str(file))
+        config(*file("metrics:\n  disable:\n    - rate\n    - sums\n"))
 
 
 def test_a_sidecar_is_configured_by_flags_alone():
@@ -67,10 +76,9 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     file = tmp_path / "sub" / "exporter.yml"
     file.write_text("state:\n  file: other.json\n")
     monkeypatch.chdir(tmp_path)
-    found = config("--config.file", str(file), "--state.file", "state.json")
-    assert found.state.file == tmp_path / "state.json"
-    variable = {"SPEC_DECODE_EXPORTER_STATE_FILE": "state.json"}
-    assert config("--config.file", str(file), environ=variable).state.file == tmp_path / "state.json"
+    for words, environ in ((["--state.file", "state.json"], {}), ([], variables(STATE_FILE="state.json"))):
+        found = config("--config.file", str(file), *words, environ=environ)
+        assert found.state.file == tmp_path / "state.json"
 
 
 @pytest.mark.parametrize(
@@ -82,22 +90,18 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     ],
 )
 def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
-    name = f"SPEC_DECODE_EXPORTER_{variable}"
-    with pytest.raises(ConfigError, match=f"^{name}: {path} "):
-        config(environ={name: value})
+    with pytest.raises(ConfigError, match=f"^SPEC_DECODE_EXPORTER_{variable}: {path} "):
+        config(environ=variables(**{variable: value}))
 
 
 def test_an_empty_variable_counts_as_absent():
     names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET")
-    environ = {f"SPEC_DECODE_EXPORTER_{name}": "" for name in names}
-    assert config(environ=environ) == config()
+    assert config(environ=variables(**dict.fromkeys(names, ""))) == config()
 
 
-def test_a_variable_of_targets_beside_a_file_is_rejected_by_its_name(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("{}\n")
+def test_a_variable_of_targets_beside_a_file_is_rejected_by_its_name(file):
     with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
-        config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})
+        config(*file("{}\n"), environ=variables(TARGET="http://a"))
 
 
 EAGLE = (
@@ -129,14 +133,11 @@ def test_an_unreadable_argument_of_vllm_is_ignored_as_a_variable():
     assert [entry["variable"] for entry in log] == [VARIABLE]
 
 
-def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
-    environ = {VARIABLE: EAGLE}
-    silent, telling = config("--config.file", str(file), environ=environ).targets
-    assert (silent.speculative.method, silent.speculative.tokens) == ("eagle3", 3)
-    assert (telling.speculative.method, telling.speculative.tokens) == ("mtp", 3)
-    assert config("--config.file", str(file)).targets[0].speculative is None
+def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(file):
+    words = file("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
+    found = [each.speculative for each in config(*words, environ={VARIABLE: EAGLE}).targets]
+    assert [(its.method, its.tokens) for its in found] == [("eagle3", 3), ("mtp", 3)]
+    assert config(*words).targets[0].speculative is None
 
 
 def test_automatic_reload_needs_a_file():
@@ -145,17 +146,19 @@ def test_automatic_reload_needs_a_file():
     assert _options(parse(["--config.file", "/x"], {}), None).watched is None
 
 
-def scrape_job(text):
-    """Return the scrape job of a text as YAML."""
-    (job,) = yaml.safe_load(text.partition("prometheus.yml:\n")[2].partition("\n\n")[0])
-    return job
-
-
-def test_the_address_of_the_page_is_the_last_line():
-    text = start_report([UP], [URL, "unix:/run/a"], Options([]))
-    assert text.endswith(f"\nPage: {URL}\n")
-    external = Options([], external_url="https://example.com/spec")
-    assert start_report([UP], [URL], external).endswith("\nPage: https://example.com/spec/\n")
+@pytest.mark.parametrize(
+    ("urls", "options", "page"),
+    [
+        ([URL, "unix:/run/a"], {}, URL),
+        ([URL], {"external_url": "https://example.com/spec"}, "https://example.com/spec/"),
+        (["unix:/run/a"], {}, "unix:/run/a"),
+    ],
+    ids=["tcp", "external", "unix"],
+)
+def test_the_address_of_the_page_is_the_last_line_and_tcp_has_a_scrape_job(urls, options, page):
+    text = start_report([UP], urls, Options([], **options))
+    assert text.endswith(f"Page: {page}\n")
+    assert ("prometheus.yml" in text) == (URL in urls)
 
 
 @pytest.mark.parametrize(
@@ -172,22 +175,19 @@ def test_each_target_has_its_first_answer(status, line):
     assert f"\n  {line}\n" in start_report([status], [URL], Options([]))
 
 
-def test_the_scrape_job_is_that_of_the_page():
-    assert scrape_job(start_report([UP], [URL], Options([]))) == {
-        "job_name": "spec-decode",
-        "scrape_interval": "15s",
-        "static_configs": [{"targets": ["localhost:7732"]}],
-    }
-    options = Options([], web_config=Path("/etc/web.yml"))
-    job = scrape_job(start_report([UP], ["https://gpu-1:7732/"], options))
-    assert job["scheme"] == "https"
-    assert job["static_configs"] == [{"targets": ["gpu-1:7732"]}]
-
-
-def test_without_a_tcp_address_there_is_no_scrape_job():
-    text = start_report([UP], ["unix:/run/a"], Options([]))
-    assert "prometheus.yml" not in text
-    assert text.endswith("Page: unix:/run/a\n")
+@pytest.mark.parametrize(
+    ("url", "options", "job"),
+    [
+        (URL, {}, {"static_configs": [{"targets": ["localhost:7732"]}]}),
+        ("https://gpu-1:7732/", {"web_config": Path("/web.yml")}, {"scheme": "https", "static_configs": [{"targets": ["gpu-1:7732"]}]}),
+    ],
+    ids=["plain", "tls"],
+)  # fmt: skip
+def test_the_scrape_job_is_that_of_the_page(url, options, job):
+    text = start_report([UP], [url], Options([], **options))
+    (found,) = yaml.safe_load(text.partition("prometheus.yml:\n")[2].partition("\n\n")[0])
+    assert job.items() <= found.items()
+    assert (found["job_name"], found["scrape_interval"]) == ("spec-decode", "15s")
 
 
 async def test_it_waits_for_the_first_answer_of_every_target_but_not_for_ever():

@@ -49,12 +49,6 @@ def test_an_invalid_address_is_rejected_with_the_remedy(value):
     assert "such as :7732" in str(refused.value)
 
 
-@given(st.from_regex(r"[a-z.-]*:[0-9]{1,4}", fullmatch=True))
-def test_any_name_and_any_port_make_an_address(value):
-    host, _, port = value.rpartition(":")
-    assert parse_listen_address(value) == ListenAddress(host, int(port))
-
-
 @given(st.text())
 def test_any_other_text_raises_listen_error(value):
     with contextlib.suppress(ListenError):

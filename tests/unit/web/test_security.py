@@ -143,13 +143,6 @@ def server(folder):
     return lambda text: read_web_config(folder.write(text)).context
 
 
-def test_the_oldest_version_can_be_limited(server, trusting):
-    client = trusting()
-    client.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(ssl.SSLError):
-        shaken(server(CERTIFICATE + "  min_version: TLS13\n"), client)
-
-
 @pytest.mark.parametrize(("policy", "required"), [(IF_GIVEN, False), (VERIFIED, True)])
 def test_only_certificates_of_the_authority_are_accepted_and_none_if_none_is_required(
     server, trusting, policy, required
@@ -190,7 +183,6 @@ def test_a_name_of_another_kind_is_not_allowed():
 
 
 TEXT = (CHECKOUT / "docs" / "reference" / "web.md").read_text()
-DOCUMENTED = re.search(r"With client certificates.*?```yaml\n(.*?)```", TEXT, re.DOTALL)[1]
 
 
 def test_the_files_of_the_document_are_valid_and_its_table_lists_every_key(folder):
@@ -344,36 +336,6 @@ async def test_stronger_client_certificates_and_other_names_apply_without_a_rest
     with capture_logs() as logs:
         await settled(config)
     assert [entry["event"] for entry in logs] == ["web_config_reloaded"]
-
-
-async def test_the_documented_file_truncated_at_any_line_removes_no_protection(live, folder):
-    before, _, after = DOCUMENTED.partition("client_auth_type")
-    whole = f"{before}min_version: TLS13\n  client_auth_type{after}"
-    for name, documented in (("server.pem", "server.crt"), ("authority.pem", "ca.crt")):
-        (folder.path / name).rename(folder.path / documented)
-    config = live(whole)
-    settings, lines = config.current.settings, whole.splitlines(keepends=True)
-    for number in range(len(lines)):
-        config.write("".join(lines[:number]))
-        with capture_logs():
-            await settled(config)
-        assert (config.current.settings, config.successful) == (settings, False)
-
-
-async def test_a_link_of_a_kubernetes_secret_is_followed_and_the_restored_file_is_successful(tmp_path, clock):
-    for name, text in (("good", USERS), ("bad", "nonsense: 1\n")):
-        (tmp_path / name).write_text(text)
-    link = tmp_path / "web.yml"
-    link.symlink_to("good")
-    config = LiveWebConfig(link, clock)
-    seen = []
-    for name in ("bad", "good"):
-        link.unlink()
-        link.symlink_to(name)
-        with capture_logs():
-            await settled(config)
-        seen.append(config.successful)
-    assert seen == [False, True]
 
 
 def basic(name, password):

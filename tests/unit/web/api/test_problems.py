@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from multidict import MultiDict
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.web.api import ENGINES, EVENTS, HISTORY, SNAPSHOT, selects
+from spec_decode_exporter.web.api import ENGINES, EVENTS, HISTORY, SNAPSHOT
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView, RequestError, read
 
@@ -127,30 +125,3 @@ def test_all_invalid_parameters_are_named_at_once():
     with pytest.raises(RequestError) as rejected:
         read(EVENTS, MultiDict([("limit", "x"), ("since", "x"), ("until", "x")]))
     assert sorted(each.name for each in rejected.value.parameters) == ["limit", "since", "until"]
-
-
-TEXTS = st.text(max_size=5)
-LABELS = st.dictionaries(st.sampled_from(["zone", "team", "rack"]), st.sampled_from(["", "a", "b=c"]))
-
-
-@given(
-    labels=LABELS, wanted=LABELS, model=st.sampled_from(["m", "n"]), models=st.lists(st.sampled_from("mn"))
-)
-def test_an_engine_is_selected_if_all_parameters_match(labels, wanted, model, models):
-    labels = {"target": "t", "model_name": model, "engine": "0", **labels}
-    matches = [("match", f"{name}={value}") for name, value in wanted.items()]
-    query = read(ENGINES, MultiDict([*matches, *(("model", each) for each in models)]))
-    expected = all(labels.get(name, "") == value for name, value in wanted.items())
-    assert selects(query, labels) == (expected and (not models or model in models))
-
-
-@given(
-    parameters=st.lists(st.tuples(st.one_of(st.sampled_from([each.name for each in SNAPSHOT]), TEXTS), TEXTS))
-)
-def test_any_query_is_parsed_or_rejected(parameters):
-    named = {name for name, _ in parameters}
-    try:
-        read(SNAPSHOT, MultiDict(parameters))
-    except RequestError as rejected:
-        named -= {each.name for each in rejected.parameters}
-        assert named < {name for name, _ in parameters}, rejected  # noqa: PT017  either is right
