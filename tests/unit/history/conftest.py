@@ -8,13 +8,29 @@ from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.simulated_history import START, StoredHistory
 
+PLAIN = Scenario.model_validate(
+    {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
+)
 ENABLED = {
-    "speculation": {"tokens": 0, "method": "draft_model"},
-    "load": {"concurrency": 8},
+    **PLAIN.model_dump(mode="json"),
     "phases": [{"at": "30m", "restart": {"down": "20s", "tokens": 4}}],
 }
 """Speculation is enabled in the middle of an hour and a quarter."""
 SECONDS = 75 * 60
+
+
+def simulated(scenario, seconds, interval=15, **labels):
+    """Return the history of one server, whose simulation tests share."""
+    stored = StoredHistory()
+    stored.simulate(scenario, seconds, interval, **{"job": "vllm", "instance": "a:8000", **labels})
+    return stored
+
+
+def without(stored, begin, end):
+    """Remove what was scraped between two moments."""
+    for samples in stored.series.values():
+        samples[:] = [pair for pair in samples if not START + begin < pair[0] < START + end]
+    return stored
 
 
 def history_of(stored, *, match="", begin=START - 60, end=None, **options):
@@ -26,7 +42,8 @@ def history_of(stored, *, match="", begin=START - 60, end=None, **options):
 
 @pytest.fixture(scope="session", params=[15, 60], ids="scraped every {} s".format)
 def enabled(request):
-    stored = StoredHistory()
-    stored.interval = request.param
-    stored.simulate(Scenario.model_validate(ENABLED), SECONDS, request.param, job="vllm", instance="a:8000")
+    """Return a history with a minute between scrapes, or a quarter."""
+    stored = simulated(Scenario.model_validate(ENABLED), SECONDS)
+    for samples in stored.series.values():
+        samples[:] = [pair for pair in samples if (pair[0] - START) % request.param == 0]
     return stored

@@ -10,7 +10,6 @@ import pytest
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import (
-    MAX_SECONDS,
     BaselineReader,
     FoundPeriod,
     add_readings,
@@ -21,11 +20,10 @@ from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.scrape.engines import ENGINES, Counter
-from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.simulated_history import START, StoredHistory
+from tests.unit.history.conftest import PLAIN, simulated, without
 
 DAY = 86_400.0
-PLAIN = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
 
 
 def reader(stored, lookback=DAY, end=None):
@@ -39,17 +37,10 @@ async def baselines(stored, **options):
     return await reading.read(server)
 
 
-def simulated(seconds, interval=15, labels=(), **scenario):
-    stored = StoredHistory()
-    wanted = {"job": "vllm", "instance": "a:8000", **dict(labels)}
-    stored.simulate(Scenario.model_validate({**PLAIN, **scenario}), seconds, interval, **wanted)
-    return stored
-
-
 async def test_time_before_speculation_is_the_baseline(enabled):
     ((model, baseline),) = (await baselines(enabled)).items()
     period = baseline.period(enabled.now)
-    assert model == Scenario().model_name
+    assert model == PLAIN.model_name
     assert 1200 < period.seconds <= 1800
     assert period.end == pytest.approx(START + 1800, abs=120)
     assert period.request.first_token_seconds > 0
@@ -68,25 +59,28 @@ async def test_only_the_period_is_read_closely(enabled):
     assert sum(each.get("step") is not None for each in enabled.queries[before:]) <= 8
 
 
-async def test_a_long_period_is_read_at_its_end(monkeypatch):
-    monkeypatch.setattr(baseline_reader, "MAX_SECONDS", 1200.0)
-    (baseline,) = (await baselines(simulated(3600))).values()
-    period = baseline.period(START + 3600)
-    assert period.seconds == pytest.approx(1200, abs=60)
-    assert period.end == pytest.approx(START + 3600, abs=300)
-    assert MAX_SECONDS == DAY
+@pytest.mark.parametrize(
+    ("limit", "value", "most", "end"),
+    [("MAX_SECONDS", 900.0, 960, 1800), ("MAX_SAMPLES", 100, 1200, 690)],
+    ids=["read at its end", "read until there are so many samples"],
+)
+async def test_a_long_period_is(monkeypatch, limit, value, most, end):
+    monkeypatch.setattr(baseline_reader, limit, value)
+    stored = simulated(PLAIN, 1800)
+    (baseline,) = (await baselines(stored)).values()
+    period = baseline.period(stored.now)
+    assert 0 < period.seconds <= most
+    assert period.end == pytest.approx(START + end, abs=300)
 
 
 async def test_a_gap_is_not_learned():
-    stored = simulated(2400)
-    for samples in stored.series.values():
-        samples[:] = [pair for pair in samples if not START + 600 < pair[0] < START + 1500]
+    stored = without(simulated(PLAIN, 1800), 300, 1200)
     (baseline,) = (await baselines(stored)).values()
-    assert baseline.period(stored.now).seconds == pytest.approx(1500, abs=150)
+    assert baseline.period(stored.now).seconds == pytest.approx(900, abs=150)
 
 
 async def test_without_such_a_period_the_lookback_is_named():
-    stored = simulated(900)
+    stored = simulated(PLAIN, 900)
     for key in list(stored.series):
         if "num_requests_running" not in dict(key)["__name__"]:
             stored.series[key] = [(time, 1.0) for time, _ in stored.series[key]]
@@ -95,9 +89,9 @@ async def test_without_such_a_period_the_lookback_is_named():
 
 
 async def test_a_pause_of_a_server_that_speculates_is_no_baseline():
-    stored = simulated(1200, speculation={"tokens": 3, "method": "draft_model"})
+    drafting = PLAIN.model_copy(update={"speculation": PLAIN.speculation.model_copy(update={"tokens": 3})})
     with pytest.raises(HistoryError, match="no period of this server without speculation"):
-        await baselines(stored)
+        await baselines(simulated(drafting, 600))
 
 
 async def test_without_known_metrics_the_keys_are_named():
@@ -106,39 +100,28 @@ async def test_without_known_metrics_the_keys_are_named():
 
 
 async def test_both_replicas_of_a_pair_are_one_server():
-    stored = simulated(900, labels={"prometheus_replica": "one"})
-    stored.series |= {
-        tuple(sorted({**dict(key), "prometheus_replica": "two"}.items())): samples
-        for key, samples in stored.series.items()
-    }
+    stored = simulated(PLAIN, 900, prometheus_replica="one")
+    stored.simulate(PLAIN, 900, job="vllm", instance="a:8000", prometheus_replica="two")
     assert len(await reader(stored).servers()) == 1
 
 
 async def test_a_limit_of_samples_leads_to_smaller_pages():
-    stored = simulated(1800)
+    stored = simulated(PLAIN, 1800)
     (whole,) = (await baselines(stored)).values()
     stored.max_samples = 1000
     (again,) = (await baselines(stored)).values()
-    assert again.kept.steps == whole.kept.steps
-    assert again.kept.requests == whole.kept.requests
+    assert (again.kept.steps, again.kept.requests) == (whole.kept.steps, whole.kept.requests)
 
 
-async def test_samples_beyond_the_limit_are_not_read(monkeypatch):
-    monkeypatch.setattr(baseline_reader, "MAX_SAMPLES", 100)
-    stored = simulated(3600)
-    (baseline,) = (await baselines(stored)).values()
-    assert baseline.period(stored.now).seconds <= 1200
-
-
-async def test_the_event_loop_goes_on_meanwhile():
-    stored = simulated(3600, interval=1)
-    reading = asyncio.ensure_future(baselines(stored))
+async def test_the_event_loop_goes_on_after_each_slice_of_scrapes(monkeypatch):
+    monkeypatch.setattr(baseline_reader, "SCRAPES_SLICE", 4)
+    reading = asyncio.ensure_future(baselines(simulated(PLAIN, 1800)))
     turns = 0
     while not reading.done():
         turns += 1
         await asyncio.sleep(0)
     assert await reading
-    assert turns > 0.9 * 3600 / baseline_reader.SCRAPES_SLICE
+    assert turns > 0.9 * 120 / 4
 
 
 def readings(tokens, drafts):
@@ -158,32 +141,19 @@ def minutes(periods):
 @pytest.mark.parametrize(
     ("tokens", "drafts", "expected"),
     [
-        ("1 2 3 4", ". . . .", [(0, 100, False)]),
-        ("1 2 3 4", "0 0 0 0", [(0, 100, False)]),
-        ("1 2 3 4", "5 6 7 8", []),
-        ("1 1 1 1", ". . . .", []),
-        ("1 2 1 2 3", ". . 3 6 9", [(0, 10, True)]),
-        ("1 2 1 2 3 1 4", "1 2 . . . 3 5", [(5, 25, True)]),
-        ("1 2 1 2 1 2 1 2", ". . 1 2 . . 1 2", [(15, 30, True), (0, 10, True)]),
-        ("1 2 2 2 2 3", ". . . . . .", [(0, 100, False)]),
-        ("1 2 . . 1 2", ". . . . . .", [(0, 100, False)]),
-        ("1 2 3 4", "5 5 5 5", []),
-        ("", "", []),
+        pytest.param("1 2 3 4", ". . . .", [(0, 100, False)], id="without the counter"),
+        pytest.param("1 2 3 4", "0 0 0 0", [(0, 100, False)], id="with one at 0"),
+        pytest.param("1 2 3 4", "5 6 7 8", [], id="with drafts"),
+        pytest.param("1 1 1 1", ". . . .", [], id="idle"),
+        pytest.param("1 2 1 2 3", ". . 3 6 9", [(0, 10, True)], id="before drafts"),
+        pytest.param("1 2 1 2 3 1 4", "1 2 . . . 3 5", [(5, 25, True)], id="between drafts"),
+        pytest.param("1 2 1 2 1 2 1 2", ". . 1 2 . . 1 2", [(15, 30, True), (0, 10, True)], id="two, newest first"),
+        pytest.param("1 2 2 2 2 3", ". . . . . .", [(0, 100, False)], id="idle time does not end it"),
+        pytest.param("1 2 . . 1 2", ". . . . . .", [(0, 100, False)], id="nor absence"),
+        pytest.param("1 2 3 4", "5 5 5 5", [], id="a pause of a server that has drafted"),
+        pytest.param("", "", [], id="nothing"),
     ],
-    ids=[
-        "without the counter",
-        "with one at 0",
-        "with drafts",
-        "idle",
-        "before drafts",
-        "between drafts",
-        "two, newest first",
-        "idle time does not end it",
-        "nor absence",
-        "a pause of a server that has drafted",
-        "nothing",
-    ],
-)
+)  # fmt: skip
 def test_periods_without_drafts_are_found(tokens, drafts, expected):
     assert minutes(plain_periods(readings(tokens, drafts), 6000.0)) == expected
 
@@ -213,51 +183,45 @@ def target(*, url="http://10.0.0.1:8000/metrics", name="chat", **labels):
     return Target(url, name, tuple(sorted(labels.items())))
 
 
-def found(target, *servers, is_only_target=False):
-    return servers.index(server_of(target, servers, is_only_target=is_only_target))
+PODS = [server(instance=f"10.0.1.{n}:8000", pod=f"vllm-{n}", namespace="prod") for n in range(3)]
+CLUSTERS = [server(instance="10.0.0.1:8000", cluster=name) for name in ("one", "two")]
+ELSEWHERE = server(instance="elsewhere:8000")
 
 
-def test_the_address_is_the_instance():
-    assert found(target(), server(instance="10.0.0.2:8000"), server(instance="10.0.0.1:8000")) == 1
-
-
-def test_the_name_may_be_the_instance():
-    assert found(target(), server(instance="other"), server(instance="chat")) == 1
-
-
-def test_of_two_servers_with_the_address_the_labels_decide():
-    servers = [server(instance="10.0.0.1:8000", cluster=name) for name in ("one", "two")]
-    assert found(target(cluster="two"), *servers) == 1
-
-
-def test_without_the_address_the_labels_decide():
-    servers = [server(instance=f"10.0.1.{n}:8000", pod=f"vllm-{n}", namespace="prod") for n in range(3)]
-    assert found(target(pod="vllm-2", namespace="prod", team="a"), *servers) == 2
+@pytest.mark.parametrize(
+    ("of", "servers", "place"),
+    [
+        pytest.param(target(), [server(instance="10.0.0.2:8000"), server(instance="10.0.0.1:8000")], 1, id="address"),
+        pytest.param(target(), [server(instance="other"), server(instance="chat")], 1, id="name"),
+        pytest.param(target(cluster="two"), CLUSTERS, 1, id="of two with the address the labels decide"),
+        pytest.param(target(pod="vllm-2", namespace="prod", team="a"), PODS, 2, id="without the address, labels"),
+    ],
+)  # fmt: skip
+def test_the_server_of_a_target_is_found_by(of, servers, place):
+    assert server_of(of, servers, is_only_target=False) is servers[place]
 
 
 def test_one_server_alone_is_that_of_one_target_alone():
-    alone = server(instance="elsewhere:8000")
-    assert found(target(), alone, is_only_target=True) == 0
-    with pytest.raises(HistoryError, match="none of the 1 servers there is this target: elsewhere:8000"):
-        found(target(), alone)
+    assert server_of(target(), [ELSEWHERE], is_only_target=True) is ELSEWHERE
 
 
-def test_labels_that_contradict_do_not_fit():
-    with pytest.raises(HistoryError, match=r"none of the 2 servers .* choose its server by `match`"):
-        found(target(pod="a", namespace="n"), server(pod="b", namespace="n"), server(pod="c", namespace="n"))
-
-
-def test_several_that_fit_are_named():
-    servers = [server(instance=f"{n}", namespace="prod") for n in range(5)]
-    with pytest.raises(
-        HistoryError, match=r"5 servers there fit this target: 0, 1, 2 and others; choose one"
-    ):
-        found(target(namespace="prod"), *servers)
+@pytest.mark.parametrize(
+    ("of", "servers", "reason"),
+    [
+        (target(), [ELSEWHERE], "none of the 1 servers there is this target: elsewhere:8000"),
+        (target(pod="a", namespace="prod"), PODS, r"none of the 3 servers .* choose its server by `match`"),
+        (target(namespace="prod"), [server(instance=f"{n}", namespace="prod") for n in range(5)], "5 servers there fit this target: 0, 1, 2 and others; choose one"),
+    ],
+    ids=["another address", "labels that contradict", "several that fit"],
+)  # fmt: skip
+def test_a_server_that_is_not_found_is_an_error_with_its_remedy(of, servers, reason):
+    with pytest.raises(HistoryError, match=reason):
+        server_of(of, servers, is_only_target=False)
 
 
 def test_a_hostile_name_is_short_and_printable():
     with pytest.raises(HistoryError) as error:
-        found(target(), *(server(instance=f"\x1b{n}" * 4000) for n in range(3)))
+        server_of(target(), [server(instance=f"\x1b{n}" * 4000) for n in range(3)], is_only_target=False)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
 

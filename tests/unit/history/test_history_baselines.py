@@ -24,13 +24,12 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle
 from tests.fakes.simulated import Server
 from tests.fakes.simulated_history import StoredHistory
+from tests.unit.history.conftest import PLAIN
 
-PLAIN = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
-DRAFTING = Scenario.model_validate({**PLAIN, "speculation": {"tokens": 4, "method": "draft_model"}})
+DRAFTING = PLAIN.model_copy(update={"speculation": PLAIN.speculation.model_copy(update={"tokens": 4})})
 HISTORY = {"prometheus": {"url": "http://prometheus:9090", "lookback": "1h"}}
 
 
@@ -38,7 +37,7 @@ HISTORY = {"prometheus": {"url": "http://prometheus:9090", "lookback": "1h"}}
 def stored(clock):
     """Return the history of half an hour in which a server had no speculation."""
     stored = StoredHistory(start=clock.wall() - 1800)
-    stored.simulate(Scenario.model_validate(PLAIN), 1780, 15, job="vllm", instance="a:1")
+    stored.simulate(PLAIN, 1780, job="vllm", instance="a:1")
     return stored
 
 
@@ -68,7 +67,11 @@ class Exporter:
 
     async def advance(self, seconds):
         """Move the clock; a reading gets all turns that it needs."""
-        await self.clock.advance(seconds, turns=400)
+        await self.clock.advance(seconds, turns=100)
+
+    def make_due(self, seconds):
+        """Move the next reading of target a to now; it is planned ``seconds`` after the last one."""
+        self.baselines._plans["a", "http://a:1/metrics"].moment -= seconds
 
     def baseline(self, target):
         return self.remembered.baseline(ModelKey(target, DRAFTING.model_name))
@@ -124,7 +127,7 @@ async def test_a_new_target_is_read_at_once_though_time_passes_meanwhile(exporte
 
 
 async def test_a_target_without_a_history_asks_nothing(exporter, stored):
-    await exporter("a", baseline=None).follow(60.0)
+    await exporter("a", baseline=None).follow(20.0)
     assert not stored.queries
 
 
@@ -133,17 +136,22 @@ async def test_the_own_history_of_a_target_replaces_the_general_one(exporter, st
     one = exporter(targets=[target])
     asked = []
     one.baselines._connect = lambda settings: asked.append(settings.url) or stored
-    await one.follow(60.0)
+    await one.follow(20.0)
     assert asked == ["http://other:9090"]
+
+
+def not_read(logs):
+    """Return target and reason of each reading that failed."""
+    return [(log["target"], log["reason"]) for log in logs if log["event"] == "baseline_not_read"]
 
 
 async def test_it_is_read_once_a_day(exporter, stored):
     one = exporter("a")
-    await one.follow(60.0)
+    await one.follow(20.0)
     number = len(stored.queries)
-    await one.advance(600.0)
+    await one.advance(6 * CHECK_SECONDS)
     assert len(stored.queries) == number
-    one.baselines._plans["a", "http://a:1/metrics"].moment -= READ_AGAIN_SECONDS
+    one.make_due(READ_AGAIN_SECONDS)
     await one.advance(CHECK_SECONDS)
     assert len(stored.queries) > number
 
@@ -152,36 +160,35 @@ async def test_a_history_that_fails_is_tried_again_after_an_hour_and_logged_once
     stored.refuse = lambda _: PollError("refused", "connection refused")
     one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(60.0)
-        one.baselines._plans["a", "http://a:1/metrics"].moment -= TRY_AGAIN_SECONDS
-        await one.advance(60.0)
-    failures = [log for log in logs if log["event"] == "baseline_not_read"]
-    assert [log["reason"] for log in failures] == ["connection refused"]
+        await one.follow(20.0)
+        one.make_due(TRY_AGAIN_SECONDS)
+        await one.advance(20.0)
+    assert not_read(logs) == [("a", "connection refused")]
     assert len(stored.queries) == 2
     assert next(one.fleet.engines())
     stored.refuse = None
-    one.baselines._plans["a", "http://a:1/metrics"].moment -= TRY_AGAIN_SECONDS
-    await one.advance(60.0)
+    one.make_due(TRY_AGAIN_SECONDS)
+    await one.advance(20.0)
     assert one.baseline("a").end
 
 
 async def test_each_target_gets_the_baseline_of_its_own_server(exporter, stored):
     one = exporter("a", "b")
     with capture_logs() as logs:
-        await one.follow(60.0)
+        await one.follow(20.0)
     assert one.baseline("a").end
     assert not one.baseline("b").end
-    (failure,) = [log for log in logs if log["event"] == "baseline_not_read"]
-    assert failure["target"] == "b"
-    assert failure["reason"].startswith("none of the 1 servers there is this target: a:1")
+    ((target, reason),) = not_read(logs)
+    assert target == "b"
+    assert reason.startswith("none of the 1 servers there is this target: a:1")
 
 
 async def test_a_reading_that_takes_too_long_ends(exporter, monkeypatch):
     monkeypatch.setattr("spec_decode_exporter.history.history_baselines.MAX_READING_SECONDS", 0.0)
     one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(60.0)
-    assert any("shorten `lookback`" in log.get("reason", "") for log in logs)
+        await one.follow(20.0)
+    assert any("shorten `lookback`" in reason for _, reason in not_read(logs))
 
 
 async def test_targets_whose_reading_has_not_begun_are_noted_too(exporter, stored, monkeypatch):
@@ -196,29 +203,24 @@ async def test_targets_whose_reading_has_not_begun_are_noted_too(exporter, store
         await one.follow(20.0)
         one.baselines.give_up()
         one.baselines.give_up()
-    notes = [log for log in logs if log["event"] == "baseline_not_read"]
-    assert {(note["target"], note["source"]) for note in notes} == {
-        ("a", "http://prometheus:9090"),
-        ("b", "http://other:9090"),
-    }
-    assert len(notes) == 2
+    notes = [(log["target"], log["source"]) for log in logs if log["event"] == "baseline_not_read"]
+    assert sorted(notes) == [("a", "http://prometheus:9090"), ("b", "http://other:9090")]
 
 
 async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
     monkeypatch.setattr(baseline_reader.BaselineReader, "servers", lambda _: 1 / 0)
     one = exporter("a")
     with capture_logs() as logs:
-        await one.follow(60.0)
+        await one.follow(20.0)
     assert [log["part"] for log in logs if log["event"] == "internal_error"] == ["baselines"]
-    (note,) = [log for log in logs if log["event"] == "baseline_not_read"]
-    assert note["reason"] == "an internal error, which the log has"
+    assert not_read(logs) == [("a", "an internal error, which the log has")]
     ((_, snapshot),) = one.fleet.engines()
     assert snapshot.totals.counters[0] > 100
 
 
 async def test_the_baseline_survives_a_restart(exporter, clock):
     one = exporter("a")
-    await one.follow(60.0)
+    await one.follow(20.0)
     one.fleet.remember()
     again = Remembered()
     again.recall(one.remembered.entries(clock.wall()))

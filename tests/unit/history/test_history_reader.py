@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import lru_cache
 
 import pytest
 
@@ -16,25 +15,11 @@ from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.scenarios import speedup
 from tests.fakes.simulated_history import START, StoredHistory
-from tests.unit.history.conftest import ENABLED, history_of
+from tests.unit.history.conftest import ENABLED, history_of, simulated, without
 
-STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
-
-
-@lru_cache
-def steady_pages(seconds, interval):
-    stored = StoredHistory()
-    stored.simulate(Scenario.model_validate(STEADY), seconds, interval)
-    return stored
-
-
-def stored_steady(seconds=1800, interval=15, **labels):
-    """Return the history of a server; several tests share its simulation."""
-    stored, simulated = StoredHistory(), steady_pages(seconds, interval)
-    stored.now = simulated.now
-    for key, samples in simulated.series.items():
-        stored.series[tuple(sorted({*key, *labels.items(), ("job", "vllm")}))] = list(samples)
-    return stored
+STEADY = Scenario.model_validate(
+    {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
+)
 
 
 def counter(stored, name):
@@ -50,7 +35,7 @@ async def only_engine(stored, **options):
 async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
     engine = await only_engine(enabled)
     truth = speedup(
-        Scenario.model_validate({**ENABLED, "speculation": {"tokens": 4}, "phases": []}), 300, 2400
+        Scenario.model_validate({**ENABLED, "speculation": {"tokens": 4}, "phases": []}), 120, 1200
     )
     drafting = [slot for slot in engine.slots if slot.speedup and slot.seconds > 600]
     assert len(drafting) >= 2
@@ -66,73 +51,55 @@ async def test_time_before_speculation_was_enabled_is_its_baseline(enabled):
     assert 1200 < period.seconds <= 1800
 
 
-@pytest.mark.parametrize("jitter", [0.0, 0.4])
-async def test_no_increment_is_lost_or_counted_twice(jitter):
-    stored = StoredHistory()
-    late = {"jitter": lambda number: jitter * (number % 3)}
-    stored.simulate(Scenario.model_validate(STEADY), 4000, 15, instance="a:8000", **late)
+@pytest.mark.parametrize("late", [(0.0,), (0.0, 0.4, 0.8)], ids=["regular scrapes", "irregular scrapes"])
+async def test_no_increment_is_lost_or_counted_twice(late):
+    stored = simulated(STEADY, 3000, late=late)
     engine = await only_engine(stored)
-    first, *_, last = counter(stored, "vllm:generation_tokens_total")
-    assert len(engine.slots) > 4
-    assert sum(slot.generated for slot in engine.slots) == last[1] - first[1]
-    first, *_, last = counter(stored, "vllm:spec_decode_num_drafts_total")
-    assert sum(slot.drafts for slot in engine.slots) == last[1] - first[1]
+    assert len(engine.slots) > 3
+    for name, field in (("generation_tokens", "generated"), ("spec_decode_num_drafts", "drafts")):
+        first, *_, last = counter(stored, f"vllm:{name}_total")
+        assert sum(getattr(slot, field) for slot in engine.slots) == last[1] - first[1]
     assert sum(slot.seconds for slot in engine.slots) == pytest.approx(last[0] - first[0])
 
 
 async def test_a_restart_with_another_k_divides_a_slot():
-    stored = StoredHistory()
     phases = [{"at": "10m", "restart": {"down": "20s", "tokens": 2}}]
-    stored.simulate(Scenario.model_validate({**STEADY, "phases": phases}), 1500, 15, instance="a:8000")
+    stored = simulated(Scenario.model_validate({**STEADY.model_dump(mode="json"), "phases": phases}), 1200)
     engine = await only_engine(stored)
     assert {slot.tokens for slot in engine.slots if slot.end <= START + 600} == {3}
     assert {slot.tokens for slot in engine.slots if slot.begin >= START + 600} == {2}
     drafts = sum(slot.drafts for slot in engine.slots if slot.tokens == 3)
-    counted = [
-        value for time, value in counter(stored, "vllm:spec_decode_num_drafts_total") if time < START + 600
-    ]
+    samples = counter(stored, "vllm:spec_decode_num_drafts_total")
+    counted = [value for time, value in samples if time < START + 600]
     assert drafts == counted[-1] - counted[0]
 
 
 @pytest.mark.parametrize(("begin", "end"), [(300, 1200), (200, 800)], ids=["over two slots", "in one slot"])
 async def test_a_gap_belongs_to_no_slot(begin, end):
-    stored = stored_steady(instance="a:8000")
-    for samples in stored.series.values():
-        samples[:] = [pair for pair in samples if not START + begin < pair[0] < START + end]
-    engine = await only_engine(stored)
+    engine = await only_engine(without(simulated(STEADY, 1800), begin, end))
     assert sum(slot.seconds for slot in engine.slots) == pytest.approx(1800 - (end - begin), abs=15)
     assert not any(slot.begin < START + (begin + end) / 2 < slot.end for slot in engine.slots)
 
 
-async def test_both_replicas_of_a_pair_count_once():
-    stored = stored_steady(instance="a:8000", prometheus_replica="one")
-    scenario = Scenario.model_validate(STEADY)
-    stored.simulate(
-        scenario, 1800, 15, jitter=lambda _: 7.0, job="vllm", instance="a:8000", prometheus_replica="two"
-    )
-    engine = await only_engine(stored)
-    assert engine.scrapes == pytest.approx(120, abs=2)
-
-
-async def test_the_same_counter_under_unknown_labels_counts_once():
-    stored = stored_steady(instance="a:8000", collector="one")
-    scenario = Scenario.model_validate(STEADY)
-    stored.simulate(scenario, 1800, 15, jitter=lambda _: 7.0, job="vllm", instance="a:8000", collector="two")
+@pytest.mark.parametrize(
+    ("label", "is_known", "seed", "engines"),
+    [
+        pytest.param("prometheus_replica", True, 3, 1, id="a pair of replicas is one server"),
+        pytest.param("collector", False, 3, 1, id="the same counters under unknown labels are one server"),
+        pytest.param("cluster", True, 9, 2, id="other counters in another cluster are another server"),
+    ],
+)
+async def test_servers_that_are_scraped_twice(label, is_known, seed, engines):
+    stored = simulated(STEADY, 1800, **{label: "one"})
+    labels = {"job": "vllm", "instance": "a:8000", label: "two"}
+    stored.simulate(STEADY, 1800, seed=seed, late=(7.0,), **labels)
     result = await history_of(stored)
-    assert len(result.engines) == 1
-    assert "Counted once: 1 targets" in result.notes[0]
-
-
-async def test_two_servers_with_one_address_in_two_clusters_are_two():
-    stored = stored_steady(instance="a:8000", cluster="one")
-    stored.simulate(
-        Scenario.model_validate(STEADY), 1800, 15, seed=9, job="vllm", instance="a:8000", cluster="two"
-    )
-    assert len((await history_of(stored)).engines) == 2
+    assert [engine.scrapes for engine in result.engines] == pytest.approx([120] * engines, abs=2)
+    assert is_known or "Counted once: 1 targets" in result.notes[0]
 
 
 async def test_a_limit_of_samples_leads_to_smaller_pages():
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     whole = await only_engine(stored)
     stored.max_samples = 600
     pages = len(stored.queries)
@@ -141,14 +108,14 @@ async def test_a_limit_of_samples_leads_to_smaller_pages():
 
 
 async def test_a_server_that_refuses_every_page_is_an_error():
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     stored.max_samples = 10
     with pytest.raises(HistoryError, match=r"422 .* even for 60 s"):
         await history_of(stored)
 
 
 async def test_a_server_that_fails_later_leaves_an_incomplete_report():
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     stored.refuse = lambda _: PollError("refused", "connection refused") if len(stored.queries) > 2 else None
     result = await history_of(stored, begin=START - 3000)
     assert "connection refused" in result.incomplete
@@ -156,7 +123,7 @@ async def test_a_server_that_fails_later_leaves_an_incomplete_report():
 
 
 async def test_an_interrupted_run_has_what_was_read():
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     stop = asyncio.Event()
     result = await history_of(stored, begin=START - 3000, progress=lambda _: stop.set(), stop=stop)
     assert result.incomplete.startswith("interrupted while reading a:8000")
@@ -173,7 +140,7 @@ async def test_without_known_metrics_the_nearest_names_are_listed():
 
 async def test_metrics_that_the_matchers_exclude_are_named():
     with pytest.raises(HistoryError, match=r'with job="other".*check --match'):
-        await history_of(stored_steady(60, instance="a:8000"), match='job="other"')
+        await history_of(simulated(STEADY, 60), match='job="other"')
 
 
 @pytest.mark.parametrize(
@@ -193,7 +160,7 @@ async def test_an_error_names_the_cause_and_the_remedy(error, text):
 
 
 async def test_names_without_a_colon_are_read():
-    stored = stored_steady(900, instance="a:8000")
+    stored = simulated(STEADY, 900)
     stored.series = {
         tuple(
             sorted({**dict(key), "__name__": dict(key)["__name__"].replace("vllm:", "vllm_")}.items())
@@ -206,7 +173,7 @@ async def test_names_without_a_colon_are_read():
 @pytest.mark.parametrize(("marks", "periods"), [((), 1), (("python_info",), 0)])
 async def test_a_server_without_pythons_series_counts_drafts_at_0_without_speculation(marks, periods):
     """vLLM's Rust front end: its time without drafts is a baseline, that of a Python server only idle."""
-    stored = stored_steady(900, instance="a:8000")
+    stored = simulated(STEADY, 900)
     python = {"process_start_time_seconds", "python_info"} - set(marks)
     kept = {}
     for key, samples in stored.series.items():
@@ -227,28 +194,26 @@ async def test_the_servers_time_is_a_scalar_or_a_vector(is_victoria):
     assert await QueryApi("http://p:9090", stored).time() == START
 
 
-SATURATED = {"saturation": 100}
-"""A machine whose steps are longer from 100 tokens on: there drafts do not pay at a high load."""
+def saturated(tokens, load, phases=()):
+    """Return a server whose steps are longer from 100 tokens on: drafts do not pay at a high load."""
+    return Scenario.model_validate(
+        {
+            "speculation": {"tokens": tokens, "method": "draft_model"},
+            "load": {"concurrency": load},
+            "machine": {"saturation": 100},
+            "phases": list(phases),
+        }
+    )
 
 
-def saturated(tokens, load):
-    speculation = {"tokens": tokens, "method": "draft_model"}
-    return {"speculation": speculation, "load": {"concurrency": load}, "machine": SATURATED}
-
-
-async def setting_of(*phases, seconds=2400, load=4):
-    stored = StoredHistory()
-    scenario = Scenario.model_validate({**saturated(0, load), "phases": list(phases)})
-    stored.simulate(scenario, seconds, 15, job="vllm", instance="a:8000")
-    (engine,) = (await history_of(stored)).engines
+async def setting_of(*phases, seconds, load=4):
+    (engine,) = (await history_of(simulated(saturated(0, load, phases), seconds))).engines
     return engine.setting
 
 
 def fewest(load):
     """Return the fewest tokens within 3 % of the best by the simulator's truth, and the speed-up of four."""
-    exact = {
-        tokens: speedup(Scenario.model_validate(saturated(tokens, load)), 120, 500) for tokens in (1, 2, 3, 4)
-    }
+    exact = {tokens: speedup(saturated(tokens, load), 60, 240) for tokens in (1, 2, 3, 4)}
     enough = 0.97 * max(1.0, *exact.values())
     return next(tokens for tokens, value in exact.items() if value >= enough), exact[4]
 
@@ -259,6 +224,7 @@ async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
         {"at": "10m", "load": {"concurrency": 64}},
         {"at": "20m", "restart": {"down": "20s", "tokens": 4}, "load": {"concurrency": 4}},
         {"at": "30m", "load": {"concurrency": 64}},
+        seconds=2400,
     )
     assert found.loads == pytest.approx((4, 64), abs=1)
     assert found.setting.source is CostSource.BASELINE
@@ -268,19 +234,16 @@ async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
         assert band.present_speedup_ratio == pytest.approx(exact, rel=0.15)
 
 
-async def test_with_the_cost_at_one_load_it_is_unknown():
+async def test_with_the_cost_at_one_load_a_setting_is_unknown_and_without_drafts_there_is_none():
     found = await setting_of({"at": "10m", "restart": {"down": "20s", "tokens": 3}}, seconds=1500)
     assert found.setting is None
     assert found.loads == (pytest.approx(4, abs=1),)
-
-
-async def test_without_drafts_there_is_none():
     assert await setting_of(seconds=600) is None
 
 
 async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatch):
     monkeypatch.setattr(history_slots, "MAX_SLOTS", 20)
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     for key, samples in stored.series.items():
         if dict(key)["__name__"].endswith("_total"):
             samples[:] = [(time, 1000.0 * (number % 4)) for number, (time, _) in enumerate(samples)]
@@ -289,7 +252,7 @@ async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatc
 
 async def test_engines_that_change_with_the_time_are_of_several_servers(monkeypatch):
     monkeypatch.setattr(history_pages, "MAX_ENGINES", 3)
-    stored, whole = StoredHistory(), stored_steady(instance="a:8000")
+    stored, whole = StoredHistory(), simulated(STEADY, 1800)
     stored.now = whole.now
     for key, samples in whole.series.items():
         for number in range(5):
@@ -301,7 +264,7 @@ async def test_engines_that_change_with_the_time_are_of_several_servers(monkeypa
 
 
 async def test_a_scrape_with_a_number_that_no_counter_has_is_left_out_with_a_note():
-    stored = stored_steady(instance="a:8000")
+    stored = simulated(STEADY, 1800)
     whole = await only_engine(stored)
     samples = counter(stored, "vllm:generation_tokens_total")
     samples[30] = (samples[30][0], float("inf"))

@@ -67,21 +67,14 @@ def test_shares_are_of_the_time_and_tokens_with_drafts():
     assert found.share_of(SlotOutcome.PAID, "tokens") == pytest.approx(0.25)
     assert found.share_of(SlotOutcome.UNCLEAR) == 0
     assert found.shares[SlotOutcome.PLAIN].seconds == 900
-
-
-def test_without_drafts_there_are_no_shares():
-    assert summary([]).share_of(SlotOutcome.PAID) is None
-    assert summary([]).speedup is None
+    assert (summary([]).share_of(SlotOutcome.PAID), summary([]).speedup) == (None, None)
 
 
 def test_load_bands_double():
     slots = [replace(SLOT, running_requests=load) for load in (0.2, 1.0, 2.0, 3.9, 4.0, None)]
     bands = totals(slots).by_running_requests
-    assert {name: found.drafting.seconds / 900 for name, found in bands.items()} == {
-        "1": 2,
-        "2 to 3": 2,
-        "4 to 7": 1,
-    }
+    seconds = {name: found.drafting.seconds / 900 for name, found in bands.items()}
+    assert seconds == {"1": 2, "2 to 3": 2, "4 to 7": 1}
 
 
 def test_hours_are_those_of_the_middle_of_a_slot_in_utc():
@@ -97,13 +90,17 @@ def test_the_best_depth_is_that_with_the_least_time_over_all_slots():
     assert found.best == 1
 
 
-def test_no_speculation_is_best_where_every_depth_is_slower():
-    assert best_tokens([hurt()]).best == 0
-
-
-@pytest.mark.parametrize(("two", "best"), [(1.94, 2), (1.93, 4)])
-def test_fewer_tokens_are_best_if_they_lose_3_percent_at_most(two, best):
-    slot = replace(SLOT, tokens=4, speedups={0: 1.0, 2: two, 4: 2.0})
+@pytest.mark.parametrize(
+    ("speedups", "best"),
+    [
+        pytest.param({0: 1.0, 1: 0.9, 2: 0.8}, 0, id="no speculation where every depth is slower"),
+        pytest.param({0: 1.0, 2: 1.94, 4: 2.0}, 2, id="fewer tokens that lose 3 percent"),
+        pytest.param({0: 1.0, 2: 1.93, 4: 2.0}, 4, id="more tokens where fewer lose more"),
+    ],
+)
+def test_the_best_is(speedups, best):
+    tokens = max(speedups)
+    slot = replace(SLOT, tokens=tokens, speedups=speedups, speedup=Estimate(speedups[tokens], 0.5, 2.5, 0.1))
     assert best_tokens([slot]).best == best
 
 
@@ -111,26 +108,28 @@ def test_positions_are_shares_of_all_drafts():
     assert positions([SLOT, SLOT]) == pytest.approx([0.875, 0.625])
 
 
-def test_a_change_compares_both_sides_by_their_bounds():
-    after = replace(SLOT, begin=900.0, end=1800.0, process=1, tokens=4, speedup=Estimate(3.0, 2.6, 3.4, 0.1))
-    (change,) = changes([SLOT, after])
-    assert change.name == "4 draft tokens instead of 2"
-    assert change.speedup_differs is True
-    (change,) = changes([SLOT, replace(after, speedup=Estimate(2.6, 2.4, 2.8, 0.1))])
-    assert change.speedup_differs is False
+PLAIN = replace(SLOT, outcome=SlotOutcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "tokens", "speedup", "name", "differs"),
+    [
+        (SLOT, 4, Estimate(3.0, 2.6, 3.4, 0.1), "4 draft tokens instead of 2", True),
+        (SLOT, 4, Estimate(2.6, 2.4, 2.8, 0.1), "4 draft tokens instead of 2", False),
+        (PLAIN, 2, SLOT.speedup, "speculation enabled with 2 draft tokens", True),
+    ],
+    ids=["beyond the bounds", "within the bounds", "enabled: compared with a speed-up of one"],
+)
+def test_a_change_compares_both_sides(before, tokens, speedup, name, differs):
+    after = replace(SLOT, begin=900.0, end=1800.0, process=1, tokens=tokens, speedup=speedup)
+    (change,) = changes([before, after])
+    assert (change.name, change.speedup_differs) == (name, differs)
 
 
 def test_a_change_compares_a_day_on_each_side():
     days = [replace(SLOT, begin=86400.0 * day, end=86400.0 * day + 900, process=day // 3) for day in range(6)]
     (change,) = changes(days)
     assert (change.before.seconds, change.after.seconds) == (900, 900)
-
-
-def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
-    plain = replace(SLOT, outcome=SlotOutcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
-    (change,) = changes([plain, replace(SLOT, process=1)])
-    assert change.name == "speculation enabled with 2 draft tokens"
-    assert change.speedup_differs is True
 
 
 def test_a_drop_has_its_begin_end_and_depth():

@@ -1,15 +1,18 @@
-"""Answers of a query API: those of others are refused, limits mean to ask for less."""
+"""Answers of a query API: those of others are refused, limits mean to ask for less; and selectors of the known series."""
 
 from __future__ import annotations
 
 import json
+import re
 from math import isnan
 
 import pytest
 
 from spec_decode_exporter.history import query_api
+from spec_decode_exporter.history.history_targets import HistoryTarget, every_engine
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, TooMuchError
 from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.engines import ENGINES, MEANINGS, PLAIN_NAMES, PROCESS_START
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 
@@ -48,37 +51,56 @@ async def test_another_server_is_named_with_the_remedy(answer):
         await api(answer).time()
 
 
+def matrix(*series):
+    return {"resultType": "matrix", "result": [{"metric": {}, "values": list(each)} for each in series]}
+
+
+def asked(answered, kind):
+    """Ask for samples, series or names."""
+    arguments = {"samples": ("{}", 60.0, 60), "series": ("{}", 0.0, 1.0), "metric_names": (0.0, 1.0)}
+    return getattr(answered, kind)(*arguments[kind])
+
+
+MATRIX = "matrix of samples has another format"
+OF_NO_DATE = [-1, 253_402_300_800, 1e300, "1", None, True]
+
+
 @pytest.mark.parametrize(
-    "value",
+    ("kind", "value", "reason"),
     [
-        {"resultType": "vector", "result": []},
-        {"resultType": "matrix", "result": [{"metric": {"a": 1}, "values": []}]},
-        {"resultType": "matrix", "result": [{"metric": {}, "values": [[1, "x"]]}]},
-        {"resultType": "matrix", "result": [{"metric": {}}]},
-        {"resultType": "matrix", "result": 1},
-        [],
+        ("samples", {"resultType": "vector", "result": []}, "matrix"),
+        ("samples", {"resultType": "matrix", "result": [{"metric": {"a": 1}, "values": []}]}, MATRIX),
+        ("samples", {"resultType": "matrix", "result": [{"metric": {}}]}, MATRIX),
+        ("samples", {"resultType": "matrix", "result": 1}, MATRIX),
+        ("samples", matrix([[1, "x"]]), "a value that is no number"),
+        ("samples", [], "another format"),
+        ("samples", matrix([[1, "9" * 401]]), "length <= 400"),
+        *(("samples", matrix([[time, "1"]]), MATRIX) for time in OF_NO_DATE),
+        *(("series", value, "list of series has another format") for value in ({}, [1], [{"a": 1}])),
+        *(("metric_names", value, "list of names has another format") for value in (["up", 1], {})),
     ],
 )
-async def test_samples_in_another_format_are_refused(value):
-    with pytest.raises(HistoryError, match=r"matrix|another format"):
-        await data(value).samples("{}", 0.0, 60)
+async def test_an_answer_in_another_format_is_refused(kind, value, reason):
+    with pytest.raises(HistoryError, match=reason):
+        await asked(data(value), kind)
 
 
-@pytest.mark.parametrize("value", [{}, [1], [{"a": 1}]])
-async def test_series_in_another_format_are_refused(value):
-    with pytest.raises(HistoryError, match="list of series has another format"):
-        await data(value).series("{}", 0.0, 1.0)
-
-
-async def test_too_many_series_are_refused(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [
+        ("series", [{"a": "1"}, {"a": "2"}], "narrow them by --match"),
+        ("samples", matrix([[1, "1"]], [[1, "1"]]), "more than 1 series"),
+    ],
+)
+async def test_too_many_series_are_too_much(monkeypatch, kind, value, reason):
     monkeypatch.setattr(query_api, "MAX_SERIES", 1)
-    with pytest.raises(TooMuchError, match="narrow them by --match"):
-        await data([{"a": "1"}, {"a": "2"}]).series("{}", 0.0, 1.0)
+    with pytest.raises(TooMuchError, match=reason):
+        await asked(data(value), kind)
 
 
 async def test_an_answer_with_too_many_values_is_too_much():
     with pytest.raises(TooMuchError, match="cannot be read"):
-        await data([1, 2, 3], max_values=3).samples("{}", 0.0, 60)
+        await asked(data([1, 2, 3], max_values=3), "samples")
 
 
 @pytest.mark.parametrize(
@@ -101,28 +123,15 @@ async def test_a_long_query_is_refused_before_it_is_sent():
         await api(b"").series("x" * query_api.MAX_QUERY, 0.0, 1.0)
 
 
-async def test_names_are_texts():
-    assert await data(["up"]).metric_names(0.0, 1.0) == ["up"]
-    for names in (["up", 1], {}):
-        with pytest.raises(HistoryError, match="list of names has another format"):
-            await data(names).metric_names(0.0, 1.0)
-
-
-def matrix(*series):
-    return {"resultType": "matrix", "result": [{"metric": {}, "values": list(each)} for each in series]}
+async def test_names_are_read():
+    assert await asked(data(["up"]), "metric_names") == ["up"]
 
 
 @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "1e999", "1e101", "9" * 330])
 async def test_a_number_that_nothing_can_count_is_nan(text):
-    ((series,), number) = await data(matrix([[1, text], [2, "7"]])).samples("{}", 60.0, 60), 7.0
+    (series,) = await data(matrix([[1, text], [2, "7"]])).samples("{}", 60.0, 60)
     assert isnan(series.values[0])
-    assert series.values[1] == number
-
-
-@pytest.mark.parametrize("time", [-1, 253_402_300_800, 1e300, "1", None, True])
-async def test_a_time_that_no_date_can_have_is_refused(time):
-    with pytest.raises(HistoryError, match="matrix of samples has another format"):
-        await data(matrix([[time, "1"]])).samples("{}", 60.0, 60)
+    assert series.values[1] == 7.0
 
 
 async def test_samples_outside_of_the_time_asked_for_are_left_out():
@@ -133,12 +142,19 @@ async def test_samples_outside_of_the_time_asked_for_are_left_out():
     assert found.times == [99.0, 160.0, 161.0]
 
 
-async def test_a_number_of_thousands_of_digits_is_refused():
-    with pytest.raises(HistoryError, match="length <= 400"):
-        await data(matrix([[1, "9" * 401]])).samples("{}", 60.0, 60)
+# Selectors
 
 
-async def test_too_many_series_of_samples_are_too_much(monkeypatch):
-    monkeypatch.setattr(query_api, "MAX_SERIES", 1)
-    with pytest.raises(TooMuchError, match="more than 1 series"):
-        await data(matrix([[1, "1"]], [[1, "1"]])).samples("{}", 60.0, 60)
+def test_every_counter_and_gauge_that_the_scraper_knows_is_selected_and_no_histogram():
+    selector = every_engine("")
+    names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
+    plain = PLAIN_NAMES - {PROCESS_START.encode()}
+    assert [
+        name for name in MEANINGS.keys() | plain if bool(names.fullmatch(name.decode())) != (name in plain)
+    ] == []
+    assert len(selector) < 4000, "a proxy accepts no longer one"
+
+
+def test_a_label_value_cannot_leave_its_quotes():
+    selector = HistoryTarget(ENGINES[0], "vllm:", {"pod": 'a"}\n\\'}, created=True).selector
+    assert selector.endswith(',pod="a\\"}\\n\\\\"}')

@@ -12,9 +12,9 @@ from spec_decode_exporter.history import recording
 from spec_decode_exporter.history.recording import FORMAT, Recorder, RecordingError, read_recording
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
-from tests.conftest import CHECKOUT
+from tests.paths import DATA
 
-PAGE = (CHECKOUT / "tests/data/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+PAGE = (DATA / "pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 SERVED = ServedSpeculation("eagle3", 4, "org/draft", BatchSchedule((1, 32), (4, 0)), "", "standard")
 LINE = {"target": "vllm-0:8000", "t": 1.0, "time": 1.8e9, "page": "up 1\n"}
 
@@ -64,7 +64,7 @@ def test_its_lines_have_the_documented_fields(path):
 
 
 def test_server_info_as_vllm_answers_it_is_read(path):
-    answer = json.loads((CHECKOUT / "tests/data/pages/server_info/vllm-0.32.0-draft-model.json").read_text())
+    answer = json.loads((DATA / "pages/server_info/vllm-0.32.0-draft-model.json").read_text())
     write(
         path,
         {**LINE, "server_info": answer},

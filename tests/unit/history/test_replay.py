@@ -15,11 +15,11 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.sample import SampleReader
-from tests.conftest import CHECKOUT
 from tests.fakes.replayed_metrics import recorded_targets
+from tests.paths import DATA
 
-PAGE = (CHECKOUT / "tests/data/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-RESTART = CHECKOUT / "tests/data/pins/recordings/restart_k3_k5.jsonl.gz"
+PAGE = (DATA / "pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+RESTART = DATA / "pins/recordings/restart_k3_k5.jsonl.gz"
 
 
 def fleet_of(clock, targets, **overrides):
