@@ -181,13 +181,16 @@ def _group(group: Group) -> str:
 
 def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
     """Yield a row for each metric; both bounds of a metric share one."""
+    before = ""
     for metric, following in zip(metrics, [*metrics[1:], None], strict=True):
         if following and following.name == metric.name.replace("_lower", "_upper") != metric.name:
             yield _row(metric, f"`{metric.name}`, `{following.name}{_labels_of(following)}`", _BOUNDS, "")
         elif "_upper" not in metric.name:
             text = metric.help.replace("|", r"\|")
             source = _values(map(series_of, metric.source))
-            yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, source)
+            same = "the same" if source == before != "" else source
+            yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, same)
+            before = source
 
 
 def _row(metric: Metric, names: str, text: str, source: str) -> str:
