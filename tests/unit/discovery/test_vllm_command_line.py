@@ -25,18 +25,15 @@ EXPECTED = ServedSpeculation("eagle3", 3, "yuhuili/EAGLE3-LLaMA3.1")
 @pytest.mark.parametrize(
     "words",
     [
-        ["vllm", "serve", "m", "--speculative-config", EAGLE_JSON],
-        ["--speculative_config", EAGLE_JSON],
+        ["vllm", "serve", "m", "--speculative_config", EAGLE_JSON],
         ["--speculative-config", '{"method": "ngram"}', "--speculative-config", EAGLE_JSON],
         ["--spec-method", "eagle3", "--spec-model=yuhuili/EAGLE3-LLaMA3.1", "--spec-tokens", "3"],
-        shlex.split(
-            "-sc.method eagle3 -sc.model=yuhuili/EAGLE3-LLaMA3.1 --speculative-config.num_speculative_tokens 3"
-        ),
-        ["sh", "-c", f"exec vllm serve m --speculative-config '{EAGLE_JSON}'"],
+        shlex.split("-sc.method eagle3 -sc.model=yuhuili/EAGLE3-LLaMA3.1 --speculative-config.num_speculative_tokens 3"),
         ["bash", "-c", f"export A=1; vllm serve m \\\n  -sc='{EAGLE_JSON}' \\\n  --port 1 && echo don\\'t"],
         ["bash", "-c", f"# it's a comment\n(vllm serve m --speculative-config '{EAGLE_JSON}')"],
     ],
-)
+    ids=["underscore", "repeated", "short flags", "keys after a dot", "a script", "a comment"],
+)  # fmt: skip
 def test_every_spelling_is_read(words):
     assert pod_speculation(words, {}) == EXPECTED
 

@@ -86,34 +86,27 @@ def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples():
     assert 0.92 <= held / 200 <= 0.98
 
 
-@pytest.mark.parametrize(("every_step", "plain"), [(False, 80 + 0.1 * 20 + 0.1 * 80), (True, 1.1 * 80 + 8)])
-def test_steps_without_drafts_are_in_the_speed_up(every_step, plain):
-    """An n-gram request: 20 of 80 steps drafted, and 100 tokens came after the first."""
-    request = RequestRecord("llama", 20, 80, 20, 4, completion_tokens=101)
-    found = sums_at([request] * 40, every_step=every_step).speedup_ratio
-    assert found.value == pytest.approx(100 / plain)
-
-
-def test_the_speed_up_of_drafts_alone_is_no_upper_limit_below_1():
-    """Half of the steps draft in vain: the truth is nearer to 1 than that of the steps that draft."""
-    request = RequestRecord("llama", 50, 200, 0, 4, completion_tokens=101)
-    unknown = RequestRecord("llama", 50, 200, 0, 4)
-    truth, drafts_alone = (sums_at([one] * 40).speedup_ratio.value for one in (request, unknown))
-    assert drafts_alone == pytest.approx(1 / 1.5)
-    assert truth == pytest.approx(100 / 125)
-
-
-def test_tokens_beyond_the_end_of_an_answer_are_no_gain():
-    request = RequestRecord("llama", 10, 40, 30, 4, completion_tokens=37)
-    assert sums_at([request] * 40).speedup_ratio.value == pytest.approx(36 / 15)
-
-
-def test_a_request_without_drafts_pays_only_if_every_step_searches():
-    requests = [RequestRecord("llama", 0, 0, 0, 4, completion_tokens=101)] * 40
-    searching, drafting = (sums_at(requests, every_step=every_step) for every_step in (True, False))
-    assert searching.speedup_ratio.value == pytest.approx(1 / 1.1)
-    assert drafting.speedup_ratio.value == 1.0
-    assert (searching.below_break_even, drafting.below_break_even) == (40, 0)
+@pytest.mark.parametrize(
+    ("drafts", "accepted", "completion_tokens", "every_step", "ratio"),
+    [
+        # An n-gram request: 20 of 80 steps drafted, and 100 tokens came after the first.
+        (20, 20, 101, False, 100 / (80 + 0.1 * 20 + 0.1 * 80)),
+        (20, 20, 101, True, 100 / (1.1 * 80 + 8)),
+        # Half of the steps draft in vain: the truth is nearer to 1 than that of the steps that draft.
+        (50, 0, 101, False, 100 / 125),
+        (50, 0, None, False, 1 / 1.5),
+        # Tokens beyond the end of an answer are no gain.
+        (10, 30, 37, False, 36 / 15),
+        # A request without drafts pays only if every step searches.
+        (0, 0, 101, True, 1 / 1.1),
+        (0, 0, 101, False, 1.0),
+    ],
+)
+def test_the_speed_up_counts_all_steps_and_tokens(drafts, accepted, completion_tokens, every_step, ratio):
+    request = RequestRecord("llama", drafts, 4 * drafts, accepted, 4, completion_tokens=completion_tokens)
+    found = sums_at([request] * 40, every_step=every_step)
+    assert found.speedup_ratio.value == pytest.approx(ratio)
+    assert found.below_break_even == (40 if ratio < 1 else 0)
 
 
 @pytest.mark.parametrize(

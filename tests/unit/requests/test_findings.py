@@ -8,8 +8,6 @@ from statistics import NormalDist
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
@@ -130,21 +128,6 @@ def test_too_few_requests_of_a_k_count_as_zero(number):
     assert share_below_break_even([*requests, *[long(5, 1000, 5000, 2500, 1.7)] * 30]) == 0.0
 
 
-@settings(max_examples=50)
-@given(
-    st.lists(
-        st.tuples(st.integers(1, 8), st.integers(1, 500), st.floats(0, 1), st.floats(0, 5)),
-        max_size=150,
-    )
-)
-def test_the_share_is_between_0_and_1(requests):
-    sample = [
-        long(tokens, drafts, tokens * drafts, int(tokens * drafts * share), break_even)
-        for tokens, drafts, share, break_even in requests
-    ]
-    assert 0 <= share_below_break_even(sample) <= 1 + 1e-9
-
-
 EXACT = 10_000
 """Drafts of a request whose own acceptance is known exactly."""
 
@@ -245,13 +228,6 @@ def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(mix):
     assert [group.summary.effect for group in window.groups] == [Effect.GAINS]
     begin = "The requests with answers of more than 32 tokens gain on average, but 40 % of them are slower"
     assert any(sentence.startswith(begin) for sentence in window.models[0].advice)
-
-
-def test_without_a_known_cost_no_requests_are_hidden(taken, make_request):
-    requests = [make_request(**(WELL if number % 5 else BADLY)) for number in range(100)]
-    (model,) = taken(requests, None).models
-    assert (model.summary.speedup_ratio, model.summary.evaluated, model.mixed) == (None, 0, True)
-    assert any("configure `cost`" in sentence for sentence in model.advice)
 
 
 def test_a_typical_cost_does_not_prove_hidden_requests(taken, make_request):

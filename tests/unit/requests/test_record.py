@@ -369,8 +369,6 @@ async def test_reading_a_large_body_yields_to_the_event_loop():
 def test_a_user_is_a_hash_that_depends_on_the_salt():
     (one,), (same,) = (batch_of(RECORD, salt=SALT).requests for _ in range(2))
     assert one.user == same.user
-    assert len(one.user) == 16
-    assert int(one.user, 16)
     (other,) = batch_of(RECORD, salt=SALT[::-1]).requests
     (another,) = batch_of(changed("user", "bob"), salt=SALT).requests
     assert len({one.user, other.user, another.user}) == 3
@@ -378,14 +376,13 @@ def test_a_user_is_a_hash_that_depends_on_the_salt():
 
 @pytest.mark.parametrize(
     ("user", "salt", "characters"),
-    [
-        ("ann", None, 0),
-        *((user, SALT, 0) for user in (None, "", 7, ["ann"], {})),
-        ("a" * 10_000, SALT, 16),
-    ],
+    [("ann", None, 0), *((user, SALT, 0) for user in (None, "", 7, ["ann"], {})), ("a" * 10_000, SALT, 16)],
+    ids=["no salt", "null", "empty", "number", "list", "object", "long"],
 )
 def test_with_a_salt_any_string_is_a_user(user, salt, characters):
-    assert len(batch_of(changed("user", user), salt=salt).requests[0].user) == characters
+    (request,) = batch_of(changed("user", user), salt=salt).requests
+    assert len(request.user) == characters
+    assert not request.user or int(request.user, 16)
 
 
 ANYTHING = st.recursive(
