@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import json
 import os
 import re
 from collections import Counter
@@ -15,7 +13,7 @@ from math import inf, nan
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
 from prometheus_client import Metric as Family
@@ -37,12 +35,11 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage, number_text, selected_metrics
 from spec_decode_exporter.metrics.subject import Subject
 from spec_decode_exporter.metrics.table import METRICS
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-from tests.fakes.engines import poll
+from tests.every import every
 from tests.paths import DATA
+from tests.unit.analysis.added_figure import snapshot as recorded_engine
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
@@ -86,26 +83,27 @@ def table(*metrics):
         yield
 
 
+NAMES = ("action", "arm", "engine", "kind", "model_name", "position", "target", "window", "zone")
+TEXTS = st.text(max_size=6) | st.sampled_from(['"', "\\", "\n", "a\\nb", "{}", "%s", "100 %", "\x00"])
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**62), 2**62)
+FORMATS = {Format.TEXT_0_0_4: write_text, Format.TEXT_1_0_0: write_text, Format.OPENMETRICS_1_0_0: write_open}
+
+
 class TestBytes:
     """They are those of prometheus_client."""
 
-    NAMES = ("action", "arm", "engine", "kind", "model_name", "position", "target", "window", "zone")
-    texts = st.text(max_size=6) | st.sampled_from(['"', "\\", "\n", "a\\nb", "{}", "%s", "100 %", "\x00"])
-    floats, integers = st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**62), 2**62)
-    numbers = st.none() | floats | integers
     views = Subject((), lambda views: views)
 
-    @given(st.data())
-    @pytest.mark.parametrize("kind", ["gauge", "counter", "unknown"])
-    @pytest.mark.parametrize(("format_", "write"), [(0, write_text), (2, write_open)])
-    def test_of_a_family_with_labels_in_any_order_and_any_texts_and_numbers(self, kind, format_, write, data):
-        names = data.draw(st.lists(st.sampled_from(self.NAMES), unique=True))
+    @settings(max_examples=150)
+    @given(
+        st.data(), st.sampled_from(["gauge", "counter", "unknown"]), st.sampled_from([Format(0), Format(2)])
+    )
+    def test_of_a_family_with_labels_in_any_order_and_any_texts_and_numbers(self, data, kind, format_):
+        names = data.draw(st.lists(st.sampled_from(NAMES), unique=True))
         own, carried = names[: len(names) // 2], names[len(names) // 2 :]
-        labels = st.fixed_dictionaries(dict.fromkeys(carried, self.texts))
-        values = data.draw(
-            st.lists(st.tuples(st.tuples(*(self.texts for _ in own)), self.numbers), max_size=4)
-        )
-        values = values if own else [((), number) for _, number in values[:1]]
+        rows = st.tuples(st.tuples(*(TEXTS for _ in own)), st.none() | NUMBERS)
+        values = data.draw(st.lists(rows, max_size=4 if own else 1))
+        labels = st.fixed_dictionaries(dict.fromkeys(carried, TEXTS))
         views = data.draw(st.lists(labels, min_size=1, max_size=3))
         name = "spec_decode_x_total" if kind == "counter" else "spec_decode_x"
         family = Family("spec_decode_x", "Of drafts.", kind)
@@ -113,29 +111,28 @@ class TestBytes:
             for own_values, number in values:
                 if number is not None:
                     family.add_sample(name, {**view, **dict(zip(own, own_values, strict=True))}, number)
-        expected = write(One(*[family] if family.samples else []), escaping=ALLOWUTF8).decode()
+        expected = FORMATS[format_](One(*[family] if family.samples else []), escaping=ALLOWUTF8).decode()
         read = (lambda values: values) if own else (lambda values: values[0][1] if values else None)
-        metric = Metric(
-            Group.PAY, Profile.MINIMAL, name, "Of drafts.", read, tuple(own), kind=kind, subject=self.views
-        )
+        labels = {"labels": tuple(own), "kind": kind, "subject": self.views}
+        metric = Metric(Group.PAY, Profile.MINIMAL, name, "Of drafts.", read, **labels)
         with table(metric):
-            page = MetricsPage(Metrics).text([(view, values) for view in views], Format(format_))
+            page = MetricsPage(Metrics).text([(view, values) for view in views], format_)
         assert page == expected
 
-    @given(floats | integers | st.sampled_from([10**17, -0.0, 999_999.0, 1e6, 1e15, 1e16, 5e-324, 1.7e308]))
+    @given(NUMBERS | st.sampled_from([10**17, -0.0, 999_999.0, 1e6, 1e15, 1e16, 5e-324, 1.7e308]))
     def test_of_a_number(self, number):
         family = Family("x", "", "gauge")
         family.add_sample("x", {}, number)
         assert write_text(One(family)).decode().endswith(f"\nx {number_text(number)}\n")
 
-    @pytest.mark.parametrize(("format_", "write"), [(Format.TEXT_1_0_0, write_text), (Format(2), write_open)])
-    def test_of_the_process(self, format_, write):
+    @pytest.mark.parametrize("format_", [Format.TEXT_1_0_0, Format.OPENMETRICS_1_0_0])
+    def test_of_the_process(self, format_):
         registry = CollectorRegistry()
         registry.register(PLATFORM_COLLECTOR)
         with table():
             page = MetricsPage(Metrics, collectors=(PLATFORM_COLLECTOR,)).text(Snapshot(), format_)
             process = MetricsPage(Metrics, collectors=(PROCESS_COLLECTOR,)).text(Snapshot(), format_)
-        assert page == write(registry, escaping=ALLOWUTF8).decode()
+        assert page == FORMATS[format_](registry, escaping=ALLOWUTF8).decode()
         assert "# TYPE process_cpu_seconds" in process
         assert "_created" not in process
 
@@ -143,19 +140,12 @@ class TestBytes:
 @pytest.fixture(name="recorded", scope="module")
 def recorded_fixture():
     """Snapshot after the first 25 s of a recorded trace, of one target of two."""
-    with gzip.open(DATA / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if row["t"] < 25]
-    watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
-    for row in rows:
-        reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
-        sample = reading.samples[EngineName("tiny-llama", "0")]
-        poll(watch, sample, row["t"], WALL, 10.0)
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
     targets = [
         ({"target": "one", "team": "a", "zone": ""}, STATUS),
         ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
     ]
-    return Snapshot([(engine, watch.snapshot)], targets, [({}, EXPORTER)])
+    return Snapshot([(engine, recorded_engine())], targets, [({}, EXPORTER)])
 
 
 @pytest.mark.parametrize("profile", Profile)
@@ -168,21 +158,18 @@ async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile)
     assert text == file.read_text(encoding="utf-8")
 
 
-class TestSelection:
-    def names(self, **settings):
-        return {metric.name for metric, _ in selected_metrics(Metrics(**settings))}
+@every(Group)
+def test_a_disabled_group_is_not_selected(group):
+    kept = [metric for metric, _ in selected_metrics(Metrics()) if metric.group is not group]
+    assert [metric for metric, _ in selected_metrics(Metrics(disable=(str(group),)))] == kept
 
-    @pytest.mark.parametrize("group", Group)
-    def test_lacks_a_disabled_group(self, group):
-        of_group = {metric.name for metric in METRICS if metric.group is group}
-        assert self.names(disable=(str(group),)) == self.names() - of_group
 
-    @pytest.mark.parametrize("profile", Profile)
-    def test_has_an_enabled_group_with_all_windows(self, profile):
-        selected = dict(selected_metrics(Metrics(profile=profile, enable=("distribution",))))
-        own = [metric for metric in METRICS if metric.group is Group.DISTRIBUTION]
-        assert len(own) == 4
-        assert [selected[metric] for metric in own] == [metric.windows for metric in own]
+@every(Profile)
+def test_an_enabled_group_is_selected_with_all_windows(profile):
+    selected = dict(selected_metrics(Metrics(profile=profile, enable=("distribution",))))
+    own = [metric for metric in METRICS if metric.group is Group.DISTRIBUTION]
+    assert len(own) == 4
+    assert [selected[metric] for metric in own] == [metric.windows for metric in own]
 
 
 @pytest.fixture(name="fleet")
@@ -250,29 +237,29 @@ def series(page):
 
 def without(good, metric, labels):
     """Return the series without those of a metric that have some labels, written as on the page."""
-    names = {metric.name, *(f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))}
-    own = {f'{name}="{value}"' for name, value in labels.items()}
-    kept = {
-        name: {
-            line for line in lines if name not in names or not own <= set(re.findall(r'\w+="[^"]*"', line))
-        }
-        for name, lines in good.items()
-    }
-    return {name: lines for name, lines in kept.items() if lines}
+    own, kept = {f'{name}="{value}"' for name, value in labels.items()}, dict(good)
+    for name in (metric.name, *(f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))):
+        lines = {line for line in kept.pop(name, ()) if not own <= set(re.findall(r'\w+="[^"]*"', line))}
+        kept |= {name: lines} if lines else {}
+    return kept
 
 
 class TestOneBadNumber:
+    @pytest.mark.parametrize("place", range(6))
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
-    def test_of_any_row_takes_its_family_of_one_subject_and_is_logged_once(self, fleet, bad):
-        good = series(MetricsPage(lambda: EVERYTHING).text(fleet))
-        for place, metric in enumerate(METRICS):
+    def test_of_any_row_takes_its_family_of_one_subject_and_is_logged_once(self, fleet, bad, place):
+        """Every sixth row has one, and the rows between are as they were."""
+        expected, page = series(MetricsPage(lambda: EVERYTHING).text(fleet)), MetricsPage(lambda: EVERYTHING)
+        rows = list(METRICS)
+        for number, metric in list(enumerate(METRICS))[place::6]:
             labels, view = next(iter(metric.subject.views(fleet)))
-            rows = (*METRICS[:place], broken(metric, view, bad), *METRICS[place + 1 :])
-            page = MetricsPage(lambda: EVERYTHING)
-            with table(*rows), capture_logs() as logs:
-                texts = [page.text(fleet) for _ in range(2)]
-            assert series(texts[0]) == series(texts[1]) == without(good, metric, labels), metric.name
-            assert [(log["event"], log["part"]) for log in logs] == [("internal_error", metric.name)]
+            rows[number] = broken(metric, view, bad)
+            expected = without(expected, metric, labels)
+        with table(*rows), capture_logs() as logs:
+            texts = [page.text(fleet) for _ in range(2)]
+        assert series(texts[0]) == series(texts[1]) == expected
+        failed = sorted(metric.name for metric in METRICS[place::6])
+        assert sorted(log["part"] for log in logs if log["event"] == "internal_error") == failed
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fleet, clock):
         metric, errors = METRICS[0], Isolation(clock.monotonic)

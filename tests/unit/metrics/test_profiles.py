@@ -47,23 +47,19 @@ def windows_of(profile):
 STANDARD = windows_of(Profile.STANDARD)
 
 
-class TestStandard:
-    def test_has_what_a_shipped_file_reads_and_what_the_exporter_is_for_and_nothing_else(self):
-        assert sorted(STANDARD.keys() ^ (used().keys() | ESSENTIAL)) == []
-        assert len(used()) > 80
+def test_standard_has_what_a_shipped_file_reads_and_what_the_exporter_is_for_and_nothing_else():
+    assert sorted(STANDARD.keys() ^ (used().keys() | ESSENTIAL)) == []
+    assert len(used()) > 80
 
-    def test_has_every_window_that_they_read(self):
-        one = {name: window for name, window in STANDARD.items() if window}
-        missing = {name: windows - {one[name]} for name, windows in used().items() if name in one}
-        assert {name for name, windows in missing.items() if windows} == set()
 
-    def test_has_no_window_that_none_of_them_reads(self):
-        """A selector without a window, of a metric with some, reads whichever there are."""
-        both = {
-            metric.name for metric in METRICS if metric.windows is EACH and STANDARD.get(metric.name) == ""
-        }
-        assert len(both) > 10
-        assert {name for name in both if len(used().get(name, ())) == 1} == set()
+def test_standard_has_every_window_that_they_read_and_no_other():
+    """A selector without a window, of a metric with some, reads whichever there are."""
+    one = {name: window for name, window in STANDARD.items() if window}
+    missing = {name: windows - {one[name]} for name, windows in used().items() if name in one}
+    assert {name for name, windows in missing.items() if windows} == set()
+    both = {metric.name for metric in METRICS if metric.windows is EACH and STANDARD.get(metric.name) == ""}
+    assert len(both) > 10
+    assert {name for name in both if len(used().get(name, ())) == 1} == set()
 
 
 def test_every_profile_contains_the_one_before_and_full_has_all_with_all_their_windows():
@@ -72,36 +68,24 @@ def test_every_profile_contains_the_one_before_and_full_has_all_with_all_their_w
     assert full == {metric: metric.windows for metric in METRICS}
 
 
-COUNTS = {
-    Profile.MINIMAL: {4: 56, 8: 56},
-    Profile.STANDARD: {4: 147, 8: 167},
-    Profile.FULL: {4: 190, 8: 226},
-}
-"""Series of an engine by its draft positions: exact, so that a new metric is compared with the limit."""
+@pytest.mark.parametrize(
+    ("profile", "engine", "target", "exporter"),
+    [
+        (Profile.MINIMAL, (56, 56), 15, 8),
+        (Profile.STANDARD, (147, 167), 16, 10),
+        (Profile.FULL, (190, 226), 16, 10),
+    ],
+)
+def test_series_are_as_many_as_stated(profile, engine, target, exporter, findings_of, busy_sample):
+    """Of an engine with two windows, after hours of traffic, with 4 and 8 positions: see decision 18.
 
-
-class TestSeriesOfAnEngine:
-    """With two windows, after hours of traffic: decision 18 has the limits, docs/reference/metrics.md the counts."""
-
-    @pytest.mark.parametrize("profile", Profile)
-    @pytest.mark.parametrize("tokens", [4, 8])
-    def test_are_as_many_as_stated(self, profile, tokens):
-        assert engine_series(profile, tokens) == COUNTS[profile][tokens]
-
-    @pytest.mark.parametrize(("profile", "limit"), [(Profile.MINIMAL, 70), (Profile.STANDARD, 147)])
-    def test_are_within_the_limit_with_four_positions(self, profile, limit):
-        assert engine_series(profile, 4) <= limit
-
-    @pytest.mark.parametrize("profile", Profile)
-    def test_are_fewer_while_it_is_idle(self, findings_of, busy_sample, profile):
-        busy = [busy_sample(n, 4) for n in range(310)]
-        counts = [
-            series(Snapshot([(LABELS, findings_of(samples))]), profile)
-            for samples in (busy, [*busy, *[busy[-1]] * 310])
-        ]
-        assert counts[1] < counts[0] <= COUNTS[profile][4]
-
-
-def test_a_target_and_the_exporter_have_a_few_series_of_their_own():
-    counts = {profile: (target_series(profile), exporter_series(profile)) for profile in Profile}
-    assert counts == {Profile.MINIMAL: (15, 8), Profile.STANDARD: (16, 10), Profile.FULL: (16, 10)}
+    Exact, so that a new metric is compared with the limit: 70 of ``minimal``, 147 of ``standard``.
+    """
+    assert (engine_series(profile, 4), engine_series(profile, 8)) == engine
+    assert (target_series(profile), exporter_series(profile)) == (target, exporter)
+    busy = [busy_sample(n, 4) for n in range(310)]
+    while_busy, idle = (
+        series(Snapshot([(LABELS, findings_of(samples))]), profile)
+        for samples in (busy, [*busy, *[busy[-1]] * 310])
+    )
+    assert idle < while_busy <= engine[0]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
 
 import msgspec
-import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
@@ -130,39 +128,24 @@ def test_a_workload_of_one_kind_is_0_and_not_absent():
     assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
 
 
-class TestNumberOfSeries:
-    """The limits of the configuration limit the page, for any untrusted text (decision 10)."""
+async def test_the_defaults_allow_6173_series_at_most_and_882_of_users():
+    """The limits of the configuration limit the page, for any untrusted text (decision 10).
 
-    @pytest.fixture(name="board")
-    def board_fixture(self):
-        """Request store with the default limits, after more models, types, temperatures and users than these."""
-        board, cost = RequestStore(RequestSettings(ingest=True)), make_cost(0.1)
-        for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
-            request = RequestRecord(
-                f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}"
-            )
-            times = {"decode_seconds": 1.0, "first_token_seconds": 0.1}
-            for tokens in (500, 2000, 9000, 20_000, 90_000):
-                prompt = {"prompt_tokens": tokens, "cached_tokens": 100}
-                record = msgspec.structs.replace(request, completion_tokens=90, **times, **prompt)
-                board.take(record, 0.0, cost)
-        return board
-
-    async def test_the_defaults_allow_6173_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt."""
-        findings = await board.findings((30.0, 300.0), 1.0)
-        groups, models = len(findings.since_start), len(findings.windows["5m"].models)
-        assert (groups, models) == (60 + 21, 20 + 1)
-        samples = [sample for family in families(findings) for sample in family.samples]
-        of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (2 + 5 * 1 + 1) + 11 == 6173
-        of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
-        assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
-        assert len(of_users) <= 2 * 21 * 21 == 882
-
-    def test_a_bucket_of_prompts_is_1_and_their_finding_1(self):
-        bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
-        others = sum(len(family.samples) for family in families(bucket))
-        one = PROMPTS._replace(buckets=PROMPTS.buckets[:1])
-        samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
-        assert samples == others + 1 + 1
+    Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt.
+    """
+    store, cost = RequestStore(RequestSettings(ingest=True)), make_cost(0.1)
+    times = {"completion_tokens": 90, "decode_seconds": 1.0, "first_token_seconds": 0.1}
+    for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
+        request = RequestRecord(f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}")
+        for tokens in (500, 2000, 9000, 20_000, 90_000):
+            prompt = {"prompt_tokens": tokens, "cached_tokens": 100}
+            store.take(msgspec.structs.replace(request, **times, **prompt), 0.0, cost)
+    findings = await store.findings((30.0, 300.0), 1.0)
+    groups, models = len(findings.since_start), len(findings.windows["5m"].models)
+    assert (groups, models) == (60 + 21, 20 + 1)
+    samples = [sample for family in families(findings) for sample in family.samples]
+    of_users = [sample for sample in samples if "user" in sample.labels]
+    assert len(samples) - len(of_users) <= 81 * 74 + 21 * (2 + 5 * 1 + 1) + 11 == 6173
+    of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
+    assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
+    assert len(of_users) <= 2 * 21 * 21 == 882
