@@ -33,16 +33,6 @@ def test_an_empty_file_is_valid(read, text):
     assert read(text) == Config()
 
 
-def test_discovery_alone_adds_no_default_target(read):
-    assert read("discovery: {files: [/sd/*.yml]}").targets == ()
-
-
-@pytest.mark.parametrize("name", ["exporter.yml", "exporter-full.yml"])
-def test_the_examples_load(name):
-    config = load(EXAMPLES / name, environ=SECRETS)
-    assert config.targets
-
-
 def sections(model):
     """Yield a section and all below it, but the HTTP keys, which are Prometheus' own."""
     yield model
@@ -59,33 +49,13 @@ def test_the_full_example_names_every_key():
 
 def test_the_full_example_contains_the_defaults():
     full = load(EXAMPLES / "exporter-full.yml", environ=SECRETS)
+    assert full.targets
+    assert load(EXAMPLES / "exporter.yml", environ=SECRETS).targets
     plain = Config()
     assert (full.windows, full.poll, full.policy) == (plain.windows, plain.poll, plain.policy)
     assert (full.log.level, full.log.format) == (plain.log.level, plain.log.format)
     assert full.state.interval == plain.state.interval
     assert full.requests.model_copy(update={"users": None}) == plain.requests
-
-
-def test_a_number_in_a_label_keeps_its_text(read):
-    [target] = read("targets: [{url: http://a, labels: {rack: 1.10, on: yes}}]").targets
-    assert target.labels == {"rack": "1.10", "on": "yes"}
-
-
-def test_windows_are_sorted_and_histograms_are_read_no_more_often_than_polls(read):
-    assert read("windows: [1h, 30s, 5m]").windows == (30.0, 300.0, 3600.0)
-    assert read("windows: [5m]\npoll: {interval: 20s}").poll.histogram_interval == 20.0
-
-
-@pytest.mark.parametrize(("written", "seconds"), [("off", None), ("1s", 1.0), ("1m", 60.0)])
-def test_summaries_are_off_or_have_an_interval_that_keeps_its_text(read, written, seconds):
-    config = read(f"log: {{summary_interval: {written}}}")
-    assert config.log.summary_interval == seconds
-    assert f"summary_interval: {written}" in active_yaml(config).replace("'", "")
-
-
-def test_variables_are_looked_up_in_the_environment(read):
-    config = read("poll: {interval: '${EVERY}'}\nlog: {level: '${LEVEL}'}", EVERY="2s", LEVEL="debug")
-    assert (config.poll.interval, config.log.level) == (2.0, "debug")
 
 
 def test_a_value_from_the_environment_is_never_repeated(mistakes):
@@ -140,10 +110,12 @@ def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     assert [(one.place, one.path) for one in caught.value.problems] == [("FIXED", "cost")]
 
 
-def test_a_variable_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
+def test_a_flag_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mistakes):
     overrides = {"cost.draft_cost_ratio": FromVariable.of("-1", "COST"), "log.level": "loud"}
     reported = mistakes("cost:\n  running_requests: 0\n  draft_cost_ratio: 1\n", overrides=overrides)
     assert [one.partition(" ")[:1] for one in reported] == [("COST:",), ("command",), ("2:",)]
+    of_section = "1: poll must be a mapping of keys to values, not '5'"
+    assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [of_section]
 
 
 def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_path):
@@ -167,12 +139,6 @@ def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_
 def test_an_unusable_state_file_is_rejected(mistakes, name, reported):
     assert mistakes(f"state: {{file: {name}}}") == [
         f"1: state.file {reported.format(directory=mistakes.directory)}"
-    ]
-
-
-def test_a_flag_in_an_invalid_section_leaves_the_mistake_to_the_section(mistakes):
-    assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [
-        "1: poll must be a mapping of keys to values, not '5'"
     ]
 
 
@@ -267,8 +233,9 @@ def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
         "cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_parameters: 1.5B, target_parameters: 7B}}]",
         "reference: {acceptance_ratio: 0.7}\ntargets: [{url: http://a, reference: {acceptance_ratio: 0.8, tokens: 4}}]",
         "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {false_alarm_period: 2d}}}, {url: http://b}]",
+        "log: {summary_interval: 10s}",
     ],
-    ids=["general", "cost", "reference", "policy"],
+    ids=["general", "cost", "reference", "policy", "log"],
 )  # fmt: skip
 def test_the_redacted_configuration_can_be_loaded_again(read, text):
     config = read(text)
