@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 
-import aiohttp
 import pytest
 from aiohttp import web
 from hypothesis import given
@@ -15,11 +15,7 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.limits import LOCAL, LOOPBACK, Limit, counted_address, packed
-from spec_decode_exporter.web.server import parse_listen_address, serve
 from tests.conftest import settle
-
-LARGE_PAGES = ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
-TOTAL, OF_CLIENT = 8, 2
 
 
 @pytest.mark.parametrize(
@@ -56,148 +52,6 @@ def test_a_packed_body_is_unpacked_to_the_same(data, times):
     assert gzip.decompress(asyncio.run(packed(data * times))) == data * times
 
 
-class Clients:
-    """Clients with different addresses."""
-
-    def __init__(self, url):
-        self.url, self.sessions = url, {}
-
-    def get(self, path, client=1):
-        if client not in self.sessions:
-            connector = aiohttp.TCPConnector(local_addr=(f"127.0.0.{client}", 0), limit=0)
-            self.sessions[client] = aiohttp.ClientSession(connector=connector)
-        return asyncio.create_task(self._get(self.sessions[client], path))
-
-    async def _get(self, session, path):
-        async with session.get(self.url + path) as answer:
-            await answer.read()
-            return answer
-
-    async def close(self):
-        for session in self.sessions.values():
-            await session.close()
-
-
-@pytest.fixture
-async def clients_of(monkeypatch):
-    """Return a function that serves an application and returns its clients."""
-    monkeypatch.setattr(module, "client_address", lambda transport: transport.get_extra_info("peername")[0])
-    running = []
-
-    async def make(app):
-        server = await serve(app, [parse_listen_address("127.0.0.1:0")])
-        clients = Clients(server.urls[0].rstrip("/"))
-        running.append((clients, server))
-        return clients
-
-    yield make
-    for clients, server in running:
-        await clients.close()
-        await server.close()
-
-
-class Limited:
-    """An application whose page waits for ``go_on`` in a place of a limit."""
-
-    def __init__(self, total=TOTAL, per_client=OF_CLIENT):
-        self.go_on, self.begun, self.app = asyncio.Event(), [], web.Application()
-        self.app.router.add_get("/", Limit(total, per_client).limit(self.page))
-
-    async def page(self, request):
-        self.begun.append(request.query_string)
-        await self.go_on.wait()
-        return web.Response(text="here")
-
-
-@pytest.mark.parametrize("path", LARGE_PAGES)
-async def test_large_pages_take_no_place_of_the_metrics(clients_of, make_state, until, path):
-    never, begun = asyncio.Event(), []
-
-    async def taken():
-        begun.append(1)
-        if len(begun) <= TOTAL:
-            await never.wait()
-        return Snapshot(number=1)
-
-    clients = await clients_of(create_app(make_state(snapshot=taken)))
-    asked = [clients.get(path, client) for client in range(1, 5) for _ in range(OF_CLIENT + 1)]
-    await until(lambda: len(begun) == TOTAL)
-    assert (await clients.get("/metrics")).status == 200
-    never.set()
-    await asyncio.gather(*asked)
-
-
-async def test_a_client_has_few_places_and_another_is_served_meanwhile(clients_of, until):
-    limited = Limited(total=3, per_client=2)
-    clients = await clients_of(limited.app)
-    asked = [clients.get("/?greedy") for _ in range(5)]
-    await until(lambda: len(limited.begun) == 2)
-    asked.append(clients.get("/?other", client=2))
-    await until(lambda: "other" in limited.begun)
-    assert limited.begun == ["greedy", "greedy", "other"]
-    limited.go_on.set()
-    assert {answer.status for answer in await asyncio.gather(*asked)} == {200}
-
-
-async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(
-    clients_of, until, monkeypatch
-):
-    """Requests that were sent ahead would hold the connection, each for some seconds."""
-    limited = Limited()
-    clients = await clients_of(limited.app)
-    asked = [clients.get("/") for _ in range(OF_CLIENT)]
-    await until(lambda: len(limited.begun) == OF_CLIENT)
-    monkeypatch.setattr(module, "WAIT_SECONDS", 0)
-    answer = await clients.get("/")
-    assert answer.status == 503
-    assert (answer.headers["Retry-After"], answer.headers["Connection"]) == ("1", "close")
-    limited.go_on.set()
-    await asyncio.gather(*asked)
-    assert (await clients.get("/")).status == 200
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "end", "fail"])), max_size=40),
-    st.integers(1, 4),
-    st.integers(1, 3),
-)
-def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total, per_client):
-    async def scenario():
-        limit, running, asked = Limit(total, per_client), [], []
-
-        async def handler(request):
-            ended = asyncio.get_running_loop().create_future()
-            running.append((request, ended))
-            try:
-                return await ended
-            finally:
-                running.remove((request, ended))
-
-        async def end_first(step):
-            if running and step == "fail":
-                running[0][1].set_exception(ZeroDivisionError())
-            elif running:
-                running[0][1].set_result(Response())
-            await settle(6)
-
-        for client, step in steps:
-            if step == "ask":
-                asked.append(asyncio.create_task(limit.limit(handler)(Request(client))))
-                await settle(6)
-            else:
-                await end_first(step)
-            clients = [request.address for request, _ in running]
-            assert len(clients) <= total
-            assert all(clients.count(each) <= per_client for each in clients)
-        while running:
-            await end_first("end")
-        await asyncio.gather(*asked, return_exceptions=True)
-        assert not limit._clients
-        assert limit._places._value == total
-
-    asyncio.run(scenario())
-
-
 class Request:
     """A request of a client at an address of its own."""
 
@@ -216,7 +70,109 @@ class Response:
         pass
 
 
-async def test_a_client_that_does_not_read_loses_its_connection_and_its_place(clients_of, monkeypatch, until):
+class Handling:
+    """Requests in the places of a limit, each of which waits until it is ended."""
+
+    def __init__(self, total, per_client):
+        self.limit, self.running = Limit(total, per_client), []
+
+    def ask(self, client):
+        return asyncio.create_task(self.limit.limit(self._handle)(Request(client)))
+
+    async def _handle(self, request):
+        ended = asyncio.get_running_loop().create_future()
+        self.running.append((request, ended))
+        try:
+            return await ended
+        finally:
+            self.running.remove((request, ended))
+
+    async def end(self, *, fails=False):
+        """End the first request."""
+        if self.running and fails:
+            self.running[0][1].set_exception(ZeroDivisionError())
+        elif self.running:
+            self.running[0][1].set_result(Response())
+        await settle(6)
+
+    @property
+    def clients(self):
+        return [request.address for request, _ in self.running]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "end", "fail"])), max_size=40),
+    st.integers(1, 4),
+    st.integers(1, 3),
+)
+def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total, per_client):
+    async def scenario():
+        handling, asked = Handling(total, per_client), []
+        for client, step in steps:
+            if step == "ask":
+                asked.append(handling.ask(client))
+                await settle(6)
+            else:
+                await handling.end(fails=step == "fail")
+            clients = handling.clients
+            assert len(clients) <= total
+            assert all(clients.count(each) <= per_client for each in clients)
+        while handling.running:
+            await handling.end()
+        await asyncio.gather(*asked, return_exceptions=True)
+        assert not handling.limit._clients
+        assert handling.limit._places._value == total
+
+    asyncio.run(scenario())
+
+
+async def test_a_client_has_few_places_and_another_is_served_meanwhile():
+    handling = Handling(total=3, per_client=2)
+    asked = [handling.ask(client) for client in "aaaaab"]
+    await settle(6)
+    assert handling.clients == ["10.0.0.97", "10.0.0.97", "10.0.0.98"]
+    while handling.running:
+        await handling.end()
+    await asyncio.gather(*asked)
+
+
+async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(monkeypatch):
+    """Requests that were sent ahead would hold the connection, each for some seconds."""
+    handling = Handling(total=3, per_client=2)
+    asked = [handling.ask("a") for _ in range(2)]
+    await settle(6)
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0)
+    answer = await handling.ask("a")
+    assert (answer.status, answer.headers["Retry-After"], answer.keep_alive) == (503, "1", False)
+    while handling.running:
+        await handling.end()
+    await asyncio.gather(*asked)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
+)
+async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, make_state, until, monkeypatch, path):
+    never, begun, addresses = asyncio.Event(), [], itertools.count()
+    monkeypatch.setattr(module, "client_address", lambda _: f"client {next(addresses)}")
+
+    async def taken():
+        begun.append(1)
+        if len(begun) <= 8:
+            await never.wait()
+        return Snapshot(number=1)
+
+    client = await aiohttp_client(create_app(make_state(snapshot=taken)))
+    asked = [asyncio.create_task(client.get(path)) for _ in range(12)]
+    await until(lambda: len(begun) == 8)
+    assert (await client.get("/metrics")).status == 200
+    never.set()
+    await asyncio.gather(*asked)
+
+
+async def test_a_client_that_does_not_read_loses_its_connection_and_its_place(
+    aiohttp_client, monkeypatch, until
+):
     app, sending = web.Application(), []
 
     async def large(request):
@@ -224,14 +180,13 @@ async def test_a_client_that_does_not_read_loses_its_connection_and_its_place(cl
         return web.Response(body=b"x" * 30_000_000)
 
     app.router.add_get("/", Limit(1, 1).limit(large))
-    clients = await clients_of(app)
-    host, port = clients.url.removeprefix("http://").split(":")
+    client = await aiohttp_client(app)
     with monkeypatch.context() as patched:
         patched.setattr(module, "SEND_SECONDS", 0.01)
         for number in range(3):
-            _, writer = await asyncio.open_connection(host, int(port), limit=1)
+            _, writer = await asyncio.open_connection(client.host, client.port, limit=1)
             writer.transport.pause_reading()
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             await until(lambda number=number: len(sending) == number + 1 and sending[-1].is_closing())
             writer.transport.abort()
-    assert (await clients.get("/")).status == 200
+    assert (await client.get("/")).status == 200
