@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import (
-    UNSTATED_LOAD,
     CostModel,
     CostSource,
     Curve,
@@ -119,18 +118,6 @@ class TestRange:
         found = cost(running, settings=self.SETTINGS, architecture=DENSE)
         assert found.step == pytest.approx((low, 0.1, 0.125))
 
-    def test_named_experts_narrow_the_typical_cost(self):
-        known = {"method": "mtp", "architecture": MIXTURE}
-        unknown, named = cost(32.0, **known), cost(32.0, **known, experts_ratio=16.0)
-        assert named.token.high < unknown.token.high
-        assert named.token.low >= unknown.token.low
-
-    def test_a_cost_without_a_load_is_as_one_at_4_running(self):
-        stated = CostSettings(draft_cost_ratio=0.1, running_requests=UNSTATED_LOAD)
-        for running in (1, 4, 50):
-            unstated = cost(running, settings=CostSettings(draft_cost_ratio=0.1))
-            assert unstated == cost(running, settings=stated)
-
     def test_verifying_a_token_never_costs_more_than_a_plain_step(self):
         settings = CostSettings(draft_cost_ratio=0.8, running_requests=1)
         found = cost(256.0, method="ngram", settings=settings, architecture=DENSE)
@@ -224,11 +211,3 @@ class TestCrossover:
     def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
         settings = configured((8, 0.1), (40, 0.4))
         assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
-
-    @given(points=points_up_to(1), step=st.floats(0, 0.5))
-    def test_at_the_crossover_speculation_neither_pays_nor_costs(self, points, step):
-        known = self.model(*points, step=step)
-        crossover = known.crossover(self.WORK)
-        if crossover is not None:
-            price = known.best_curve.guess(crossover, every_step=False)
-            assert self.WORK.plain_steps(price) == pytest.approx(self.WORK.tokens)

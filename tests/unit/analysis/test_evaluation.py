@@ -6,20 +6,16 @@ from dataclasses import replace
 from math import log
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource
-from spec_decode_exporter.analysis.end_to_end import EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
+from tests.fakes.evaluations import GOOD, POOR, busy_window, evaluation, knowledge
 from tests.fakes.windows import window
 
 WALL = 1_790_000_000.0
@@ -75,31 +71,13 @@ class TestWorkedExamples:
         assert its.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
         assert (its.verdict, its.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
 
-    def test_debounced_advice_is_shown_instead_of_its_own(self):
-        its = evaluation(at(0.1))
-        its.shown = Decision(Verdict.POOR, Advice(Action.INCREASE, 5))
-        assert (its.action, its.recommended) == (Action.INCREASE, its.depths[4])
-        assert its.own == Decision(its.evaluated.verdict, Advice(Action.KEEP, 4))
-
 
 class TestCost:
-    def test_one_measured_at_this_load_precedes_a_configured_one(self):
-        measured, typical = curve((4, 0.2)), at(0.1)
-        both = replace(typical, cost=CostModel(typical.cost.settings, (measured,), "eagle3"))
-        assert evaluation(both).cost.source is CostSource.MEASURED
-        assert evaluation(at(0.1, speculates=False)).cost is None
-
     def test_what_depends_on_an_unknown_one_is_absent(self):
         its = evaluation(at(None, ""))
         assert (its.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (None, [], None, None)
         assert its.longest.acceptance_length_bounds is not None
         assert its.longest.break_even_cost_bounds.value == pytest.approx(2.3 / 4, abs=0.01)
-
-    @pytest.mark.parametrize(("method", "verdict"), [("ngram", Verdict.UNCLEAR), ("mtp", Verdict.HEALTHY)])
-    def test_a_search_whose_steps_are_unknown_has_an_upper_limit_alone(self, method, verdict):
-        unknown = dict.fromkeys(("generation_tokens", "first_tokens", "decode_steps"))
-        windows = [counted(busy_window(coverage=0.4, length=length), **unknown) for length in (30.0, 300.0)]
-        assert Evaluation(windows, at(0.1, method)).verdict is verdict
 
 
 class TestRequests:
@@ -113,18 +91,6 @@ class TestRequests:
         assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
         assert its.request.bounds.lower <= expected <= its.request.bounds.upper
         assert its.verdict is verdict
-
-    def test_without_their_times_or_a_cost_their_speed_up_is_unknown(self):
-        assert evaluation(at(0.1)).request is None
-        assert evaluation(at(None, ""), first_token=0.5).request is None
-
-    def test_that_are_slower_than_their_baseline_are_poor_however_fast_decoding_is(self):
-        baseline = RequestBaseline(0.1, 0.85)
-        its = evaluation(at(0.1, request_baseline=baseline), first_token=1.5)
-        assert its.request.basis is EndToEndBasis.BASELINE
-        assert its.request.value == pytest.approx((2 * 0.1 + 3.3 / 1.4 * 1) / 4)
-        assert its.verdict is Verdict.POOR
-        assert its.action is not Action.DISABLE
 
     @pytest.mark.parametrize(
         ("requests", "verdict"),
@@ -254,17 +220,6 @@ class TestSharePaying:
         its.speedup_range = SpeedupRange(Estimate(1.4, lower, upper, 0.1), lower, upper)
         assert its.pays_share_ratio == pytest.approx(share)
 
-    @given(st.floats(0.2, 4.0), st.floats(0.1, 3.0), st.floats(0.05, 1.0))
-    def test_agrees_with_the_verdict_that_the_same_window_has(self, c, share, running):
-        its = evaluation(at(c), (min(share, 1.0),), running=32 * running)
-        found = its.pays_share_ratio
-        if its.verdict is Verdict.INSUFFICIENT:
-            assert found is None
-        elif its.verdict is Verdict.UNCLEAR:
-            assert 0 < found <= 1
-        else:
-            assert found == float(its.verdict not in (Verdict.POOR, Verdict.HARMFUL))
-
 
 def test_of_an_engine_that_is_gone_has_no_value():
     its = Evaluation((), at(0.1))
@@ -291,10 +246,6 @@ def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alon
     assert its.longest.total.accepted_tokens == 300 * 230
 
 
-def test_after_an_internal_error_and_without_any_increment_it_is_unknown():
-    assert PlainEvaluation([replace(busy_window(), seconds=0.0)], at(0.1)).state is State.UNKNOWN
-
-
 class TestColumns:
     """Columns of increments: 20 kB an engine, which nothing needs between two evaluations."""
 
@@ -316,10 +267,3 @@ class TestColumns:
         for each in its.windows:
             assert each.speedup_bounds.lower < each.acceptance_length_bounds.value
             assert each.draft_acceptance_bounds.lower < each.break_even_cost_bounds.value
-
-    def test_what_is_read_after_they_are_dropped_is_the_same(self):
-        early, late = evaluation(at(0.1)), evaluation(at(0.1))
-        late.settle()
-        assert late.longest.conditional_bounds(1) == early.longest.conditional_bounds(1)
-        late.forget()
-        assert self.columns_of(late) == []

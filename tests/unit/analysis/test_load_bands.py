@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -164,30 +164,3 @@ def test_the_schedule_loses_at_most_the_tolerance_at_every_load(costs, firsts, m
     for band in bands:
         # A band is made of whole cells, so its mean is within the tolerance of the mean of the best.
         assert band.speedup_ratio >= (1 - TOLERANCE) * max(1.0, band.present_speedup_ratio) - 1e-9
-
-
-@given(costs=st.lists(st.floats(0.001, 1.0), min_size=2, max_size=2))
-def test_no_schedule_of_as_few_steps_has_less_regret(costs):
-    """By all schedules of a few cells."""
-    points = curve((1, costs[0]), (8, costs[1]), margin=0.2)
-    known = knowledge(points, method="draft_model", architecture=Architecture.DENSE)
-    depths, cells = WindowEvaluation(WINDOW, known).depths, [(1, 1), (2, 2), (3, 3), (4, 5), (6, 7), (8, 8)]
-    found = []
-    for first, last in cells:
-        cost = known.cost.by_curve(points, (first + last) / 2)
-        prices = (cost.guess, cost.low, cost.high)
-        found.append([depths.speedups_alone(price, 4, searches=False) for price in prices])
-
-    def rank(schedule):
-        changes = sum(before != after for before, after in pairwise(schedule))
-        regrets = (
-            max(1 - each[k] / max(each) for each in cell) for cell, k in zip(found, schedule, strict=True)
-        )
-        return changes, sum(regrets)
-
-    near = ([k for k in range(5) if guess[k] >= (1 - TOLERANCE) * max(guess)] for guess, *_ in found)
-    possible = product(*near)
-    bands = banded(points)
-    own = [next(band.tokens for band in bands if band.first <= first <= band.last) for first, _ in cells]
-    if own != [4] * len(cells):  # the setting in force stays if it suffices
-        assert rank(own) == pytest.approx(min(map(rank, possible)))

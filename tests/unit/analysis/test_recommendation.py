@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import Action, Verdict
@@ -143,32 +141,3 @@ class TestLimitBatch:
 def test_a_faster_method_precedes_all_other_advice(verdict):
     found = advised(verdict, cost=at(1.0), crossover=1.0, running=2.0, faster=FASTER)
     assert found is (Action.COLLECT if verdict is Verdict.INSUFFICIENT else Action.SWITCH_METHOD)
-
-
-@given(
-    verdict=st.sampled_from(Verdict),
-    positions=st.lists(st.integers(0, 1000), min_size=1, max_size=8).map(
-        lambda counts: sorted(counts, reverse=True)
-    ),
-    price=st.none() | st.floats(0, 1),
-    crossover=st.none() | st.floats(1, 100),
-    running=st.none() | st.floats(0, 100),
-    kept=st.floats(0.5, 1),
-)
-def test_advice_contradicts_neither_the_verdict_nor_the_recommended_tokens(
-    verdict, positions, price, crossover, running, kept
-):
-    steps = {"decode_steps": 1000, "first_tokens": 0}
-    steps["generation_tokens"] = round(kept * (1000 + sum(positions)))
-    cost = None if price is None else at(price)
-    its = evaluated(verdict, positions, cost=cost, running=running, **steps)
-    action, tokens = its.advice(crossover)
-    assert (action is Action.DISABLE) <= (verdict is Verdict.HARMFUL)
-    assert (action is Action.MEASURE_COST) <= (verdict is Verdict.UNCLEAR)
-    assert (verdict is Verdict.INSUFFICIENT) == (action is Action.COLLECT)
-    assert (action is Action.KEEP) <= (verdict is not Verdict.HARMFUL)
-    assert (action is Action.INCREASE) <= ((tokens or 0) > len(positions))
-    assert (action is Action.DECREASE) <= (0 < (tokens or 0) < len(positions))
-    if verdict is not Verdict.HARMFUL and action in {Action.INCREASE, Action.DECREASE}:
-        speed, present = (its.depths.speedup(cost.guess, number) for number in (tokens, len(positions)))
-        assert speed > present / (1 - TOLERANCE) * (1 - 1e-9)

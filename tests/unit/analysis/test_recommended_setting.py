@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.recommended_setting import (
 )
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
 
@@ -110,16 +110,6 @@ def test_a_cost_that_may_be_much_higher_gives_bands_without_a_setting():
     found = setting(curve((1, 0.1), (16, 0.12), (64, 0.9), margin=0.8, method="eagle3"))
     assert (found.tokens, found.schedule) == (None, NO_SCHEDULE)
     assert found.bands
-
-
-def test_configured_costs_by_load_give_a_schedule_too():
-    known = ((1, 0.05), (8, 0.12), (16, 0.2), (32, 0.35), (64, 0.7))
-    loads = [LoadCost(running_requests=load, draft_cost_ratio=cost) for load, cost in known]
-    found = setting(cost=CostSettings(loads=loads))
-    assert (found.schedule.tokens[0], found.schedule.tokens[-1]) == (4, 1)
-    assert found.source is CostSource.CONFIGURED
-    sparse = setting(cost=CostSettings(loads=[loads[0], loads[-1]]))
-    assert sparse.tokens is None  # between the two loads the cost is uncertain
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import State
@@ -92,21 +90,3 @@ def test_one_that_searches_in_vain_is_not(method):
 )
 def test_a_stall_needs_more_decode_steps_than_min_drafts(decoded, state):
     assert found(decoded) is state
-
-
-@given(
-    facts=st.fixed_dictionaries(
-        {name: st.booleans() for name in ("speculates", "has_drafted", "is_undecided")}
-    ),
-    drafts=st.sampled_from([None, 0, 5]),
-    steps=st.sampled_from([None, 0, 5, 500]),
-    seconds=st.floats(0, 300),
-    method=st.sampled_from(["", "ngram", "mtp"]),
-)
-def test_a_stall_is_always_silence_and_idleness_too(facts, drafts, steps, seconds, method):
-    state = found({"drafts": drafts, "decode_steps": steps, "seconds": seconds}, method=method, **facts)
-    assert state is not State.UNREACHABLE
-    if state in (State.STALLED, State.IDLE):
-        assert not drafts
-    if state is State.STALLED:
-        assert steps == 500

@@ -69,12 +69,6 @@ def test_the_worked_examples(its, cost, speedup, rate, break_even_cost):
     assert found.break_even_cost_ratio == pytest.approx(break_even_cost)
 
 
-def test_an_engine_that_does_not_speculate_has_no_cost():
-    for speculates, expected in ((True, "typical"), (False, None)):
-        found = WindowEvaluation(RARE, knowledge(method="eagle3", speculates=speculates))
-        assert (found.cost and found.cost.source) == expected
-
-
 @pytest.mark.parametrize(
     "counters",
     [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 from math import prod
 
 import pytest
@@ -12,8 +11,6 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.positions import Positions, Regime
 from spec_decode_exporter.figures.window_figures import acceptance_length
-from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.simulation import Simulation
 from tests.fakes.windows import summed, window
 
 
@@ -183,36 +180,3 @@ class TestRegimes:
     def test_there_are_none_without_positions_drafts_or_increments(self):
         for counts in ((10, 30, 15), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
             assert positions_of(*counts).regimes == ()
-
-
-def simulated(speculation, rate=4.0, seconds=120):
-    """Yield the increments of a simulated server, one a second, after a minute."""
-    scenario = Scenario.model_validate(
-        {
-            "description": "a schedule",
-            "speculation": {"tokens": 4, **speculation},
-            "acceptance": {"mean": 0.6, "spread": 0.12, "decay": 0.9},
-            "load": {"rate": rate},
-            "machine": {"saturation": 128, "max_requests": 96},
-        }
-    )
-    simulation, totals = Simulation(scenario, 1), []
-    for moment in range(60, 60 + seconds):
-        simulation.advance(moment - simulation.now)
-        counts = simulation.engines[0].counts
-        totals.append(
-            (counts.drafts, counts.draft_tokens, counts.accepted_tokens, *counts.accepted_by_position)
-        )
-    for before, after in pairwise(totals):
-        drafts, drafted, accepted, *positions = (new - old for old, new in zip(before, after, strict=True))
-        yield {"drafts": drafts, "draft_tokens": drafted, "accepted_tokens": accepted, "positions": positions}
-
-
-def test_a_simulated_schedule_shows_nearly_the_acceptance_of_a_constant_k():
-    """At this load the batch is above and below 16 requests, in turn."""
-    schedule = {"tokens_per_batch_size": [[1, 16, 4], [17, 96, 2]]}
-    constant, found = (regimes_of(simulated(each)) for each in ({}, schedule))
-    assert [regime.tokens for regime in found.regimes] == [2, 4]
-    assert found.acceptance == pytest.approx(constant.acceptance, abs=0.025)
-    assert 1 - sum(found.lengths[:3]) < constant.acceptance[2] / 1.5  # of all drafts
-    assert regimes_of(simulated({"method": "ngram"})).regimes == ()

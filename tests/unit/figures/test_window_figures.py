@@ -14,7 +14,6 @@ from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
-from spec_decode_exporter.window.poll import Counters
 from tests.fakes.windows import polled, window
 from tests.paths import DATA
 
@@ -68,20 +67,6 @@ def test_a_recorded_page_of_n_gram_drafts(make_sample):
     assert its.time_per_output_token_seconds == pytest.approx(0.02263454)
 
 
-@given(st.integers(1, 10**9), st.lists(st.floats(0, 1), min_size=1, max_size=16))
-def test_length_rate_and_draft_length_agree(drafts, rates):
-    accepted_at, reached = [], drafts
-    for rate in rates:
-        reached = int(reached * rate)
-        accepted_at.append(reached)
-    its = figures(drafts, len(rates) * drafts, sum(accepted_at), positions=accepted_at)
-    rate, length = its.draft_acceptance_ratio, its.acceptance_length_tokens
-    assert 0 <= rate <= 1
-    assert 1 <= length <= 1 + len(rates)
-    assert length == pytest.approx(1 + rate * its.draft_length_tokens)
-    assert length == pytest.approx(1 + sum(its.positions.acceptance))
-
-
 @pytest.mark.parametrize(
     ("counts", "more", "expected"),
     [
@@ -130,17 +115,6 @@ def test_figures_of_time(waited, decoding, generated, first, expected):
     its = figures(**times, generation_tokens=generated, first_tokens=first)
     found = its.time_per_output_token_seconds, its.time_to_first_token_seconds
     assert (*found, its.request_seconds, its.first_token_time_ratio) == expected
-
-
-@pytest.mark.parametrize(
-    "name", ["vllm-0.32.0-python-ngram-k4.prom", "vllm-0.32.0-python-dp2-multiapi-k3.prom"]
-)
-def test_on_a_recorded_page_both_times_add_up_to_the_end_to_end_time(name):
-    page = (PAGES / name).read_bytes()
-    for sample in SampleReader().read(page, with_latencies=False).samples.values():
-        its = Counters(*sample.counters)
-        parts = its.first_token_nanoseconds + its.decode_nanoseconds
-        assert parts == pytest.approx(its.end_to_end_nanoseconds, rel=1e-3)
 
 
 @pytest.mark.parametrize(
