@@ -93,27 +93,26 @@ async def start(clock, monkeypatch):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, log):
-    broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
-    _, told = start(broken, sound)
-    await clock.advance(11)
-    assert (broken.asked, sound.asked) == (3, 3)
-    assert told[-1] == ["s", "a"]
-    assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
-
-
-@pytest.mark.parametrize("few", [0, 200])
-async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(
-    start, clock, log, until, monkeypatch, few
+@pytest.mark.parametrize("few", [0, 200], ids=["merged in a thread", "merged at once"])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (KeyError("hunter2"), "unexpected: KeyError"),
+        ([target("http://b:0/metrics", "b", "dns")], "unexpected: ValueError"),
+    ],
+    ids=["an internal error", "a list that cannot be merged"],
+)
+async def test_an_error_in_one_discovery_does_not_affect_the_others(
+    start, clock, log, until, monkeypatch, few, answer, reason
 ):
     monkeypatch.setattr(module, "_FEW", few)
-    bad, sound = Way("bad", 5.0, [target("http://b:0/metrics", "b", "dns")]), Way("sound", 5.0, [A])
+    bad, sound = Way("bad", 5.0, answer), Way("sound", 5.0, [A])
     discoverer, told = start(bad, sound)
     await until(lambda: told and told[-1] == ["s", "a"] and log)
+    await clock.advance(5)
+    await until(lambda: (bad.asked, sound.asked) == (2, 2))
     assert discoverer.found["bad"] == ()
-    assert [(entry["event"], entry["reason"]) for entry in log] == [
-        ("discovery_failed", "unexpected: ValueError")
-    ]
+    assert [(entry["event"], entry["reason"]) for entry in log] == [("discovery_failed", reason)]
     bad.answer = [B]
     await clock.advance(5)
     await until(lambda: told[-1] == ["s", "b", "a"])
@@ -179,42 +178,29 @@ def test_a_page_that_many_lists_label_has_no_more_labels_than_the_limits(log):
 
 
 def test_a_second_page_of_the_same_name_is_called_by_its_address():
-    pages = [
-        "http://a:1/metrics",
-        "http://b:1/metrics",
-        "http://b:1/other",
-        "http://b:1/other?x=1",
-        "http://b:1/other?x=2",
-    ]
-    names = [one.name for one in merged([target(url, "n") for url in pages])]
+    pages = ["a:1/metrics", "b:1/metrics", "b:1/other", "b:1/other?x=1", "b:1/other?x=2"]
+    names = [one.name for one in merged([target(f"http://{page}", "n") for page in pages])]
     assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
-
-
-def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
-    path = "p" * 2000
-    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
-    names = [target.name for target in merged(pages)]
+    long = [Target(f"http://b:1/{'p' * 2000}?part={part}", "n") for part in range(20)]
+    names = [one.name for one in merged(long)]
     assert len(set(names)) == 20
     assert max(map(len, names)) <= MAX_LABEL_VALUE
     assert names[3].endswith("p#2")
 
 
 @pytest.mark.parametrize(
-    ("url", "count", "shard"),
+    ("text", "count", "shard"),
     [
-        ("http://10.0.0.1:8000/metrics", 1, 0),
-        ("http://10.0.0.1:8000/metrics", 1000, 931),
-        ("http://10.0.0.1:8000/other", 1000, 931),
-        ("http://[fd00::9]:8000/metrics", 1000, 772),
+        # model/relabel/relabel_test.go of Prometheus: hashmod of "baz" with the modulus 1000
+        ("baz", 1000, 976),
+        (address("http://10.0.0.1:8000/metrics"), 1, 0),
+        (address("http://10.0.0.1:8000/metrics"), 1000, 931),
+        (address("http://10.0.0.1:8000/other"), 1000, 931),
+        (address("http://[fd00::9]:8000/metrics"), 1000, 772),
     ],
 )
-def test_the_shard_of_a_target_is_the_hashmod_of_its_address(url, count, shard):
-    assert hash_modulus(address(url), count) == shard
-
-
-def test_the_hash_is_that_of_prometheus():
-    # model/relabel/relabel_test.go of Prometheus: hashmod of "baz" with the modulus 1000
-    assert hash_modulus("baz", 1000) == 976
+def test_the_shard_of_a_target_is_the_hashmod_of_its_address(text, count, shard):
+    assert hash_modulus(text, count) == shard
 
 
 def limited(labels: FleetLabels, *targets: Target) -> list[dict[str, str]]:
