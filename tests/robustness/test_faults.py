@@ -22,13 +22,15 @@ POLLS = 2
 """Of each server: the second finds what the first has left."""
 MAX_SECONDS = 2.0
 """Processor time of a poll: a page at every limit takes a tenth of it."""
-CONFIG = Config.model_validate({"poll": {"timeout": "300ms", "filter": "off"}, "limits": {"engines": 1000}})
+PATIENCE = "30s"
+"""Timeout of a poll; for faults that only a timeout ends, it is short."""
 
 
-async def polled(url):
+async def polled(url, patience):
     """Poll a server; return the reasons of the failed polls, and what they and the events say."""
+    config = Config.model_validate({"poll": {"timeout": patience, "filter": "off"}})
     with capture_logs() as logs:
-        monitor = TargetMonitor(Target(url, "t"), CONFIG, Shared(SystemClock(), Remembered(), EventLog("1")))
+        monitor = TargetMonitor(Target(url, "t"), config, Shared(SystemClock(), Remembered(), EventLog("1")))
         poller = monitor.poller()
         reasons, messages = set(), []
         for _ in range(POLLS):
@@ -72,7 +74,7 @@ async def serving(respond):
 async def test_a_fault_of_a_server_has_its_reason(name):
     fault, begin = faults()[name], time.thread_time()
     async with serving(fault.respond) as url:
-        reasons, said = await polled(url)
+        reasons, said = await polled(url, "200ms" if fault.outcome == {"timeout"} else PATIENCE)
     assert reasons <= fault.outcome
     assert fault.reason in said
     assert time.thread_time() - begin < POLLS * MAX_SECONDS

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.web import api, application, endpoint, openapi, server
-from tests.robustness.inputs import clients_identity
-from tests.robustness.inputs.port import answered, array, header, metrics, padded, posted, request
-from tests.robustness.inputs.row import Row
+from tests.robustness.inputs.port import (
+    answered,
+    array,
+    exchange,
+    header,
+    metrics,
+    padded,
+    posted,
+    request,
+    served,
+)
+from tests.robustness.inputs.row import RejectedError, Row
 
 _LINE: Final = server.MAX_LINE_BYTES
 
@@ -143,8 +153,39 @@ _REQUESTS: Final = Row(
 )
 
 
+async def _connected(data: bytes) -> int:
+    """Open a number of silent connections, in decimal, from one address.
+
+    Raises:
+        RejectedError: The server closed one of them.
+    """
+    async with served() as port:
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(int(data))]
+        try:
+            for _ in range(200):
+                await asyncio.sleep(0)
+            # One more that asks shows that connections are taken; it ends one if there is no room.
+            if int(data) < server.MAX_CONNECTIONS and not await exchange(port, request()):
+                raise RejectedError("a connection was not taken")
+            ended = sum(reader.at_eof() for reader, _ in clients)
+        finally:
+            for _, writer in clients:
+                writer.transport.abort()
+    if ended:
+        raise RejectedError(f"{ended} of {int(data)} connections were ended")
+    return int(data)
+
+
+_CONNECTIONS: Final = Row(
+    name="connections",
+    read=_connected,
+    worst={"as many as are taken": lambda: b"%d" % server.MAX_CONNECTIONS},
+    beyond={"connections": lambda: b"%d" % (server.MAX_CONNECTIONS + 1)},
+)
+
+
 ROWS: Final = (
-    *clients_identity.ROWS,
+    _CONNECTIONS,
     _HEAD,
     _ACCEPT,
     _API_QUERY,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -124,20 +124,20 @@ def _states(engines: int, line: bytes | None = None) -> bytes:
     return b"\n".join([head % (VERSION, b"0" * 16, engines), *lines, b""])
 
 
-def _rows_of_configuration() -> Iterator[Row]:
-    yield Row(
+ROWS: tuple[Row, ...] = (
+    Row(
         name="configuration",
         read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond=_TREE_BEYOND,
-    )
-    yield Row(
+    ),
+    Row(
         name="web configuration",
         read=in_file(read_web_config, ConfigError, name="web.yml"),
-        worst={"users": lambda: _users(1_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
-        beyond=_TREE_BEYOND,
-    )
-    yield Row(
+        worst={"users": lambda: _users(1_000)},
+        beyond={"bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1)},
+    ),
+    Row(
         name="secret file",
         read=in_file(_secret, PollError),
         worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
@@ -146,11 +146,8 @@ def _rows_of_configuration() -> Iterator[Row]:
             "two lines": lambda: b"a\nb",
             "a byte that is not ASCII": lambda: b"\xff",
         },
-    )
-
-
-def _rows_of_documents() -> Iterator[Row]:
-    yield Row(
+    ),
+    Row(
         name="reference file",
         read=in_file(reference.read, reference.ReferenceFileError),
         worst={"engines": lambda: _reference(1_000)},
@@ -160,8 +157,8 @@ def _rows_of_documents() -> Iterator[Row]:
             "nesting": lambda: b"[" * reference.MAX_VALUES,
             "a text": filled(b'["', b"x", b'"]'),
         },
-    )
-    yield Row(
+    ),
+    Row(
         name="state file",
         read=in_file(_state),
         worst={"engines": lambda: _states(MAX_STATES)},
@@ -173,8 +170,8 @@ def _rows_of_documents() -> Iterator[Row]:
             "an entry": lambda: _states(1, b'"' + b"x" * MAX_ENTRY_BYTES + b'"'),
             "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
         },
-    )
-    yield Row(
+    ),
+    Row(
         name="config.json of a model",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
         worst={
@@ -187,8 +184,8 @@ def _rows_of_documents() -> Iterator[Row]:
             "nesting": lambda: b"[" * checkpoint.CONFIG.values,
             "a number": lambda: json.dumps({**_MODEL, "hidden_size": 10**4000}).encode(),
         },
-    )
-    yield Row(
+    ),
+    Row(
         name="safetensors header of a model",
         read=in_file(lambda path: _safetensors(path, _MODEL), ModelError, name="model.safetensors"),
         worst={
@@ -196,8 +193,8 @@ def _rows_of_documents() -> Iterator[Row]:
             "no length": lambda: b"\x01",
             "a long header": filled((2**16).to_bytes(8, "little"), b"[", b"", 2**20),
         },
-    )
-    yield Row(
+    ),
+    Row(
         name="safetensors header of an unknown architecture",
         read=in_file(
             lambda path: _safetensors(path, {**_MODEL, "model_type": "x"}),
@@ -210,8 +207,5 @@ def _rows_of_documents() -> Iterator[Row]:
             "a length beyond the limit": filled(b"\xff" * 8, b"[", b"", 2**20),
             "nesting": filled((2**20).to_bytes(8, "little"), b"[", b"", 2**20),
         },
-    )
-
-
-ROWS: tuple[Row, ...] = (*_rows_of_configuration(), *_rows_of_documents())
-"""The rows of files."""
+    ),
+)

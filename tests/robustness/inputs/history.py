@@ -6,8 +6,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from aiohttp import web
-
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.discovery.target import Target
@@ -25,7 +23,7 @@ from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
-from tests.robustness.inputs.row import Read, RejectedError, Row, filled, served
+from tests.robustness.inputs.row import Make, Read, RejectedError, Row, filled, served_json
 
 _NAME: Final = "vllm:generation_tokens_total"
 _SECONDS: Final = 1e5
@@ -35,10 +33,7 @@ _TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
 
 def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
     async def read(data: bytes) -> object:
-        async def answer(_request: web.Request) -> web.StreamResponse:
-            return web.Response(body=data, content_type="application/json")
-
-        async with served(answer) as url:
+        async with served_json(data) as url:
             client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
             try:
                 return await use(QueryApi(url, client, remedies=KEYS, max_values=MAX_VALUES))
@@ -68,37 +63,29 @@ def _success(data: Any) -> bytes:
     return json.dumps({"status": "success", "data": data}, separators=(",", ":")).encode()
 
 
-def _series(number: int, **labels: str) -> Callable[[], bytes]:
+def _series(number: int, **labels: str) -> Make:
     """Return a list of series of as many servers, one of which is the target."""
     return lambda: _success(
         [{"__name__": _NAME, "instance": f"10.0.0.1:{8000 + place}", **labels} for place in range(number)]
     )
 
 
-def _matrix(series: int, samples: int, **labels: str) -> Callable[[], bytes]:
+def _matrix(series: int, samples: int, **labels: str) -> Make:
     values = [[place, str(place)] for place in range(samples)]
-    return lambda: _success(
-        {
-            "resultType": "matrix",
-            "result": [
-                {"metric": {"__name__": _NAME, "engine": str(place), **labels}, "values": values}
-                for place in range(series)
-            ],
-        }
-    )
+    return lambda: _matrix_of([{"engine": str(place), **labels} for place in range(series)], lambda _: values)
+
+
+def _matrix_of(series: list[dict[str, str]], values: Callable[[int], list[Any]]) -> bytes:
+    result = [
+        {"metric": {"__name__": _NAME, **labels}, "values": values(place)}
+        for place, labels in enumerate(series)
+    ]
+    return _success({"resultType": "matrix", "result": result})
 
 
 def _comings_and_goings() -> bytes:
     """Return the samples of engines of which each scrape shows another one."""
-    return _success(
-        {
-            "resultType": "matrix",
-            "result": [
-                {"metric": {"__name__": _NAME, "engine": str(place)}, "values": [[place, "1"]]}
-                for place in range(MAX_LAYOUTS + 2)
-            ],
-        }
-    )
+    return _matrix_of([{"engine": str(n)} for n in range(MAX_LAYOUTS + 2)], lambda place: [[place, "1"]])
 
 
 ROWS: Final = (

@@ -72,7 +72,7 @@ async def _json(text: bytes) -> object:
 
 async def _events(text: bytes) -> object:
     head = start(kind=b"text/event-stream")
-    return await _pass([asked(b"{}")], [head, *(body(each, True) for each in _pieces(text, 16)), body(b"")])
+    return await _pass([asked(b"{}")], [head, *(body(each, True) for each in _pieces(text, 64)), body(b"")])
 
 
 def filled(unit: bytes, begin: bytes = b'{"n":1,"a":[', end: bytes = b'0],"n":2}') -> Callable[[], bytes]:

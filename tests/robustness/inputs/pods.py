@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Final
 
 from aiohttp import web
@@ -13,7 +12,7 @@ from spec_decode_exporter.discovery.groups import MAX_TARGETS
 from spec_decode_exporter.discovery.kubernetes_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
 from spec_decode_exporter.discovery.pods import PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
-from tests.robustness.inputs.row import MIB, Answer, RejectedError, Row, as_json, filled, served
+from tests.robustness.inputs.row import MIB, Answer, Make, RejectedError, Row, as_json, filled, served
 
 
 def _pod(name: str, **more: object) -> dict[str, object]:
@@ -58,7 +57,7 @@ async def _pod_events(data: bytes) -> object:
             raise RejectedError(str(error)) from None
 
 
-def _list(begin: bytes, unit: bytes, end: bytes) -> Callable[[], bytes]:
+def _list(begin: bytes, unit: bytes, end: bytes) -> Make:
     head = b'{"metadata":{"resourceVersion":"1"},"items":['
     return filled(head + begin, unit, end + b"]}", MAX_PAGE_BYTES)
 
@@ -66,28 +65,30 @@ def _list(begin: bytes, unit: bytes, end: bytes) -> Callable[[], bytes]:
 _BEGIN_OF_POD: Final = json.dumps(_pod("p"))[:-1].encode()
 
 
-def _rows_of_pods() -> Iterator[Row]:
-    yield Row(
+def _pod_names(number: int) -> Make:
+    """Return a list of pods of different names."""
+    return as_json(
+        lambda: {"metadata": {"resourceVersion": "1"}, "items": [_pod(f"p{n}") for n in range(number)]}
+    )
+
+
+def _large_event(size: int) -> Make:
+    """Return an event with a large part that is not read."""
+    return filled(b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}}", size)
+
+
+ROWS: tuple[Row, ...] = (
+    Row(
         name="Kubernetes list of pods",
         read=_pod_list,
         worst={
-            "pods": as_json(
-                lambda: {
-                    "metadata": {"resourceVersion": "1"},
-                    "items": [_pod(f"p{n}") for n in range(MAX_TARGETS)],
-                }
-            ),
+            "pods": _pod_names(MAX_TARGETS),
             "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),
             "a pod with a large text": _list(_BEGIN_OF_POD + b',"x":"', b"\\u0000", b'"}'),
         },
         beyond={
             "bytes": filled(b"[", b" ", b"]", MAX_PAGE_BYTES + 1),
-            "targets": as_json(
-                lambda: {
-                    "metadata": {"resourceVersion": "1"},
-                    "items": [_pod(f"p{n}") for n in range(MAX_TARGETS + 1)],
-                }
-            ),
+            "targets": _pod_names(MAX_TARGETS + 1),
             "a pod with many variables": _list(
                 _BEGIN_OF_POD + b',"spec":{"containers":[{"env":[', b'{"name":"a"},', b'{"name":"a"}]}]}}'
             ),
@@ -101,30 +102,20 @@ def _rows_of_pods() -> Iterator[Row]:
                 b'"":""}}}',
             ),
         },
-    )
-    yield Row(
+    ),
+    Row(
         name="Kubernetes watch event",
         read=_pod_events,
         worst={
-            "an event with a large part that is not read": filled(
-                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}}", MAX_LINE_BYTES
-            ),
+            "an event with a large part that is not read": _large_event(MAX_LINE_BYTES),
             "many events": lambda: b"\n".join(
                 [b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"2"}}}'] * 20_000
             ),
             "empty lines": filled(b"", b"\n", b"", MAX_LINE_BYTES),
         },
         beyond={
-            "bytes": filled(
-                b'{"type":"MODIFIED","object":' + _BEGIN_OF_POD + b',"x":[',
-                b"[],",
-                b"[]]}}",
-                MAX_LINE_BYTES + MIB,
-            ),
+            "bytes": _large_event(MAX_LINE_BYTES + MIB),
             "an event that is no object": lambda: b"[]",
         },
-    )
-
-
-ROWS: tuple[Row, ...] = tuple(_rows_of_pods())
-"""The rows of pods."""
+    ),
+)
