@@ -102,13 +102,6 @@ def test_a_request_without_attributes_that_did_not_draft_counts_but_has_no_accep
     assert (totals.requests, totals.acceptance_ratio_histogram.count) == (1, 0)
 
 
-def test_a_window_has_the_requests_of_its_length(make_store, take, evaluate):
-    store = make_store()
-    for now in (1000.0, 1200.0, 1270.0, 1280.0, 1299.0):
-        take(store, now)
-    assert in_windows(evaluate(store, 1300.0)) == {"30s": 3, "5m": 5}
-
-
 def test_a_window_of_merged_cells_lacks_no_request(make_store, take, evaluate):
     """Beyond five minutes a cell is a minute: one that began before the window counts as a whole."""
     store, windows = make_store(), (300.0, 600.0)

@@ -22,7 +22,6 @@ from tests.paths import DATA
 
 PAGES = DATA / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 URL = "http://vllm:8000/metrics"
 
 
@@ -203,15 +202,6 @@ async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(
     assert seen == list(range(41, 56))
     assert (poller.record.failures, poller.record.page) == ({}, "whole")
     assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
-
-
-async def test_an_empty_filtered_page_of_several_api_servers_is_not_used(make, server, received, polls):
-    server.page, server.filtered = DP2, lambda page, url: b""
-    await polls(make(), 3)
-    # A large page is asked for again with a permit, and with it all that the poll asks for.
-    assert len(DP2) > LARGE_PAGE
-    assert server.kinds() == ["whole", *FIRST, "few", "whole", "few", "whole", "whole"]
-    assert all(len(polled.reading.samples) == 2 for polled in received)
 
 
 async def test_a_series_that_vanished_from_the_whole_page_too_does_not_make_the_filtered_one_incomplete(
