@@ -14,8 +14,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.robustness.fuzz.harness import CORPUS
-from tests.robustness.fuzz.targets import TARGETS, harness
+from tests.robustness.fuzz.harness import CORPUS, NAMES, harness
 
 FOUND = Path(".fuzz")
 MAX_INPUT = 8192
@@ -26,14 +25,14 @@ MAX_MEMORY_MB = 1024
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.robustness.fuzz")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(TARGETS)}; all without one"
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(NAMES)}; all without one"
     )
     parser.add_argument("--seconds", type=int, default=60, help="how long each is attacked")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.here:
         return attack(given.names[0], given.seconds)
-    return max(attacked_alone(name, given.seconds) for name in given.names or TARGETS)
+    return max(attacked_alone(name, given.seconds) for name in given.names or NAMES)
 
 
 def attacked_alone(name: str, seconds: int) -> int:
@@ -56,7 +55,7 @@ def attack(name: str, seconds: int) -> int:
 def _guided(name: str, seconds: int) -> int:
     import atheris
 
-    with atheris.instrument_imports(include=["exporter", "shlex"]):
+    with atheris.instrument_imports(include=["spec_decode_exporter", "shlex"]):
         attacked = harness(name)
     folder = FOUND / name
     (folder / "corpus").mkdir(parents=True, exist_ok=True)

@@ -8,8 +8,7 @@ import time
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.robustness.fuzz.harness import CORPUS, Harness
-from tests.robustness.fuzz.targets import harness
+from tests.robustness.fuzz.harness import CORPUS, Harness, harness
 
 _ROUND = 500
 _JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)

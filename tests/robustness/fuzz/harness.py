@@ -6,11 +6,14 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 from tests.paths import DATA
 
 CORPUS = DATA / "fuzz"
+NAMES = sorted(path.name for path in CORPUS.iterdir())
+"""Names of the corpora, one for each parser."""
 MAX_DEPTH = 9
 SCALARS = (None, True, False, 0, 1, -1, 4, 0.5, 1e308, 2**63, 10**400, "", "\ud800", "\0", "x" * 2000)
 
@@ -55,17 +58,6 @@ def sane(error: Exception, max_characters: int = 4000) -> None:
     text.encode()
 
 
-def finished(coroutine):
-    """Return the result of a coroutine without I/O; it may yield to the event loop."""
-    try:
-        while coroutine.send(None) is None:
-            pass
-    except StopIteration as end:
-        return end.value
-    coroutine.close()
-    raise AssertionError("it waits for something")
-
-
 _FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
 
 
@@ -74,3 +66,9 @@ def file_of(data: bytes, name: str) -> Path:
     path = Path(_FOLDER.name) / name
     path.write_bytes(data)
     return path
+
+
+def harness(name: str) -> Harness:
+    """Import the parsers, only after coverage is on; return one by the name of its corpus."""
+    found: Harness = import_module("tests.robustness.fuzz.parsers").HARNESSES[name]
+    return found

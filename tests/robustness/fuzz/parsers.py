@@ -1,0 +1,320 @@
+"""The parsers of pages, configurations and requests, and what each keeps to with any bytes.
+
+In pages, a record separator precedes a later page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from itertools import count
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import hdrs
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_parser import HttpRequestParser
+from multidict import MultiDict
+
+from spec_decode_exporter.app.reload import load_config
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
+from spec_decode_exporter.requests.record import (
+    MAX_MISTAKES,
+    MAX_NAME_CHARACTERS,
+    Batch,
+    NotJsonError,
+    RequestRecord,
+    RequestSource,
+)
+from spec_decode_exporter.requests.record import read as read_requests
+from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
+from spec_decode_exporter.scrape.errors import PageError
+from spec_decode_exporter.scrape.layout import Layout, lines_of, read_layout, values_at
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, MAX_NAME, MAX_POSITIONS, SampleReader
+from spec_decode_exporter.web.api import ENDPOINTS
+from spec_decode_exporter.web.endpoint import RequestError, read
+from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.web.security import WebSettings, _credentials, read_web_config
+from tests.robustness.fuzz.harness import Harness, file_of, sane
+
+_LOOP = asyncio.new_event_loop()
+
+NAMES = frozenset(MEANINGS)
+WORDS = (
+    "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_per_pos_total",
+    "vllm:num_requests_running", "vllm:time_to_first_token_seconds_bucket", "process_start_time_seconds",
+    "vllm:spec_decode_num_drafts_created", '{engine="0"}', 'model_name="m",', 'position="1"', 'le="+Inf"',
+    "NaN", "+Inf", "1.5e3", "9007199254740992", "# EOF\n", " # {} 1", "# TYPE ", " 1\n", "\n", "\x1e",
+)  # fmt: skip
+
+
+def values(lines: list[bytes], layout: Layout) -> list[str] | None:
+    """Return comparable values; None if one is not a number."""
+    try:
+        return list(map(repr, values_at(lines, layout.places.values())))
+    except PageError as error:
+        _page_error(error)
+        return None
+
+
+def outcome(page: bytes, names: frozenset[bytes]):
+    """Return the result of a first reading, with comparable NaN; None for a rejected page."""
+    try:
+        layout = read_layout(page, names)
+    except PageError as error:
+        _page_error(error)
+        return None
+    found = values(page.split(b"\n"), layout)
+    return None if found is None else (layout, found)
+
+
+def _page_error(error: PageError) -> None:
+    sane(error, 400)
+    assert error.reason == "malformed"
+    assert str(error).isprintable()
+
+
+def check_page(data: bytes) -> None:
+    """Check that a layout gives the result of a first reading or None, and always reads its own page."""
+    page, _, later = data.partition(b"\x1e")
+    for names in (NAMES, PLAIN_NAMES):
+        first = outcome(page, names)
+        if first is None:
+            continue
+        layout, found = first
+        same = lines_of(page, layout.starts)
+        assert (b"\n" in layout.starts) if same is None else (values(same, layout) == found)
+        lines = lines_of(later, layout.starts)
+        by_layout = None if lines is None else values(lines, layout)
+        if by_layout is not None:
+            again = outcome(later, names)
+            assert again is not None
+            assert (list(again[0].places), again[1]) == (list(layout.places), by_layout)
+
+
+def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
+    try:
+        return reader.read(page, with_latencies=with_latencies)
+    except PageError as error:
+        _page_error(error)
+        return None
+
+
+def check_reader(data: bytes) -> None:
+    """Check that earlier pages do not affect a reading, and that samples are within the limits."""
+    reader = SampleReader()
+    for page, number in zip(data.split(b"\x1e")[:4], count(), strict=False):
+        with_latencies = number % 2 == 0
+        found = reading(reader, page, with_latencies=with_latencies)
+        assert found == reading(SampleReader(), page, with_latencies=with_latencies)
+        if found is not None:
+            _check_sample(found)
+
+
+def _check_sample(found) -> None:
+    assert len(found.samples) <= MAX_ENGINES
+    for name, sample in found.samples.items():
+        assert max(map(len, name)) <= MAX_NAME
+        assert len(sample.positions) <= MAX_POSITIONS
+        assert all(type(one) is int and 0 <= one < MAX_COUNT for one in sample.positions)
+        assert all(one is None or (type(one) is int and one >= 0) for one in sample.counters)
+        assert all(one is None or math.isfinite(one) for one in (*sample.gauges, sample.created))
+        for buckets in (sample.latencies or {}).values():
+            assert list(buckets.bounds) == sorted(set(buckets.bounds))
+            assert buckets.bounds[-1] == math.inf
+
+
+PAGE = Harness(check_page, WORDS)
+READER = Harness(check_reader, WORDS)
+
+
+SECRET = "hunter2"
+MAX_ERROR = 200_000
+"""Maximum characters of an error: a configuration reports all mistakes at once."""
+
+
+def check_config(data: bytes) -> None:
+    """Check a configuration; no mistake shows a value from the environment."""
+    _refused_plainly(lambda: load_config(file_of(data, "exporter.yml"), environ={"A": SECRET}))
+
+
+def check_web_config(data: bytes) -> None:
+    """Check a web configuration."""
+    _refused_plainly(lambda: read_web_config(file_of(data, "web.yml")))
+
+
+def _refused_plainly(read) -> None:
+    try:
+        read()
+    except ConfigError as error:
+        sane(error, MAX_ERROR)
+        _keeps_secrets(error)
+
+
+def _keeps_secrets(error: ConfigError) -> None:
+    assert SECRET not in str(error)
+    assert error.problems
+
+
+_YAML = ("&a ", "*a", "<<: ", "!!", "${A}", "$$", "|\n", ">-\n", "---\n", "\t", "? ", '"\\', "~", "- ", ": ")
+
+
+def _keys(model) -> tuple[str, ...]:
+    return tuple(f"{name}: " for name in model.model_fields)
+
+
+CONFIG = Harness(
+    check_config,
+    (
+        *_YAML, *_keys(Config), "interval: ", "url: ", "labels: ", "files: ", "http: ", "dns: ", "names: ", "type: ",
+        "kubernetes: ", "ports: ", "shard: ", "authorization: ", "credentials: ", "tls_config: ", "http_headers: ",
+        "speculative: ", "loads: ", "file: ", "baseline: ", "variants: ", "http://a", "1s", "9" * 30, "['5m']",
+    ),
+)  # fmt: skip
+WEB_CONFIG = Harness(
+    check_web_config,
+    (
+        *_YAML, *_keys(WebSettings), "cert_file: ", "client_auth_type: ",
+        "interval: ", "burst: ", "TLS12",
+        "RequireAndVerifyClientCert", "X-Frame-Options: ", "$2y$10$" + "a" * 53,
+    ),
+)  # fmt: skip
+
+
+_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION)
+
+
+def _received(target: bytes, headers: bytes = b""):
+    """Return the request from aiohttp's parser; None if it rejects the request."""
+    parser = HttpRequestParser(BaseProtocol(_LOOP), _LOOP, 2**16)
+    try:
+        messages, _, _ = parser.feed_data(b"GET %b HTTP/1.1\r\nHost: a\r\n%b\r\n" % (target, headers))
+    except (HttpProcessingError, ValueError):
+        return None
+    return messages[0][0] if messages else None
+
+
+def check_query(data: bytes) -> None:
+    """Check the query of each path."""
+    request = _received(b"/?" + data.replace(b" ", b"+"))
+    if request is None:
+        return
+    try:
+        query = request.url.query
+    except ValueError:
+        return
+    _check_page(query)
+    for endpoint in ENDPOINTS:
+        try:
+            read(endpoint.parameters, query)
+        except RequestError as error:
+            sane(error, 2**17)
+
+
+def _check_page(query: Mapping[str, str]) -> None:
+    asked = PageQuery.read(query)
+    assert len(asked.text) <= 200
+    assert len(asked.opened) <= 8
+    for shown in (asked, asked.toggled("a"), asked.filtered("b")):
+        again = MultiDict(parse_qsl(shown.href.removeprefix("./").removeprefix("?"), keep_blank_values=True))
+        assert PageQuery.read(again).href == shown.href or len(shown.opened) > 8
+    asked.matches([("target", "a"), ("model_name", "ß")])
+
+
+def check_headers(data: bytes) -> None:
+    """Check the headers, with a line of the data as value of each."""
+    values = zip(_HEADERS, data.split(b"\n"), strict=False)
+    request = _received(b"/", b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in values))
+    if request is None:
+        return
+    accept, encoding, authorization = (request.headers.get(name, "") for name in _HEADERS)
+    assert choose_format(accept) in Format
+    assert choose_gzip(encoding) in (True, False)
+    given = _credentials(authorization)
+    assert given is None or ":" not in given[0]
+    if given is not None:
+        given[0].encode("utf-8", "surrogateescape")
+
+
+QUERY = Harness(
+    check_query,
+    (
+        "q=", "engine=", "&", "%00", "%ed%a0%80", "+", "target=", "model=", "match=zone%3Deu", "verdict=", "window=5m",
+        "group_by=model_name", "step=5s", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
+    ),
+)  # fmt: skip
+HEADERS = Harness(
+    check_headers,
+    (
+        "text/plain;version=0.0.4", "application/openmetrics-text", ";q=0.5", "*/*", "gzip", "identity", "Basic YTpi",
+        "basic ", ", ", "\n", "=", '"', "1.0.0", "escaping=underscores",
+    ),
+)  # fmt: skip
+
+
+_MOST = 2**63
+
+
+def check_sent(data: bytes) -> None:
+    """Check a body as both kinds."""
+    for lines in (False, True):
+        try:
+            batch = _LOOP.run_until_complete(read_requests(data, lines=lines, salt=b"0123456789abcdef"))
+        except NotJsonError as error:
+            sane(error, 200)
+        else:
+            _check_batch(batch)
+
+
+def _check_batch(batch: Batch) -> None:
+    assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
+    for mistake in batch.mistakes:
+        assert mistake.detail.isascii()
+        assert len(mistake.detail) < 200
+    for request in batch.requests:
+        _check_request(request)
+
+
+def _check_request(request: RequestRecord) -> None:
+    assert 0 <= request.accepted_tokens <= request.draft_tokens
+    if request.source is RequestSource.METRICS:
+        assert request.draft_tokens <= request.drafts * request.tokens
+    assert max(request.drafts, request.draft_tokens, request.tokens) < _MOST
+    assert request.model_name
+    for name in (request.model_name, request.request_type, request.target):
+        assert name.isprintable()
+        assert len(name) <= MAX_NAME_CHARACTERS
+    assert request.user == "" or len(request.user) == 16
+    prompt = (request.first_token_seconds, request.prompt_tokens, request.cached_tokens)
+    for number in (request.temperature, request.decode_seconds, request.completion_tokens, *prompt):
+        assert number is None or 0 <= number < _MOST
+    assert (request.cached_tokens or 0) <= (request.prompt_tokens or 0)
+    assert all(type(value) is not dict for value in msgspec.structs.astuple(request))
+
+
+SENT = Harness(
+    check_sent,
+    (
+        "model", "metrics", "speculative_decoding", "num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens",
+        "num_spec_tokens", "acceptance_histogram", "generation_time_ms", "usage", "completion_tokens", "request_type",
+        "prompt_tokens", "prompt_tokens_details", "cached_tokens", "completion_tokens_details", "accepted_prediction_tokens",
+        "rejected_prediction_tokens", "time_to_first_token_ms",
+        "temperature", "n", "stream", "target", "user", "NaN", "1e400", "[", "]", "{", "}", ",", "\n", '"', "\\ud800",
+    ),
+    json=True,
+)  # fmt: skip
+
+
+HARNESSES = {
+    "page": PAGE,
+    "reader": READER,
+    "config": CONFIG,
+    "web-config": WEB_CONFIG,
+    "query": QUERY,
+    "headers": HEADERS,
+    "sent-requests": SENT,
+}
