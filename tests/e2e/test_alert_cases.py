@@ -27,7 +27,7 @@ def renewed():
 def test_the_alerts_of(title, renewed, prometheus_tools, tmp_path):
     if title not in renewed:
         return  # `make test` has evaluated what this code records
-    path = tmp_path / "case.json"
-    path.write_text(CASES[title].promtool(renewed[title].result()))
+    case, path = CASES[title], tmp_path / "case.json"
+    path.write_text(case.promtool(renewed[title].result(), case.scrape))
     status, output = promtool("test", "rules", path)
     assert status == 0, output

@@ -103,21 +103,42 @@ def shortened(words, seconds="2s"):
     return [*words, "--for", seconds]
 
 
-def of_way(*ways):
-    return pytest.mark.parametrize(
-        "command", [each for each in COMMANDS if each.way in ways and ENDLESS not in each.line], ids=str
-    )
+def dated(words, stored):
+    """Return the words with the days of a stored history."""
+    words, end = list(words), stored.start + MINUTES * 60
+    for flag, moment in (("--since", stored.start), ("--until", end)):
+        if flag in words and "-" in words[words.index(flag) + 1]:
+            words[words.index(flag) + 1] = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M")
+    return words
 
 
-@of_way(Way.SERVERS)
-def test_servers_are_observed(command, demo, history, tmp_path):
-    words = demo.addressed(command.words)
-    assert set(words) & {server.url for server in demo.servers}
-    found = demo.run(shortened(words), demo.folder_for(words, tmp_path))
-    assert found.returncode in MEASURED, found.stderr
-    assert "Llama-3.1-8B-Instruct" in found.stdout
-    for flag in ("--save", "--record"):
-        if flag in words:
+STATUSES = {Way.RECOMMEND: {0, 3}, Way.CHECK: {0}}
+"""Exit statuses of ways that are no report."""
+LASTING = {Way.SERVICE, Way.SIMULATE}
+
+
+def of_ways(has):
+    chosen = [each for each in COMMANDS if has(each.way) and ENDLESS not in each.line]
+    return pytest.mark.parametrize("command", chosen, ids=str)
+
+
+@of_ways(lambda way: way not in LASTING)
+def test_a_command_that_ends_ends_well_and_writes(command, demo, history, tmp_path):
+    words, way = demo.addressed(command.words), command.way
+    asked = bool(set(words) & {server.url for server in demo.servers})
+    if way is Way.HISTORY:
+        words = dated(words, history)
+    elif way in {Way.SERVERS, Way.SIMULATION} or asked:
+        words = shortened(words, "5s" if way is Way.RECOMMEND else "2s")
+    found = demo.run(words, demo.folder_for(words, tmp_path))
+    plain = {0} if way is Way.ALONE and " plan " not in command.line else MEASURED
+    assert found.returncode in STATUSES.get(way, plain), found.stderr
+    assert found.stdout
+    if way in {Way.SERVERS, Way.SIMULATION, Way.REPLAY, Way.HISTORY}:
+        assert "Llama-3.1-8B-Instruct" in found.stdout
+    if way is Way.SERVERS:
+        assert asked
+        for flag in {"--save", "--record"} & set(words):
             assert (tmp_path / words[words.index(flag) + 1]).stat().st_size
 
 
@@ -131,84 +152,24 @@ def test_an_observation_without_end_is_interrupted(demo, tmp_path):
     assert process.returncode in MEASURED
 
 
-@of_way(Way.SIMULATION, Way.REPLAY)
-def test_simulations_and_recordings_are_observed(command, demo, tmp_path):
-    words = command.words if command.way is Way.REPLAY else shortened(command.words)
-    found = demo.run(words, demo.folder_for(words, tmp_path))
-    assert found.returncode in MEASURED, found.stderr
-    assert "Llama-3.1-8B-Instruct" in found.stdout
-
-
-@of_way(Way.HISTORY)
-def test_histories_are_reported(command, demo, history, tmp_path):
-    words = demo.addressed(command.words)
-    for flag, moment in (("--since", history.start), ("--until", history.start + MINUTES * 60)):
-        if flag in words and "-" in words[words.index(flag) + 1]:
-            words[words.index(flag) + 1] = datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M")
-    found = demo.run(words, tmp_path)
-    assert found.returncode in MEASURED, found.stderr
-    assert "Llama-3.1-8B-Instruct" in found.stdout
-
-
-@of_way(Way.RECOMMEND)
-def test_settings_are_recommended(command, demo, tmp_path):
-    words = demo.addressed(command.words)
-    if set(words) & {server.url for server in demo.servers}:
-        words = shortened(words, "5s")
-    found = demo.run(words, demo.folder_for(words, tmp_path))
-    assert found.returncode in {0, 3}, found.stderr
-    assert found.stdout
-
-
-@of_way(Way.CHECK, Way.ALONE)
-def test_commands_without_servers_end_well(command, demo, tmp_path):
-    found = demo.run(command.words, demo.folder_for(command.words, tmp_path))
-    assert found.returncode in (MEASURED if " plan " in command.line else {0}), found.stderr
-    assert found.stdout
-
-
-@of_way(Way.SERVICE)
-def test_the_exporter_runs_and_stops(command, demo, tmp_path, monkeypatch):
-    words, e2e = demo.addressed(command.words), demo.e2e
-    url = f"127.0.0.1:{e2e.free_port()}"
-    if "--config.file" not in words:
+@of_ways(LASTING.__contains__)
+def test_a_program_that_lasts_runs_and_stops(command, demo, tmp_path, monkeypatch):
+    e2e, address = demo.e2e, f"127.0.0.1:{demo.e2e.free_port()}"
+    is_exporter = command.way is Way.SERVICE
+    words = demo.addressed(command.words) if is_exporter else list(command.words)
+    if is_exporter:
+        words += ["--web.listen-address", address]
+    else:
+        words[words.index("--listen-address") + 1] = address
+    if is_exporter and "--config.file" not in words:
         monkeypatch.setitem(os.environ, "SPEC_DECODE_EXPORTER_TARGET", demo.servers[0].url)
-    folder = demo.folder_for(words, tmp_path)
-    process = e2e.Running("service", [e2e.PROGRAM, *words[1:], "--web.listen-address", url], folder)
-    try:
-        process.wait_for(f"http://{url}/-/ready")
-        e2e.eventually(lambda: re.search(r"_target_up{.*} 1", e2e.fetch(f"http://{url}/metrics")[2]))
-    finally:
-        assert process.stop()[0] == 0
-
-
-@of_way(Way.SIMULATE)
-def test_the_simulator_runs_and_stops(command, demo, tmp_path):
-    words, e2e = list(command.words), demo.e2e
-    address = f"127.0.0.1:{e2e.free_port()}"
-    place = words.index("--listen-address") + 1
-    words[place] = address
-    process = e2e.Running("simulator", [e2e.PROGRAM, *words[1:]], demo.folder_for(words, tmp_path))
+    process = e2e.Running("program", [e2e.PROGRAM, *words[1:]], demo.folder_for(words, tmp_path))
     try:
         process.wait_for(f"http://{address}/metrics")
+        if is_exporter:
+            e2e.eventually(lambda: re.search(r"_target_up{.*} 1", e2e.fetch(f"http://{address}/metrics")[2]))
     finally:
         assert process.stop()[0] == 0
-
-
-def test_every_way_is_tested():
-    tested = {
-        Way.SERVERS,
-        Way.SIMULATION,
-        Way.REPLAY,
-        Way.HISTORY,
-        Way.RECOMMEND,
-        Way.CHECK,
-        Way.ALONE,
-        Way.SERVICE,
-        Way.SIMULATE,
-    }
-    assert tested == {*Way} - {Way.PARSED}
-    assert {command.way for command in COMMANDS} <= tested
 
 
 def masked(text):

@@ -425,7 +425,8 @@ async def test_requests_stay_while_their_numbers_change(open_page):
 
 async def test_axe_finds_nothing_to_object_to(open_page):
     off, gone = Server("off", changes={"speculation": {"tokens": 0}}), Server("gone", answers=Gone)
-    async with moved_fleet([STEADY, MIXED, DROP, HARMFUL, off, gone], **TAKEN) as fleet:
+    servers = [STEADY, MIXED, DROP, HARMFUL, off, gone]
+    async with moved_fleet(servers, poll={"interval": "5s"}, **TAKEN) as fleet:
         await fleet.advance(310)
         for scheme, width in itertools.product(("light", "dark"), (320, 1280)):
             page = await open_page(

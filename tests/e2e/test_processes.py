@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import random
@@ -13,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -268,54 +267,4 @@ def test_without_descriptors_polls_continue_and_the_page_returns_with_the_first_
     assert value(exporter, FAILURES) == 0
     assert used < 0.4 * lasted  # it waits, and does not try again and again
     assert exporter.log.count("connections_not_taken") == 1
-    assert "Traceback" not in exporter.log
-
-
-@pytest.fixture
-def asked():
-    """A function that asks an exporter for some JSON, always over one connection, which needs no descriptor more."""
-    with ExitStack() as connections:
-        opened = {}
-
-        def asked(exporter, path):
-            if exporter not in opened:
-                connection = http.client.HTTPConnection("127.0.0.1", exporter.port, timeout=300)
-                opened[exporter] = connections.enter_context(closing(connection))
-            opened[exporter].request("GET", path)
-            return json.load(opened[exporter].getresponse())
-
-        yield asked
-
-
-def test_a_poll_that_needs_a_descriptor_where_there_is_none_says_so_and_others_go_on(
-    start, e2e, simulator, asked
-):
-    late = e2e.free_port()
-    targets = [
-        {"url": simulator.url, "name": "connected"},
-        {"url": f"http://127.0.0.1:{late}/metrics", "name": "late"},  # which has no connection yet
-    ]
-    exporter = start(
-        e2e.Exporter,
-        json.dumps({"poll": {"max_duty_cycle": 1}, "targets": targets}),
-        name="without-descriptors",
-    )
-    exporter.wait_for(f"{exporter.url}/-/ready")
-
-    def seen():
-        return {view["target"]: view for view in asked(exporter, "/api/v1/targets")["targets"]}
-
-    e2e.eventually(lambda: "Connection refused" in seen()["late"]["error"])
-    e2e.eventually(lambda: seen()["connected"]["polls"] > 2)
-    process = exporter.process
-    first_free = min(set(range(1000)) - descriptors(process))
-    _, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (first_free, hard))
-    e2e.eventually(lambda: seen()["late"]["error"] == f"refused: 127.0.0.1:{late}: Too many open files")
-    polls = seen()["connected"]["polls"]
-    e2e.eventually(lambda: seen()["connected"]["polls"] > polls + 2)
-    assert sum(seen()["connected"]["poll_failures"].values()) == 0
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    start(e2e.Simulator, "steady", name="late", port=late)
-    e2e.eventually(lambda: seen()["late"]["up"])
     assert "Traceback" not in exporter.log

@@ -71,12 +71,17 @@ def _values(name: str, samples: Mapping[int, float]) -> str:
     for scrape in range(max(samples) + 2):
         value = samples.get(scrape)
         seen = seen or value is not None
-        word = f"{value - past:.9g}" if value is not None else "stale" if seen else "_"
+        word = _number(value - past) if value is not None else "stale" if seen else "_"
         if words and words[-1][0] == word and word != "stale":
             words[-1][1] += 1
         else:
             words.append([word, 0])
     return " ".join(f"{word}x{more}" if more else word for word, more in words)
+
+
+def _number(value: float) -> str:
+    """Write a count exactly, and any other number with six digits."""
+    return f"{value:.17g}" if value.is_integer() else f"{value:.6g}"
 
 
 def record(case: Case) -> Series:

@@ -8,7 +8,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 from process import HOST, get
@@ -20,8 +19,6 @@ FOLDER = CHECKOUT / "exporter" / "spec_decode_exporter" / "vllm_middleware"
 TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 PLAIN_FLAGS = ("--enable-force-include-usage", "--chat-template", TEMPLATE)
 FLAGS = ("--middleware", "spec_decode_requests.Middleware", *PLAIN_FLAGS)
-TAPPED_FLAGS = ("--middleware", "tap.Inner", *FLAGS, "--middleware", "tap.Outer")
-"""The last one is the outermost."""
 COUNTERS = {
     "drafts": "vllm:spec_decode_num_drafts_total",
     "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
@@ -41,7 +38,7 @@ class Receiver:
     def environment(self) -> Mapping[str, str]:
         """Environment variables for vLLM and the middleware."""
         url = f"http://{HOST}:{self._server.server_port}/api/v1/requests"
-        return {"PYTHONPATH": f"{FOLDER}:{Path(__file__).parent}", "SPEC_DECODE_REQUESTS_URL": url}
+        return {"PYTHONPATH": str(FOLDER), "SPEC_DECODE_REQUESTS_URL": url}
 
     def truth(self) -> Truth:
         """Add up the records."""

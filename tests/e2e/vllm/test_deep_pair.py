@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from baseline_watch import COST, REQUEST_SPEEDUP, SPEEDUP, bounds, config, engine, has_bounds, learned, said
 from process import free_port, until
 from request_times import Times, answers_of, send, send_until
 from vllm_server import DEV_MODE, QUIET, draft_model, vllm
-from watch import Page, watch
+from watch import (
+    COST,
+    REQUEST_SPEEDUP,
+    SPEEDUP,
+    Page,
+    bounds,
+    engine,
+    has_bounds,
+    learned,
+    said,
+    watch,
+)
 
 K = 4
 WORKERS = 3
@@ -55,17 +65,20 @@ class Phases:
 @pytest.fixture(scope="module")
 def phases(tmp_path_factory, remark) -> Phases:
     port = free_port()
-    learning = config(WINDOW, state={"file": str(tmp_path_factory.mktemp("deep") / "state.json")})
+    state = {"file": str(tmp_path_factory.mktemp("deep") / "state.json")}
     deep = {"model": "deep", "port": port, "more_environment": DEV_MODE}
-    with vllm("deep-plain", *QUIET, **deep) as server, watch("deep", server.url, config=learning) as watching:
+    with (
+        vllm("deep-plain", *QUIET, **deep) as server,
+        watch("deep", server.url, window=WINDOW, state=state) as watching,
+    ):
         plain = send_until(lambda: learned(watching, LEARNING_SECONDS), server.url, ROUNDS)
         watching.settled()
         server.stop()
         until(lambda: not watching.up(), what="a failed poll of the stopped server", seconds=30)
         with (
             vllm("deep-drafting", *QUIET, *draft_model(K, "deep-draft"), **deep) as drafts,
-            watch("deep-sizes", drafts.url, config=config(WINDOW, cost=PARAMETERS)) as sizes,
-            watch("deep-unknown", drafts.url, config=config(WINDOW)) as unknown,
+            watch("deep-sizes", drafts.url, window=WINDOW, cost=PARAMETERS) as sizes,
+            watch("deep-unknown", drafts.url, window=WINDOW) as unknown,
         ):
             watching.wait_until_up()
             send(drafts.url, ROUNDS[0])

@@ -6,26 +6,20 @@ those of the drafting server by the cost that the experiment measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from baseline_watch import COST, SPEEDUP, bounds
-from process import until
+from process import Server, until
 from request_times import Times, answers_of, send
 from vllm_server import QUIET, draft_model, vllm
-from watch import Watch, watch
+from watch import COST, SPEEDUP, TARGET, Watch, bounds, watch
 
 WINDOW = "2m"
-CONFIG = """\
-windows: [30s, 2m]
-targets:
-  - {{url: "{url}/metrics", name: "{target}", labels: {{speculation: draft}}, speculative: {{method: draft_model}}}}
-  - {{url: "PLAIN/metrics", name: plain, labels: {{speculation: none}}}}
-experiments:
-  - name: drafter
-    arms: {{plain: {{match: {{speculation: none}}}}, drafting: {{match: {{speculation: draft}}}}}}
-    baseline: plain
-"""
+EXPERIMENT = {
+    "name": "drafter",
+    "arms": {name: {"match": {"speculation": name}} for name in ("plain", "drafting")},
+    "baseline": "plain",
+}
 ARM_SPEEDUP = "spec_decode_experiment_speedup_ratio"
 ARM = {"arm": "drafting", "basis": "time_per_output_token"}
 ROUND = [answers_of(worker, 3) for worker in range(2)]
@@ -36,7 +30,7 @@ def test_an_experiment_measures_the_truth_and_the_cost(remark):
     with (
         vllm("arm-plain", *QUIET, model="deep") as plain,
         vllm("arm-drafting", *QUIET, *draft_model(4, "deep-draft"), model="deep") as drafting,
-        watch("arms", drafting.url, config=CONFIG.replace("PLAIN", plain.url)) as watching,
+        watch("arms", drafting.url, window=WINDOW, **arms(plain, drafting)) as watching,
     ):
         until(lambda: len(ups(watching)) == 2, what="polls of both servers", seconds=30)
         without, with_drafts = send_both_until(lambda: is_measured(watching), plain.url, drafting.url)
@@ -53,6 +47,16 @@ def test_an_experiment_measures_the_truth_and_the_cost(remark):
     assert arm[0] <= truth <= arm[2]
     assert page.find(COST, source="experiment", target="server")
     assert engine[0] <= truth <= engine[2]
+
+
+def arms(plain: Server, drafting: Server) -> Mapping[str, object]:
+    """Return the sections of the configuration."""
+    known = {"url": f"{drafting.url}/metrics", "name": TARGET, "speculative": {"method": "draft_model"}}
+    targets = [
+        {**known, "labels": {"speculation": "drafting"}},
+        {"url": f"{plain.url}/metrics", "name": "plain", "labels": {"speculation": "plain"}},
+    ]
+    return {"targets": targets, "experiments": [EXPERIMENT]}
 
 
 def ups(watching: Watch) -> list[float]:

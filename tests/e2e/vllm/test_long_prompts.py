@@ -7,11 +7,10 @@ the server has come back with a draft model.
 from __future__ import annotations
 
 import pytest
-from baseline_watch import REQUEST_SPEEDUP, bounds, config, engine, has_bounds, learned, said
 from process import free_port
 from request_times import long_prompts, send, send_until
 from vllm_server import QUIET, draft_model, vllm
-from watch import watch
+from watch import REQUEST_SPEEDUP, bounds, engine, has_bounds, learned, said, watch
 
 PROMPT = 1500
 """Tokens; none of them is in the prefix cache."""
@@ -30,15 +29,16 @@ def rounds(seed: int):
 
 def test_a_draft_model_delays_the_first_token_of_a_long_prompt_and_the_exporter_says_so(tmp_path, remark):
     port = free_port()
-    learning = config(WINDOW, state={"file": str(tmp_path / "state.json")}, cost=PARAMETERS)
+    state = {"file": str(tmp_path / "state.json")}
+    learning = {"window": WINDOW, "state": state, "cost": PARAMETERS}
     with vllm("prompts-plain", *QUIET, *LONGER_CONTEXT, port=port) as server:
         send(server.url, rounds(0)[0])
-        with watch("prompts-plain", server.url, config=learning) as watching:
+        with watch("prompts-plain", server.url, **learning) as watching:
             plain = send_until(lambda: learned(watching, LEARNING_SECONDS), server.url, rounds(1))
             watching.settled()
     with vllm("prompts-drafting", *QUIET, *LONGER_CONTEXT, *draft_model(4), port=port) as server:
         send(server.url, rounds(2)[0])
-        with watch("prompts-drafting", server.url, config=learning) as watching:
+        with watch("prompts-drafting", server.url, **learning) as watching:
             drafting = send_until(lambda: has_bounds(watching, WINDOW), server.url, rounds(3))
             page = watching.settled()
             before = engine(watching)["baseline"]["time_to_first_token_seconds"]

@@ -140,19 +140,3 @@ def test_decode_steps_do_not_lag(watching, release):
     page = watching.settled()
     assert page.sum("spec_decode_coverage_ratio", window="30s") == pytest.approx(1.0, abs=0.02)
     assert page.sum("spec_decode_effective_tokens_per_step", window="30s") > 1
-
-
-def test_a_rust_front_end_of_0_33_reports_speculation_where_tokens_go_in_and_out(server, release):
-    if (release.front_end, release.version) != ("rust", "0.33.0"):
-        pytest.skip("only the Rust front end of 0.33 has it")
-    body = {"model": MODEL, "token_ids": [1, 2, 3, 4, 5], "sampling_params": {"max_tokens": 30}}
-
-    async def generated() -> Mapping[str, object]:
-        async with (
-            aiohttp.ClientSession(server.url, raise_for_status=True) as session,
-            session.post("/inference/v1/generate", json=body) as response,
-        ):
-            return await response.json()
-
-    metrics = asyncio.run(generated())["metrics"]
-    assert metrics["speculative_decoding"]["num_spec_tokens"] == 4

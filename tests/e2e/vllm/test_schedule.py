@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from baseline_watch import COST, SPEEDUP, bounds, config, engine, said
 from request_times import Body, send, send_until
 from truth import PROMPTS
 from vllm_server import DEV_MODE, QUIET, SPECULATION, models, vllm
-from watch import Watch, watch
+from watch import COST, SPEEDUP, Watch, bounds, engine, said, watch
 
 K, DRAFTED_UP_TO = 4, 4
 SCHEDULE = [[1, DRAFTED_UP_TO, K], [DRAFTED_UP_TO + 1, 16, 0]]
@@ -31,7 +30,7 @@ def test_the_cost_measured_on_a_server_with_a_schedule_contains_the_truth(remark
         plain = send(server.url, answers(DRAFTED_UP_TO, each=3))
     with (
         vllm("schedule", *QUIET, *scheduled(), **deep) as server,
-        watch("schedule", server.url, config=config(WINDOW)) as watching,
+        watch("schedule", server.url, window=WINDOW) as watching,
     ):
         watching.wait_until_up()
         undrafted = send(server.url, answers(DRAFTED_UP_TO + 1, each=4))

@@ -1,13 +1,15 @@
-"""The exporter as its users run it: the installed command, a file, and its page."""
+"""The exporter as its users run it: the installed command, a file, its page and its API."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from process import HOST, LOGS, Server, free_port, get, serve, until
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,13 +18,9 @@ from prometheus_client.samples import Sample
 TARGET = "server"
 LONG = "10m"
 """Longer than a whole scenario."""
-CONFIG = """\
-windows: [30s, {long}]
-targets:
-  - url: {url}/metrics
-    name: {target}
-metrics: {{profile: full}}
-"""
+SPEEDUP = "spec_decode_estimated_speedup_ratio"
+REQUEST_SPEEDUP = "spec_decode_end_to_end_speedup_ratio"
+COST = "spec_decode_draft_cost_ratio"
 SECONDS_TO_SETTLE = 45.0
 """Back-off after an outage and the longest interval between polls, several times over."""
 
@@ -100,11 +98,18 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watch(name: str, url: str, *, config: str = CONFIG, port: int | None = None) -> Iterator[Watch]:
-    """Run the exporter against a vLLM; the block begins at its first successful poll."""
+def watch(
+    name: str, url: str, *, port: int | None = None, window: str = LONG, **more: object
+) -> Iterator[Watch]:
+    """Run the exporter against a vLLM; the block begins at its first successful poll.
+
+    ``window`` is its long one, ``more`` are sections of its configuration.
+    """
     LOGS.mkdir(parents=True, exist_ok=True)
+    target = {"url": f"{url}/metrics", "name": TARGET}
+    told = {"windows": ["30s", window], "targets": [target], "metrics": {"profile": "full"}, **more}
     path = LOGS / f"{name}-exporter.yml"
-    path.write_text(config.format(url=url, target=TARGET, long=LONG), encoding="utf-8")
+    path.write_text(json.dumps(told), encoding="utf-8")
     port = port or free_port()
     program = Path(sys.executable).with_name("spec-decode-exporter")
     command = [str(program), "run", "--config.file", str(path), "--web.listen-address", f"{HOST}:{port}"]
@@ -112,3 +117,42 @@ def watch(name: str, url: str, *, config: str = CONFIG, port: int | None = None)
         watching = Watch(server)
         watching.wait_until_up()
         yield watching
+
+
+def engine(watching: Watch) -> Any:
+    """Return the engine as the API describes it; None while there is none."""
+    engines = json.loads(get(f"{watching.server.url}/api/v1/snapshot"))["engines"]
+    return next(iter(engines), None)
+
+
+def learned(watching: Watch, seconds: float) -> bool:
+    """Return whether the time without speculation is long enough, with its time to first token."""
+    found = engine(watching)
+    baseline = found and found["baseline"]
+    return bool(
+        baseline and baseline["seconds"] >= seconds and baseline["time_to_first_token_seconds"] is not None
+    )
+
+
+def bounds(page: Page, name: str, window: str, **labels: str) -> tuple[float, float, float]:
+    """Return lower bound, value and upper bound in a window."""
+    names = (f"{name}_lower", name, f"{name}_upper")
+    low, value, high = (page.sum(each, window=window, **labels) for each in names)
+    return low, value, high
+
+
+def has_bounds(watching: Watch, window: str, **cost: str) -> bool:
+    """Return whether the cost is known with these labels, and the speed-up of a request has bounds."""
+    page = watching.page()
+    return bool(page.find(COST, **cost) and page.find(f"{REQUEST_SPEEDUP}_lower", window=window))
+
+
+def said(page: Page) -> str:
+    """Return the speed-ups of a page with their bounds, and the source of the cost."""
+    texts = [f"c by {cost.labels['source']} {cost.value:.3f}" for cost in page.find(COST)]
+    for name, subject in ((SPEEDUP, "a token"), (REQUEST_SPEEDUP, "a request")):
+        for low in page.find(f"{name}_lower"):
+            window = low.labels["window"]
+            _, value, high = bounds(page, name, window)
+            texts.append(f"{subject} in {window} {value:.3f} [{low.value:.3f}, {high:.3f}]")
+    return "; ".join(texts)

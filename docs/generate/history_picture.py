@@ -1,4 +1,4 @@
-"""Picture of the report of a history, of three days of a simulated server: ``python -m tests.e2e.history_picture``.
+"""Picture of the report of three days of a simulated server: ``python -m docs.generate.history_picture``.
 
 Needs Chromium, and Debian's fonts-inter as the pictures of the page do; the simulation takes some minutes.
 """
@@ -11,6 +11,7 @@ import shutil
 from math import cos, pi
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from PIL import Image
 from playwright.async_api import async_playwright
@@ -21,7 +22,7 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.reports.history_report import history_html
 from spec_decode_exporter.simulator.scenario import Scenario
-from tests.fakes.simulated_history import StoredHistory
+from tests.fakes import simulated_history
 from tests.paths import CHECKOUT
 
 PICTURE = CHECKOUT / "docs" / "images" / "history.png"
@@ -30,7 +31,7 @@ MIDNIGHT = 1_789_948_800.0
 HOUR = 3600
 HOURS = 72
 INTERVAL = 60
-EVENTS = {
+EVENTS: dict[int, dict[str, Any]] = {
     14: {"restart": {"down": "60s", "tokens": 4}},
     37: {"acceptance": {"mean": 0.35}},
     40: {"acceptance": {"mean": 0.78}},
@@ -62,7 +63,8 @@ def _scenario() -> Scenario:
 
 
 async def _report() -> str:
-    stored = StoredHistory(start=MIDNIGHT)
+    fakes: Any = simulated_history  # tests have no annotations
+    stored = fakes.StoredHistory(start=MIDNIGHT)
     stored.simulate(_scenario(), HOURS * HOUR, INTERVAL, job="vllm", instance="vllm-0:8000")
     query = HistoryQuery(MIDNIGHT, stored.now)
     known = Assumptions(Speculation("draft_model", "configured"))

@@ -1,4 +1,4 @@
-"""Pictures of the page, of a simulated fleet on a clock that is moved: ``python -m tests.e2e.page_pictures``.
+"""Pictures of the page, of a simulated fleet on a moved clock: ``python -m docs.generate.page_pictures``.
 
 Needs Chromium, and Debian's fonts-inter for the page's first choice of a font.
 """
@@ -9,13 +9,15 @@ import asyncio
 import io
 import logging
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import structlog
 from PIL import Image
 from playwright.async_api import Browser, Page, async_playwright
 
-from tests.fakes.moved_fleet import Answers, Gone, MovedFleet, Server, moved_fleet
+from tests.fakes.moved_fleet import Gone, MovedFleet, Server, moved_fleet
 from tests.paths import CHECKOUT
 
 OUT = CHECKOUT / "docs" / "images"
@@ -30,16 +32,22 @@ class GoneLater(Gone):
     answered = 300
 
 
-def _server(name, scenario, model, method="", cost=None, answers=Answers, **changes):
-    told = {"cost": cost or {"draft_cost_ratio": 0.08}}
+Section = Mapping[str, Any]
+
+
+def _server(
+    name: str, scenario: str, model: str, method: str = "", *, cost: Section | None = None, **changes: object
+) -> Server:
+    """Return a server; ``changes`` are what is different from the scenario."""
+    told: dict[str, Any] = {"cost": cost or {"draft_cost_ratio": 0.08}}
     told |= {"speculative": {"method": method}} if method else {}
-    return Server(name, scenario, {"model_name": model, **changes}, told, answers)
+    return Server(name, scenario, {"model_name": model, **changes}, told)
 
 
 LLAMA = "meta-llama/Llama-3.3-70B-Instruct"
 CODER = "Qwen/Qwen3-Coder-30B"
 BY_LOAD = {8: 0.08, 32: 0.25, 96: 0.8}
-WAVES_AND_A_DROP = {
+WAVES_AND_A_DROP: Section = {
     "acceptance": {"mean": 0.78, "spread": 0.1, "decay": 0.92},
     "load": {"rate": 3},
     "phases": [
@@ -50,7 +58,7 @@ WAVES_AND_A_DROP = {
     ],
     "repeat": "20m",
 }
-DROPPING = {
+DROPPING: Section = {
     "acceptance": {"mean": 0.78},
     "phases": [
         {"at": f"{DROP_AT}s", "acceptance": {"mean": 0.2}},
@@ -58,21 +66,23 @@ DROPPING = {
     ],
 }
 CHAT = _server("chat-1", "steady", LLAMA, "eagle3")
-BATCH = _server("batch", "harmful", "Qwen/Qwen3-32B", "draft_model", {"draft_cost_ratio": 0.3})
+BATCH = _server("batch", "harmful", "Qwen/Qwen3-32B", "draft_model", cost={"draft_cost_ratio": 0.3})
 DROPS = _server("chat-3", "steady", LLAMA, "eagle3", **DROPPING)
-LOADS = {"loads": [{"running_requests": load, "draft_cost_ratio": cost} for load, cost in BY_LOAD.items()]}
-SEARCH = {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}
+LOADS: Section = {
+    "loads": [{"running_requests": load, "draft_cost_ratio": cost} for load, cost in BY_LOAD.items()]
+}
+SEARCH: Section = {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}
 MISTRAL = "mistralai/Mistral-Small-3.2-24B"
 FEW = [CHAT, BATCH, DROPS]
 FLEET = [
     DROPS,
     CHAT,
-    _server("chat-2", "overload", LLAMA, "eagle3", LOADS, **WAVES_AND_A_DROP),
+    _server("chat-2", "overload", LLAMA, "eagle3", cost=LOADS, **WAVES_AND_A_DROP),
     _server("code-1", "k-change", CODER, "mtp"),
-    _server("code-2", "ngram", CODER, "ngram", SEARCH),
+    _server("code-2", "ngram", CODER, "ngram", cost=SEARCH),
     BATCH,
-    _server("assist", "mixed", MISTRAL, "draft_model", {"draft_cost_ratio": 0.45}),
-    _server("chat-4", "steady", LLAMA, answers=GoneLater),
+    _server("assist", "mixed", MISTRAL, "draft_model", cost={"draft_cost_ratio": 0.45}),
+    Server("chat-4", "steady", {"model_name": LLAMA}, answers=GoneLater),
 ]
 """Each shows something that the page is for."""
 
@@ -153,6 +163,7 @@ def _save(picture: Image.Image, path: Path) -> None:
 
 
 async def draw() -> None:
+    """Write the pictures."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(
