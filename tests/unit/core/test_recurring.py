@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, PersistenceFilter, TokenBucket, back_off
-from tests.conftest import FakeClock
 
 
 def test_a_failure_is_logged_when_it_begins_changes_its_reason_and_ends():
@@ -30,16 +27,6 @@ async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
     assert bucket.take()
     await clock.advance(1000.0, turns=0)  # a long pause saves no more than a burst
     assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-
-
-@given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
-def test_the_burst_and_the_rate_limit_the_tokens(steps, burst):
-    clock = FakeClock()
-    begin, bucket, taken = clock.now, TokenBucket(burst, 8.0, clock.monotonic), 0
-    for step in steps:
-        clock.now += step
-        taken += bucket.take()
-        assert taken <= burst + (clock.now - begin) / 8
 
 
 @pytest.mark.parametrize(

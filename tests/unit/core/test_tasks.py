@@ -17,7 +17,6 @@ from spec_decode_exporter.core.tasks import (
     STATE,
     TARGET_LISTS,
     Background,
-    Pace,
     ThreadPool,
     cancel,
     keep_running,
@@ -77,23 +76,6 @@ async def test_background_tasks_are_kept_until_they_end_or_are_cancelled():
     assert done == []
     await background.cancel()
     assert done == ["cancelled"]
-
-
-async def test_long_work_lets_other_tasks_run_after_each_slice():
-    turns = []
-
-    async def other():
-        while True:
-            turns.append(len(work))
-            await asyncio.sleep(0)
-
-    work, pace = [], Pace(10)
-    task = asyncio.ensure_future(other())
-    for unit in range(35):
-        work.append(unit)
-        await pace.done()
-    await cancel([task])
-    assert turns == [10, 20, 30]
 
 
 @pytest.mark.parametrize("busy", KINDS, ids=["pages", "lists", "passwords", "state"])

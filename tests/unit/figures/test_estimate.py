@@ -76,11 +76,6 @@ def test_an_estimate_by_hand(numerators, denominators, more, expected):
     assert estimate(numerators, denominators, **more)[:3] == pytest.approx(expected, rel=1e-5)
 
 
-def test_idle_increments_change_nothing():
-    found = estimate([11, 11, 9, 9], [5, 5, 5, 5])
-    assert estimate([0, 11, 11, 0, 0, 9, 9, 0], [0, 5, 5, 0, 0, 5, 5, 0]) == found
-
-
 @pytest.mark.parametrize(
     ("numerators", "denominators", "residuals"),
     [

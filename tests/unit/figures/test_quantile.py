@@ -13,39 +13,31 @@ from hypothesis import strategies as st
 from spec_decode_exporter.figures.quantile import QUANTILES, edges, quantile
 from spec_decode_exporter.scrape.sample import Buckets
 
-BUCKETS = Buckets((0.1, 0.5, 1.0, inf), (10, 30, 40, 50))
+BUCKETS = (0.1, 0.5, 1.0, inf), (10, 30, 40, 50)
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"),
+    ("share", "bounds", "counts", "expected"),
     [
-        (0.1, 0.05),  # rank 5, half way through the first bucket, which begins at 0
-        (0.2, 0.1),  # rank 10, exactly the first bound
-        (0.5, 0.4),  # rank 25: 15 of 20 into 0.1 … 0.5
-        (0.75, 0.875),  # rank 37.5: 7.5 of 10 into 0.5 … 1
-        (0.8, 1.0),
-        (0.81, 1.0),  # in the last bucket: the highest finite bound
-        (1.0, 1.0),
-    ],
-)
-def test_a_quantile_is_linear_within_its_bucket(share, expected):
-    assert quantile(share, BUCKETS) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "counts", "expected"),
-    [
-        ((0.1, inf), (0, 0), None),
-        ((), (), None),
-        ((inf,), (5,), None),
-        ((0.1, 2.0, inf), (0, 0, 7), 2.0),
-        ((-1.0, 1.0, inf), (9, 10, 10), -1.0),  # a first bound of 0 or less is the quantile itself
+        (0.1, *BUCKETS, 0.05),  # rank 5, half way through the first bucket, which begins at 0
+        (0.2, *BUCKETS, 0.1),  # rank 10, exactly the first bound
+        (0.5, *BUCKETS, 0.4),  # rank 25: 15 of 20 into 0.1 … 0.5
+        (0.81, *BUCKETS, 1.0),  # in the last bucket: the highest finite bound
+        (0.5, (0.1, inf), (0, 0), None),
+        (0.5, (), (), None),
+        (0.5, (inf,), (5,), None),
+        (0.5, (-1.0, 1.0, inf), (9, 10, 10), -1.0),  # a first bound of 0 or less is the quantile itself
         # Decode steps of a recorded page: 5 in 10 ms, 24 in 25, 25 in 50, 26 in 75 and 100, all in 150.
-        ((0.01, 0.025, 0.05, 0.075, 0.1, 0.15, inf), (5, 24, 25, 26, 26, 45, 45), 0.01 + 0.015 * 17.5 / 19),
+        (
+            0.5,
+            (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, inf),
+            (5, 24, 25, 26, 26, 45, 45),
+            0.01 + 0.015 * 17.5 / 19,
+        ),
     ],
 )
-def test_the_median_of_other_histograms(bounds, counts, expected):
-    assert quantile(0.5, Buckets(bounds, counts)) == pytest.approx(expected)
+def test_a_quantile_is_linear_within_its_bucket(share, bounds, counts, expected):
+    assert quantile(share, Buckets(bounds, counts)) == pytest.approx(expected)
 
 
 @given(

@@ -26,7 +26,6 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.config.schema import Group, Metrics, Profile
-from spec_decode_exporter.core.isolation import RECOVERED_AFTER, Isolation
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.metrics import page as module
@@ -260,17 +259,6 @@ class TestOneBadNumber:
         assert series(texts[0]) == series(texts[1]) == expected
         failed = sorted(metric.name for metric in METRICS[place::6])
         assert sorted(log["part"] for log in logs if log["event"] == "internal_error") == failed
-
-    def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fleet, clock):
-        metric, errors = METRICS[0], Isolation(clock.monotonic)
-        fails = broken(metric, fleet.engines[0][1], nan)
-        page = MetricsPage(lambda: EVERYTHING, errors)
-        with capture_logs() as logs:
-            for row in (fails, metric, fails):
-                with table(row):
-                    page.text(fleet)
-                clock.now += RECOVERED_AFTER + 1
-        assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
 
     def test_a_subject_with_other_labels_than_the_first_is_omitted_alone(self, busy):
         others = ({"zone": "a"}, {"engine": "2"}, {"engine": None})

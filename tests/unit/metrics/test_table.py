@@ -133,12 +133,6 @@ def row(suffix):
     return next(one for one in METRICS if one.name.endswith(suffix))
 
 
-def test_a_target_never_polled_shows_every_reason_for_failing():
-    reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
-    metric = row("poll_failures_total")
-    assert list(metric.series(TargetStatus(), (), metric.windows)) == [((reason,), 0) for reason in reasons]
-
-
 @pytest.mark.parametrize(
     ("error", "shown"),
     [

@@ -68,11 +68,3 @@ def test_the_speedup_is_the_tokens_of_a_step_over_its_cost_between_the_moments()
 )
 def test_the_speedups_of_the_scenarios_are_as_described(name, begin, end, expected):
     assert speedup(load_scenario(name), begin, end) == pytest.approx(expected, rel=0.06)
-
-
-def test_in_dynamic_the_schedule_stops_drafting_at_break_even():
-    dynamic = load_scenario("dynamic")
-    always = dynamic.speculation.model_copy(update={"tokens_per_batch_size": ()})
-    dynamic = dynamic.model_copy(update={"speculation": always})
-    assert speedup(dynamic, 260, 330) < 0.95
-    assert dynamic.draft_cost_ratio(40) == pytest.approx(0.22, abs=0.005)

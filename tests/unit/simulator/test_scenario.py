@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
-
 import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.simulator.scenario import Scenario, changes, load_scenario
-from tests.fakes import scenarios
 
 
 def messages(**keys):
@@ -91,13 +88,6 @@ def test_each_problem_of_a_file_has_its_line_and_a_remedy(tmp_path, monkeypatch,
         load_scenario("drill.yml")
     found = zip(caught.value.problems, problems, strict=True)
     assert all(str(problem).startswith(expected) for problem, expected in found)
-
-
-def test_in_slow_drift_acceptance_falls_only_over_hours():
-    _, (at, drift, _), *_ = islice(changes(scenarios.scenario("slow-drift")), 3)
-    means = [drift.mean_acceptance(at + 60 * minute) for minute in range(181)]
-    assert means[0] - means[-1] > 0.3
-    assert max(earlier - later for earlier, later in pairwise(means)) < 0.002
 
 
 def test_a_linear_change_ends_at_its_new_value():

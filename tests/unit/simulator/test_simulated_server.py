@@ -46,13 +46,6 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
-async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
-    server = await make_server(make_simulation(phases=RESTARTING))
-    clock.now += 1.0
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await page(server)
-
-
 async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_server, make_simulation):
     server = await make_server(make_simulation(), host="")
     for host in (LOCAL, "::1") if socket.has_dualstack_ipv6() else (LOCAL,):
@@ -139,11 +132,6 @@ async def test_the_format_is_that_of_the_front_end_and_path(get, path, accept, k
     assert (answer.content_type == "application/openmetrics-text") is is_open
     assert text.endswith("# EOF\n") is is_open
     assert f"\n{name}{{" in text
-
-
-async def test_version_and_health_are_those_of_vllm(get):
-    assert (await get("/version"))[1] == '{"version": "0.32.0"}'
-    assert (await get("/health"))[1] == ""
 
 
 INFO, PLAIN = "/server_info?config_format=json", "/server_info"

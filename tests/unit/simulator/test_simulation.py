@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.simulator.scenario import Scenario, load_scenario, scenario_names
-from spec_decode_exporter.simulator.simulated_engine import token_bounds
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.every import every
@@ -71,21 +69,6 @@ def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
     assert bad == pytest.approx(1.11, abs=0.05)
 
 
-def test_engines_are_independent_and_share_the_load(make_simulation):
-    simulation = make_simulation(engines=2, load={"rate": 6})
-    simulation.advance(60)
-    first, second = (engine.counts for engine in simulation.engines)
-    assert first.drafts != second.drafts
-    assert first.first_token.count + second.first_token.count == pytest.approx(360, rel=0.15)
-
-
-def test_a_phase_may_begin_at_the_moment_a_restart_ends(make_simulation):
-    phases = [{"at": "30s", "restart": {"down": "10s"}}, {"at": "40s", "load": {"concurrency": 0}}]
-    simulation = make_simulation(phases=phases)
-    simulation.advance(100)
-    assert simulation.engines[0].running == 0
-
-
 @every(scenario_names())
 def test_each_included_scenario_generates_tokens(name):
     simulation = Simulation(load_scenario(name))
@@ -109,14 +92,3 @@ def test_the_identities_of_vllm_hold_at_every_moment(keys, seed, waits):
         emitted = counts.generation_tokens - counts.first_token.count
         assert counts.step.count <= emitted <= counts.step.count + counts.accepted_tokens
         assert counts.cache_hits <= counts.cache_queries
-
-
-@pytest.mark.parametrize(("largest", "last"), [(1024, 1000.0), (8192, 5000.0), (1, 1.0), (2000, 2000.0)])
-def test_token_bounds_end_at_the_last_step_that_a_request_can_reach(largest, last):
-    assert token_bounds(largest)[-1] == last
-
-
-def test_token_bounds_are_those_of_the_recorded_page(recorded):
-    page = recorded("vllm-0.32.0-python-ngram-k4.prom")
-    bounds = re.findall(r'^vllm:request_prompt_tokens_bucket\{engine="0",le="([0-9.]+)"', page, re.MULTILINE)
-    assert [str(bound) for bound in token_bounds(1024)] == bounds

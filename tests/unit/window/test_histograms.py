@@ -57,14 +57,6 @@ def test_a_window_has_what_each_bucket_got_since_its_begin(polls, within):
     assert fed.histograms.answers(fed.now) == Answers(*(n * (within or 0) for n in (1, 10**5, 10**4, 10**6)))
 
 
-@given(st.lists(st.floats(-0.003, 0.003), min_size=9, max_size=9))
-def test_jitter_never_makes_another_increment(jitter):
-    fed = Fed(length=50.0)
-    for poll, late in enumerate(jitter):
-        fed.poll((poll, poll, poll), late=late)
-    assert fed.counts() == (5, 5, 5)
-
-
 @pytest.mark.parametrize(("later", "is_there"), [(0.0, True), (9.9, True), (30.0, True), (30.1, False)])
 def test_a_window_stays_until_three_intervals_without_histograms(later, is_there):
     fed = Fed(polls=100)
@@ -76,14 +68,6 @@ def test_an_outage_longer_than_the_window_is_not_in_it():
     fed.now = 90.0
     assert fed.poll((100, 100, 100)).counts() is None
     assert fed.poll((101, 102, 103)).counts() == (1, 2, 3)
-
-
-def test_the_order_of_histograms_on_a_page_does_not_matter():
-    histograms, queue = Histograms(60.0), {Latency.QUEUE: Buckets((5.0, inf), (0, 1))}
-    histograms.add(latencies(1, 2, 3) | queue, Answers(), 0.0, INTERVAL)
-    histograms.add(queue | latencies(2, 4, 6), Answers(), 10.0, INTERVAL)
-    expected = latencies(1, 2, 3) | {Latency.QUEUE: Buckets((5.0, inf), (0, 0))}
-    assert histograms.latencies(10.0) == expected
 
 
 def test_other_bounds_reset_the_window():
@@ -124,15 +108,6 @@ def test_impossible_answers_are_not_counted_and_take_no_latencies_with_them(answ
     fed = Fed(polls=3).poll((3, 6, 9), answers)
     assert (fed.counts(), fed.requests()) == ((3, 6, 9), 2)
     assert fed.poll((4, 8, 12), answers + 1).requests() == 3
-
-
-def test_a_longer_window_fills_up_and_a_shorter_one_holds_at_once():
-    fed = Fed(length=60.0, polls=100)
-    fed.histograms.ring.keep = 120.0
-    fed.go_on(100, 112)
-    assert (fed.counts(), fed.requests()) == ((12, 24, 36), 12)
-    fed.histograms.ring.keep = 30.0
-    assert (fed.counts(), fed.requests()) == ((3, 6, 9), 3)
 
 
 COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53 - 1), st.just(2**53 - 1))
@@ -181,10 +156,6 @@ def test_lengths_that_differ_leave_little_of_the_requests(counts, shares):
 )
 def test_the_length_of_an_answer_follows_from_its_bucket(bucket, tokens):
     assert answers({bucket: 2}).millitokens == pytest.approx(2000 * tokens, rel=1e-5)
-
-
-def test_lengths_beyond_any_context_are_limited():
-    assert answers_of(Buckets((1e9, inf), (2, 4))).millitokens == 4 * 200_000_000
 
 
 @pytest.mark.parametrize("buckets", [None, Buckets(LENGTHS, (0,) * len(LENGTHS)), Buckets((inf,), (5,))])

@@ -26,7 +26,7 @@ from spec_decode_exporter.window.history import (
     position_columns,
     running_requests,
 )
-from spec_decode_exporter.window.poll import UNKNOWN, Counters, Reset
+from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
 from tests.fakes.windows import polled, window
 
@@ -66,14 +66,6 @@ def busy(drafts, tokens=4, positions=None, **more):
 # Windows
 
 
-def test_before_the_first_poll_nothing_is_known():
-    history = History(300.0)
-    assert (history.sample, history.latencies(), history.wall) == (None, {}, 0.0)
-    assert (history.totals().counters, history.window(30.0).total) == ((0,) * len(COUNTERS), UNKNOWN)
-    assert history.totals().resets == {Reset.RESTART: 0, Reset.DECREASE: 0}
-    assert (history.window(30.0).mean, history.window(30.0).is_partial) == (Means(), True)
-
-
 def test_the_first_poll_is_a_starting_point():
     engine = Fed(busy(1_000_000))
     found = engine.window()
@@ -108,15 +100,6 @@ def test_a_value_that_the_engine_lacks_is_none_and_not_0():
     assert (engine.history.knows_steps, engine.window().mean) == (True, Means(1.0))
 
 
-def test_gauges_are_means_over_the_polls_and_implausible_ones_break_nothing():
-    loads = (9.0, 3.0, 6.0, 1e300, -1e300)
-    samples = [busy(n, running_requests=load, kv_cache_usage=0.25) for n, load in enumerate(loads)]
-    assert Fed(*samples[:3]).window().mean == (4.5, None, 0.25)
-    found = Fed(*samples).window()
-    assert (found.total.drafts, found.mean.kv_cache_usage_ratio) == (4, 0.25)
-    assert running_requests(found.increments)[:2] == [3.0, 6.0]
-
-
 def test_the_increments_of_a_window_can_be_read_one_by_one():
     engine = Fed(busy(0), busy(7, running_requests=1.0))
     engine.poll(busy(9, positions=(9, 8, 1, 0), kv_cache_usage=0.5), 41.5)
@@ -127,14 +110,6 @@ def test_the_increments_of_a_window_can_be_read_one_by_one():
     assert gauge_column(found, "kv_cache_usage_ratio") == [0.0, 0.5]
     merged = found.merged(1)
     assert (covered_seconds(merged), polls(merged), running_requests(merged)) == ([42.5], [2], [1.0])
-
-
-def test_every_window_has_the_answers_of_the_longest_one_until_they_are_too_old():
-    lengths = [Buckets((100.0, inf), (poll, 3 * poll)) for poll in range(4)]
-    engine = Fed(*(busy(1, latencies={}, answer_lengths=each) for each in lengths))
-    assert [found.answers.requests for found in engine.history.windows(2.0, 300.0)] == [9, 9]
-    engine.poll(busy(9), 100.0)
-    assert engine.window(300.0).answers == Answers()
 
 
 def test_an_engine_with_8_positions_takes_60_kb_at_most_however_long_it_goes_on():

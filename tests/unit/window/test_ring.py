@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from bisect import bisect_left
 from itertools import pairwise, zip_longest
 
@@ -27,15 +26,6 @@ def rows_of(its, columns=3):
 
 def sums(ring, edge=0.0, columns=1):
     return ring.since(edge).sums(columns)
-
-
-def test_a_ring_without_increments_has_none():
-    ring = filled([[1], [2]])
-    for empty in (Ring(10.0), ring):
-        ring.clear()
-        assert (len(empty.since(0.0)), sums(empty, columns=2), empty.since(0.0).begins) == (0, [0, 0], [])
-    ring.add(2.0, 3.0, [5], 0.5)
-    assert sums(ring) == [5]
 
 
 def test_old_increments_are_removed_and_none_of_a_window_however_large_the_totals():
@@ -111,13 +101,6 @@ def test_increments_are_added_up_between_moments_where_they_begin(count, moments
     cells = increments.between(ends)
     assert cells.column(0) == [sum(range(a + 1, b + 1)) for a, b in pairwise(ends)]
     assert cells.column(1) == cells.detached().column(1) == [b - a for a, b in pairwise(ends)]
-
-
-def test_detached_increments_hold_no_other_rows():
-    few = filled([[n] for n in range(300)], keep=300.0).since(290.0)
-    assert few.detached().column(0) == few.column(0) == list(range(290, 300))
-    assert few.detached().begins == few.begins == [float(second) for second in range(290, 300)]
-    assert len(pickle.dumps(few.detached())) < len(pickle.dumps(few)) / 10
 
 
 def test_increments_of_several_engines_are_added_up_where_they_begin():

@@ -45,11 +45,6 @@ def test_a_published_decode_time_is_reproduced():
     assert 1 / server_of(DENSE_8B, gpu=H100).plain_seconds(1) == pytest.approx(133, rel=0.15)
 
 
-def test_verification_is_nearly_free_where_memory_limits_a_dense_model():
-    server = server_of(DENSE_70B, NGRAM)
-    assert kappa(server, 1) < 1.1
-
-
 def test_verification_of_a_token_costs_nearly_a_step_where_computing_limits_a_dense_model():
     server = server_of(DENSE_70B, NGRAM, context=300.0)
     assert (kappa(server, 1024) - 1) / server.tokens == pytest.approx(1, abs=0.25)
@@ -70,17 +65,6 @@ def test_a_parallel_drafter_costs_hardly_more_for_more_tokens():
         return eight - two
 
     assert rise(drafter) < rise(eagle) / 3
-
-
-def test_a_search_on_the_host_costs_a_step_without_a_draft_too():
-    server = server_of(DENSE_8B, NGRAM)
-    assert server.drafting_seconds(16, 0, drafting=0) > server.plain_seconds(16)
-
-
-def test_lost_overlap_of_the_host_costs_most_where_steps_are_short():
-    host = replace(HOST, is_drafting_overlapped=False)
-    kept, lost = (kappa(server_of(DENSE_8B, host=each), 1) for each in (HOST, host))
-    assert lost - kept == pytest.approx(0.9e-3 / server_of(DENSE_8B).plain_seconds(1), rel=0.05)
 
 
 @pytest.mark.parametrize(
