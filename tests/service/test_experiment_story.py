@@ -48,7 +48,7 @@ METHODS = {"eagle": ", speculative: {method: eagle3}", "ngram": ", speculative: 
 @pytest.fixture
 def serving(clock, network, exporter):
     def serving(servers, experiment=EXPERIMENT):
-        config = "windows: [30s, 2m]\npoll: {max_duty_cycle: 1}\ntargets:\n"
+        config = "windows: [30s, 2m]\npoll: {interval: 2s}\ntargets:\n"
         for name, each in servers.items():
             network.servers[f"{name}:8000"] = Server(clock, each, seed=SEEDS[name])
             config += f"  - {{url: 'http://{name}:8000/metrics', name: {name}, labels: {{spec: {name}}}{METHODS.get(name, '')}}}\n"
