@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 import yaml
 
-from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.kubernetes_api import Pod
-from spec_decode_exporter.discovery.pods import PodReader
+from spec_decode_exporter.simulator.scenario import load_scenario
 from tests.contract.chart.kubernetes_pages import TEXT, after
 
 BLOCKS = [
@@ -43,35 +40,8 @@ def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
     assert shown["volumes"] == pod["volumes"]
 
 
-@pytest.mark.parametrize(
-    ("labels", "found"),
-    [
-        ({"model": "llama", "helm-release-name": "stack"}, ["inference/engine"]),
-        ({"environment": "router", "release": "router"}, []),
-    ],
-)
-def test_the_fleet_finds_the_engines_of_the_production_stack_and_not_its_router(labels, found):
-    """The port's name and the labels are those of production-stack's templates."""
-    (label, port) = re.search(
-        r"`label_selector: ([a-z-]+)=<release>` and `ports: \[([a-z-]+)\]`", TEXT
-    ).groups()
-    reader = PodReader(KubernetesDiscovery(label_selector=f"{label}=stack", ports=[port]), Scrape())
-    container = {"name": "vllm", "ports": [{"name": "container-port", "containerPort": 8000}]}
-    pod = msgspec.convert(
-        {
-            "metadata": {"name": "engine", "namespace": "inference", "labels": labels},
-            "spec": {"containers": [container]},
-            "status": {"phase": "Running", "podIP": "10.0.0.1"},
-        },
-        Pod,
-    )
-    assert [target.name for target in reader.targets(pod) if labels.get(label) == "stack"] == found
-
-
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
     import kubernetes_validate
-
-    from spec_decode_exporter.simulator.scenario import load_scenario
 
     drill = after("drill")
     kubernetes_validate.validate(drill, "1.36", strict=True)

@@ -62,7 +62,7 @@ def image():
     with pytest.MonkeyPatch.context() as patch:
         _use_own_storage(patch)
         flags = "--isolation chroot --pull-never --layers --timestamp 0"
-        _run(
+        run(
             *("make", "image", "BUILDER=buildah", f"IMAGE={IMAGE}", f"BASE={_base()}"),
             f"BUILD_FLAGS={' '.join([flags, *_trust_of_this_machine()])}",
         )
@@ -82,14 +82,14 @@ def _base():
     """Return the name of the stand-in; build it if its recipe or the interpreter has changed."""
     recipe = hashlib.sha256(MAKE_BASE.read_bytes() + sys.version.encode()).hexdigest()[:12]
     name = f"localhost/python-stand-in:{recipe}"
-    if _call("buildah", "inspect", "--type", "image", name).returncode:
-        _run(MAKE_BASE, name, sys.executable)
+    if call("buildah", "inspect", "--type", "image", name).returncode:
+        run(MAKE_BASE, name, sys.executable)
     return name
 
 
 def _trust_of_this_machine():
     """Lend this machine's certificates of a package proxy to the build; none stays in the image."""
-    answer = _call(sys.executable, "-m", "pip", "config", "get", "global.cert")
+    answer = call(sys.executable, "-m", "pip", "config", "get", "global.cert")
     certificates = os.environ.get("PIP_CERT") or answer.stdout.strip()
     if not certificates:
         return []
@@ -100,13 +100,13 @@ def _trust_of_this_machine():
     return [f"--volume {certificates}:/etc/ssl/lent.crt:ro", f"--volume {KEPT / 'pip.conf'}:/etc/pip.conf:ro"]
 
 
-def _call(*command):
+def call(*command):
     return subprocess.run(list(map(str, command)), cwd=CHECKOUT, check=False, capture_output=True, text=True)
 
 
-def _run(*command):
+def run(*command):
     """Run in the checkout; return what it prints, or fail with what it says."""
-    done = _call(*command)
+    done = call(*command)
     assert done.returncode == 0, (
         f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-8000:]}"
     )
@@ -116,34 +116,16 @@ def _run(*command):
 @pytest.fixture(scope="session")
 def inspected(image):
     """Return the image's metadata."""
-    return json.loads(_run("podman", "image", "inspect", image))[0]
+    return json.loads(run("podman", "image", "inspect", image))[0]
 
 
-_RESTRICTED = (
+RESTRICTED = (
     *("podman", "run", "--rm", "--network", "host", "--pull", "never"),
     # podman would give it a /tmp to write to.
     *("--read-only", "--read-only-tmpfs=false"),
-    *(
-        "--cap-drop",
-        "ALL",
-        "--security-opt",
-        "no-new-privileges",
-        "--memory",
-        "128m",
-        "--memory-swap",
-        "128m",
-    ),
+    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+    *("--memory", "128m", "--memory-swap", "128m"),
 )
-
-
-@pytest.fixture(scope="session")
-def ask(image):
-    """A function that runs a script with the image's interpreter, and returns what it prints as JSON."""
-
-    def ask(script, *flags):
-        return json.loads(_run(*_RESTRICTED, *flags, "--entrypoint", "python3", image, "-c", script))
-
-    return ask
 
 
 class Container:
@@ -152,17 +134,17 @@ class Container:
     def __init__(self, image, name, *words, flags=()):
         self.name = name
         # Its own --rm would take the log with it.
-        restricted = [word for word in _RESTRICTED if word != "--rm"]
-        _run(*restricted, "--detach", "--name", name, *flags, image, *words)
+        restricted = [word for word in RESTRICTED if word != "--rm"]
+        run(*restricted, "--detach", "--name", name, *flags, image, *words)
 
     @property
     def log(self):
-        logged = _call("podman", "logs", self.name)
+        logged = call("podman", "logs", self.name)
         return logged.stdout + logged.stderr
 
     def changed(self):
         """Return the paths that were written to, mounts aside."""
-        return _run("podman", "diff", self.name).split("\n")
+        return run("podman", "diff", self.name).split("\n")
 
     def stop(self):
         """Send SIGTERM; return the exit status and the seconds until the end."""
@@ -172,13 +154,13 @@ class Container:
 
     def wait(self):
         """Return the exit status at its end; fail after five minutes."""
-        return int(_run("timeout", "300", "podman", "wait", "--interval", "50ms", self.name))
+        return int(run("timeout", "300", "podman", "wait", "--interval", "50ms", self.name))
 
     def signal(self, number):
-        _run("podman", "kill", "--signal", number.name, self.name)
+        run("podman", "kill", "--signal", number.name, self.name)
 
     def remove(self):
-        _call("podman", "rm", "--force", "--time", "0", self.name)
+        call("podman", "rm", "--force", "--time", "0", self.name)
 
 
 @pytest.fixture
