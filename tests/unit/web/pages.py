@@ -16,8 +16,11 @@ TOLD = {"cost": {"draft_cost_ratio": 0.08}, "speculative": {"method": "eagle3"}}
 
 async def watched():
     """Return the snapshot of an engine that drafts, and of one that does not."""
-    servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
-    async with moved_fleet(servers) as fleet:
+    servers = [
+        Server("chat", told=TOLD),
+        Server("off", changes={"speculation": {"tokens": 0}, "load": {"concurrency": 4}}),
+    ]
+    async with moved_fleet(servers, poll={"interval": "3s"}) as fleet:
         await fleet.advance(310)
         return await fleet.service.state.snapshot()
 

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 from aiohttp.test_utils import TestServer
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
@@ -59,6 +59,7 @@ def test_any_text_parses_to_none_or_to_a_host_that_parses_to_itself(text):
         assert parse_authority(host if authority.port is None else f"{host}:{authority.port}") == authority
 
 
+@settings(max_examples=40)
 @given(
     st.from_regex(r"[a-z0-9]{1,10}(\.[a-z0-9]{1,10}){0,3}", fullmatch=True),
     st.none() | st.integers(0, 65535),
