@@ -19,6 +19,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
+from tests.every import every
 from tests.fakes.evaluations import advised
 
 BANDS = (
@@ -46,14 +47,13 @@ def fixture_shown(busy):
     return shown
 
 
-def test_the_flag_has_the_method_the_model_and_the_schedule(shown):
+def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_reads_again(shown):
     view = shown(BY_LOAD)
-    assert json.loads(view.speculative_config) == {
-        "method": "eagle3",
-        "model": "org/draft",
-        "num_speculative_tokens": 4,
-        "num_speculative_tokens_per_batch_size": [[1, 31, 4], [32, 64, 0]],
-    }
+    flag = json.loads(view.speculative_config)
+    again = batch_schedule(flag.pop("num_speculative_tokens_per_batch_size"))
+    assert again == BY_LOAD.schedule
+    assert again.ranges[-1] == (32, MAX_BATCH, 0)
+    assert flag == {"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 4}
     assert (view.complete, view.tokens, view.change) == (True, 4, True)
     assert view.schedule == ((1, 31, 4), (32, 64, 0))
 
@@ -86,10 +86,8 @@ def test_the_text_says_what_to_set_and_why(shown):
 
 
 def test_no_speculation_has_no_flag(shown):
-    off = SpeculationSetting(
-        0, bands=(LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, Verdict.HARMFUL, is_improvable=True),), is_change=True
-    )
-    view = shown(off)
+    band = LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, Verdict.HARMFUL, is_improvable=True)
+    view = shown(SpeculationSetting(0, bands=(band,), is_change=True))
     assert (view.tokens, view.speculative_config, view.complete) == (0, "", False)
     assert view.text.startswith("Switch speculation off: at no known load")
 
@@ -102,47 +100,33 @@ def test_an_unknown_setting_says_what_to_measure(shown):
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 
-class TestPause:
-    """The schedule in force drafts nothing from 8 running requests, and more run."""
-
-    def test_the_text_has_the_time_of_the_acceptance(self, shown, busy):
-        pause = Pause(8, busy.evaluation.known.wall - 7260.0)
-        view = shown(replace(BY_LOAD, pause=pause), action=Action.COLLECT)
-        assert (
-            "From 8 to 31 running requests it drafts nothing; 4 tokens would be 1.40 times as fast."
-            in view.text
-        )
-        assert view.text.endswith(
-            "Nothing is drafted now: the acceptance is that of 12:17:30 UTC, 2 h 1 min ago."
-        )
-        assert (view.paused_from, view.drafted_time, view.measure) == (8, pause.drafted, "")
-
-    def test_without_any_acceptance_the_text_says_how_to_measure_it(self, shown):
-        view = shown(SpeculationSetting(pause=Pause(8, None)), action=Action.COLLECT)
-        assert view.measure == (
-            "Acceptance is unknown: from 8 running requests the schedule drafts nothing, and no drafts were seen at "
-            "another load. To measure it, let fewer than 8 requests run for some minutes, or schedule 1 token from 8 "
-            "on one replica."
-        )
-        assert (view.tokens, view.paused_from, view.drafted_time) == (None, 8, None)
-
-    def test_a_schedule_that_never_drafts_needs_another_one(self, shown):
-        view = shown(SpeculationSetting(pause=Pause(1, None)), action=Action.COLLECT)
-        assert view.measure.endswith("To measure it, schedule 1 token from 1 on one replica.")
+def test_in_a_pause_of_the_schedule_the_text_has_the_time_of_the_acceptance(shown, busy):
+    pause = Pause(8, busy.evaluation.known.wall - 7260.0)
+    view = shown(replace(BY_LOAD, pause=pause), action=Action.COLLECT)
+    assert "it drafts nothing; 4 tokens would be 1.40 times as fast." in view.text
+    assert view.text.endswith(
+        "Nothing is drafted now: the acceptance is that of 12:17:30 UTC, 2 h 1 min ago."
+    )
+    assert (view.paused_from, view.drafted_time, view.measure) == (8, pause.drafted, "")
 
 
-@pytest.mark.parametrize("obstacle", Obstacle)
-def test_every_reason_against_a_schedule_has_a_text_with_a_remedy(shown, obstacle):
+def test_in_a_pause_without_any_acceptance_the_text_says_how_to_measure_it(shown):
+    view = shown(SpeculationSetting(pause=Pause(8, None)), action=Action.COLLECT)
+    assert view.measure == (
+        "Acceptance is unknown: from 8 running requests the schedule drafts nothing, and no drafts were seen at "
+        "another load. To measure it, let fewer than 8 requests run for some minutes, or schedule 1 token from 8 "
+        "on one replica."
+    )
+    assert (view.tokens, view.paused_from, view.drafted_time) == (None, 8, None)
+    never = shown(SpeculationSetting(pause=Pause(1, None)), action=Action.COLLECT)
+    assert never.measure.endswith("To measure it, schedule 1 token from 1 on one replica.")
+
+
+@every(Obstacle)
+def test_every_reason_against_a_schedule_has_a_text_with_a_remedy(obstacle, shown):
     (found,) = shown(replace(BY_LOAD, obstacles=(obstacle,))).obstacles
     assert found.name is obstacle
     assert "{" not in found.text
-
-
-def test_the_schedule_is_one_that_the_exporter_reads_again(shown):
-    written = json.loads(shown(BY_LOAD).speculative_config)["num_speculative_tokens_per_batch_size"]
-    again = batch_schedule(written)
-    assert again == BY_LOAD.schedule
-    assert again.ranges[-1] == (32, MAX_BATCH, 0)
 
 
 def test_the_document_of_a_saved_setting_is_read_again(shown):

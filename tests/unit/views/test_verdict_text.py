@@ -20,6 +20,7 @@ from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
+from tests.every import every
 
 AT = 1_790_000_000.0
 """14:13:20 UTC."""
@@ -130,7 +131,7 @@ def test_an_unclear_verdict_says_what_is_likely_and_what_decides(share, bounds, 
     assert verdict_text(engine(Verdict.UNCLEAR, evaluated=evaluated)).startswith(text)
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
+@every(state for state in State if state is not State.ACTIVE)
 def test_a_state_without_drafts_replaces_the_verdict(state):
     texts = {verdict_text(engine(verdict, state=state)) for verdict in Verdict}
     assert len(texts) == 1
