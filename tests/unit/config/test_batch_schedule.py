@@ -48,7 +48,7 @@ def test_a_schedule_at_the_limits_is_read_whatever_the_order_of_its_ranges():
     assert batch_schedule([[17, 64, 0], [1, 16, 4]]) == BatchSchedule((1, 17), (4, 0))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(
     st.lists(st.integers(1, 200), unique=True, max_size=2 * MAX_RANGES).map(sorted),
     st.lists(st.integers(0, MAX_POSITIONS), min_size=MAX_RANGES, max_size=MAX_RANGES),
@@ -68,7 +68,7 @@ _anything = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(_anything | st.lists(st.lists(st.integers(-2, 2**40) | _anything, max_size=4), max_size=70))
 def test_any_json_is_a_bounded_schedule_or_is_rejected(value):
     try:

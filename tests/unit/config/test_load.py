@@ -181,7 +181,7 @@ documents = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(st.binary(max_size=300) | documents.map(lambda value: yaml.safe_dump(value).encode()))
 def test_any_file_gives_a_configuration_or_its_mistakes(tmp_path, data):
     path = tmp_path / "any.yml"

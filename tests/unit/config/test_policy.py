@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.policy import Policy, merged, misordered
@@ -39,6 +39,7 @@ policies = st.fixed_dictionaries(
 ).map(Policy.model_validate)
 
 
+@settings(max_examples=40)
 @given(policies, policies)
 def test_merging_again_changes_nothing(own, general):
     whole = merged(own, general)
@@ -46,6 +47,7 @@ def test_merging_again_changes_nothing(own, general):
     assert merged(own, whole) == whole
 
 
+@settings(max_examples=40)
 @given(policies, policies)
 def test_invalid_thresholds_are_reported_at_their_key(own, general):
     whole = merged(own, general)

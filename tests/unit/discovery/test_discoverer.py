@@ -81,7 +81,9 @@ async def start(clock, monkeypatch):
     def begin(*ways: Way, known=None):
         monkeypatch.setattr(module, "discoveries", lambda _config: list(ways))
         told: list[list[str]] = []
-        config = Config(targets=(TargetSettings(url=STATIC.url, name="s"),))
+        pods = KubernetesDiscovery(namespaces=("x",), label_selector="app=vllm")
+        static = (TargetSettings(url=STATIC.url, name="s"),)
+        config = Config(targets=static, discovery=Discovery(kubernetes=(pods,)))
         tell = lambda targets: told.append([one.name for one in targets])  # noqa: E731
         discoverer = Discoverer(config, clock, tell, known or {})
         tasks.append(asyncio.ensure_future(discoverer.run()))
@@ -116,6 +118,8 @@ async def test_an_error_in_one_discovery_does_not_affect_the_others(
     bad.answer = [B]
     await clock.advance(5)
     await until(lambda: told[-1] == ["s", "b", "a"])
+    counts = {"static": 1, "file": 1, "http": 0, "dns": 1, "kubernetes": 0}
+    assert discoverer.counts() == counts
     await until(lambda: log[-1]["event"] == "discovery_recovered")
 
 

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trustme
@@ -190,6 +190,20 @@ async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeyp
     assert len(api.requests) == 6
 
 
+async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(5_000):
+                await response.write(b" ")
+        return response
+
+    async with serving(answer) as url:
+        await failure(discovery(api_server=url), "comes in too many small pieces")
+
+
 NO_PODS = "something else than pods"
 
 
@@ -205,8 +219,9 @@ NO_PODS = "something else than pods"
         (b'{"metadata": {}, "items": [{"metadata": {"name": "a/b"}}]}', NO_PODS),
         *((b'{"items": [], "metadata": {"%b": "%b"}}' % (key, b"x" * 10_000), NO_PODS) for key in (b"resourceVersion", b"continue")),
         (b"[" * 100_000, NO_PODS),
+        (b'{"items": [' + b"{}," * 300_000, "too many values at once"),
     ],
-    ids=["html", "gzip", "list", "no version", "item 5", "no name", "a path", "long version", "long continue", "deep"],
+    ids=["html", "gzip", "list", "no version", "item 5", "no name", "a path", "long version", "long continue", "deep", "large"],
 )  # fmt: skip
 async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, body, message):
     api.page = lambda *_: web.Response(

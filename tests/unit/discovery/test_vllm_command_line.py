@@ -175,7 +175,7 @@ script_pieces = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(script_pieces | st.text(max_size=20))
 @example("a#b c\nd")
 @example("''#x\n\"\\\"\" 'a'\\ b")

@@ -56,6 +56,8 @@ def test_too_few_requests_and_rates_alone_get_no_advice(advice, taken, make_requ
     assert advice({"chat": (10, 100, 100)}) == []
     requests = [make_request(0, 60, source=RequestSource.USAGE)] * 50
     assert taken(requests, None).models[0].advice == []
+    (sentence,) = taken([make_request()] * 50, None).models[0].advice
+    assert "configure `cost`" in sentence
 
 
 def test_the_slowest_groups_are_named_and_the_others_counted(advice):

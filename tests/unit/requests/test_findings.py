@@ -81,11 +81,10 @@ def test_equal_requests_are_not_below_break_even(speedup, number, drafts, whole)
 @pytest.mark.parametrize("tokens", [60, 300])
 def test_the_mix_of_the_documentation_is_detected(tokens):
     generator = random.Random(3)
-    for _ in range(5):
-        shares = [0.38] * 40 + [0.82] * 60
+    for _ in range(2):
         requests = [
             draw(generator, surviving(share * TOKENS), round(tokens / (1 + share * TOKENS)))
-            for share in shares
+            for share in [0.38] * 40 + [0.82] * 60
         ]
         assert 0.15 < share_below_break_even(requests) < 0.45
 
@@ -294,10 +293,10 @@ def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
 
 
 def test_requests_of_equal_acceptance_rarely_fall():
-    """Of 1,000 independent windows with the fewest requests."""
+    """Of 400 independent windows with the fewest requests."""
     source = random.Random(7)
     false = sum(
         context_fall([bucket(1, drawn(source, 30, 1.3)), bucket(2, drawn(source, 30, 1.3))]) is not None
-        for _ in range(1000)
+        for _ in range(400)
     )
-    assert false <= 2
+    assert false <= 1

@@ -108,7 +108,7 @@ def test_a_window_of_merged_cells_lacks_no_request(make_store, take, evaluate):
     evaluate(store, 0.0, windows)
     for second in range(1460):
         take(store, float(second))
-        if second >= 1400:
+        if second >= 1400 and second % 5 == 0:
             found = evaluate(store, float(second), windows)
             five, ten = in_windows(found).values()
             assert (300 <= five <= 305, 600 <= ten <= 660) == (True, True)
@@ -314,7 +314,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(requests, st.floats(0, 60)), max_size=120),
     st.integers(1, 3),

@@ -17,6 +17,7 @@ from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.layout import (
     MAX_LINE_BYTES,
+    MAX_LINES,
     MAX_NUMBER_CHARACTERS,
     MAX_PAGE_LABELS,
     MAX_SERIES,
@@ -213,6 +214,7 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"a 1\n\x00\n", "line 2 is not a metric: ?"),
         (b"a 1\nb 2", "the page is cut off: its last line does not end"),
         (b"D 1\nD{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
+        (b"\n" * (MAX_LINES + 1), f"the page has more than {MAX_LINES} lines"),
         (many(MAX_SERIES + 1), f"the page has more than {MAX_SERIES} samples of interest"),
         (many(1, MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
         (
