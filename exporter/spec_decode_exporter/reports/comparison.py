@@ -502,7 +502,7 @@ def _row(name: str, its: Difference, unit: _Format) -> Row:
 def as_text(its: ReferenceComparison, style: TextStyle) -> str:
     """Return a comparison as text, which is Markdown too."""
     return render(
-        "comparison.md", style, its=its, tables=tables, tones=TONES, format_duration=format_duration
+        "comparison.md.jinja", style, its=its, tables=tables, tones=TONES, format_duration=format_duration
     )
 
 

@@ -78,7 +78,7 @@ class Chapter(NamedTuple):
 
 def history_text(result: HistoryResult, style: TextStyle) -> str:
     """Return a history as text, which is Markdown too."""
-    return render("history.md", style, **_context(result))
+    return render("history.md.jinja", style, **_context(result))
 
 
 def history_html(result: HistoryResult) -> str:

@@ -1,4 +1,4 @@
-"""Report of an observation: the rows of its tables. ``templates/observation.md`` has its sentences."""
+"""Report of an observation: the rows of its tables. ``templates/observation.md.jinja`` has its sentences."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def report(view: ObservationView, style: TextStyle, *, ended: bool = True) -> st
         "headline": errors.attempt("report", NO_ITEM, partial(answer, view, ended=ended)) or _NO_ANSWER,
         "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
     }
-    return render("observation.md", style, **_CONTEXT, **context)
+    return render("observation.md.jinja", style, **_CONTEXT, **context)
 
 
 def answer(view: ObservationView, *, ended: bool = True) -> Headline:

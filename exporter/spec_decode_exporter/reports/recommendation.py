@@ -23,7 +23,7 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     """Return the settings of engines in a format, with a final newline. ``vllm`` has texts as comments."""
     if form == "json":
         return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
-    template = "recommendation.md" if form == "text" else "recommended_flag.txt"
+    template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
     return render(template, style, engines=engines, quote=shlex.quote)
 
 

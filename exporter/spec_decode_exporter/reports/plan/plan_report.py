@@ -194,7 +194,7 @@ def as_text(plan: DeploymentPlan, style: TextStyle) -> str:
         PlanOutcome.WEIGHTS_FIT: "unsure",
     }
     return render(
-        "plan.md",
+        "plan.md.jinja",
         style,
         plan=plan,
         observed=plan.observed,
