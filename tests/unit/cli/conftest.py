@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 
 import pytest
 
+from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.cli.main import main
 
 
@@ -17,6 +19,9 @@ def _exit(status):
 def program(capsys, monkeypatch):
     """Return a function that runs a command line; it returns exit status, standard output and standard error."""
     monkeypatch.setattr(os, "_exit", _exit)
+    monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
+    for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:
+        monkeypatch.delenv(name)
 
     def program(*words):
         monkeypatch.setattr("sys.argv", ["spec-decode-exporter", *words])

@@ -40,13 +40,6 @@ def test_a_client_is_counted_by_the_part_of_its_address_that_it_cannot_choose(pe
     assert counted_address(peer) == counted
 
 
-@given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))
-def test_all_addresses_of_a_network_are_one_client(address, host):
-    other = type(address)((int(address) >> 64 << 64) | host)
-    if not any(each.ipv4_mapped or each.is_loopback for each in (address, other)):
-        assert counted_address((str(address), 1)) == counted_address((str(other), 2))
-
-
 @given(st.binary(max_size=300), st.integers(0, 1000))
 def test_a_packed_body_is_unpacked_to_the_same(data, times):
     assert gzip.decompress(asyncio.run(packed(data * times))) == data * times

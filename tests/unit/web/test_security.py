@@ -68,8 +68,6 @@ def test_configurations_of_exporter_toolkit_are_accepted(folder, text):
 BAD = {
     "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
     "misspelt": (CERTIFICATE + "  cert_fil: x\n", "web.yml:4", "tls_server_config.cert_fil", "did you mean `cert_file`?"),
-    "twice": (CERTIFICATE + "  key_file: server.key\n", "web.yml:4", "tls_server_config.key_file", "is there twice, first in line 3"),
-    "no mapping": ("- basic_auth_users\n", "web.yml:1", "", "must be a mapping of keys to values"),
     "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
     "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
     "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
@@ -79,9 +77,7 @@ BAD = {
     "authority without policy": (CERTIFICATE + "  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_ca_file", "has no effect without `client_auth_type: RequireAndVerifyClientCert`"),
     "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"),
     "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "cannot be RequireClientCert: Python's TLS cannot ask for a certificate that it does not verify"),
-    "no such policy": (CERTIFICATE + "  client_auth_type: requireandverifyclientcert\n", "web.yml:4", "tls_server_config.client_auth_type", "must be 'NoClientCert', 'VerifyClientCertIfGiven' or 'RequireAndVerifyClientCert'"),
     "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
-    "no names": (CERTIFICATE + "  client_allowed_sans: []\n", "web.yml:4", "tls_server_config.client_allowed_sans", "must not be empty"),
     "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "cannot be TLS10: OpenSSL no longer supports it; write TLS12 or TLS13"),
     "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
     "user without a hash": ("basic_auth_users:\n  alice:\n", "web.yml:2", "basic_auth_users.alice", "has no value; remove it, or give it one"),
@@ -90,7 +86,6 @@ BAD = {
     "colon": (f'basic_auth_users: {{"a:b": {HASH}}}\n', "web.yml:1", "basic_auth_users.a:b", "must not be empty or contain a colon"),
     "rate without burst": ("rate_limit: {interval: 1s}\n", "web.yml:1", "rate_limit", "would reject every request"),
     "rate without a unit": ("rate_limit: {interval: 1, burst: 1}\n", "web.yml:1", "rate_limit.interval", "is not a duration; write a number with its unit"),
-    "negative burst": ("rate_limit: {interval: 1s, burst: -1}\n", "web.yml:1", "rate_limit.burst", "must be at least 0"),
 }
 # fmt: on
 
