@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
@@ -145,13 +144,6 @@ def test_the_present_depth_has_the_estimated_speedup(every_step):
 @pytest.mark.parametrize(("length", "beyond"), [(4, 2), (3.8, 2), (3.79, 0), (4.02, 2)])
 def test_short_drafts_prevent_extrapolation(length, beyond):
     assert len(drafted(80, 65, 50, 35, length=length)) == 4 + beyond
-
-
-def test_the_only_position_has_the_marginal_benefit_of_its_own():
-    assert drafted(80).each(CHEAP) == [
-        Depth(1, 1.8 / 1.1, "measured", pytest.approx(8.0)),
-        Depth(2, pytest.approx(2.44 / 1.2), "extrapolated", pytest.approx(0.64 / (0.1 * 1.8 / 1.1))),
-    ]
 
 
 @pytest.mark.parametrize(

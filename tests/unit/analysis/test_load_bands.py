@@ -17,7 +17,7 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedul
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
 from tests.fakes.evaluations import busy_window, curve, knowledge
-from tests.fakes.windows import summed, window
+from tests.fakes.windows import window
 
 TOLERANCE = DepthPolicy().tolerance
 # 400 drafts of four tokens with a good drafter.
@@ -132,22 +132,6 @@ class TestVerdict:
     )
     def test_it_is_that_of_the_load_and_not_of_the_present_one(self, costs, its, expected):
         assert [(band.first, band.verdict, band.is_improvable) for band in banded(costs, its)] == expected
-
-    @pytest.mark.parametrize(
-        ("rates", "expected"), [((100,), Verdict.HARMFUL), ((180, 20, 180, 20), Verdict.POOR)]
-    )
-    def test_a_varying_acceptance_makes_it_less_certain(self, rates, expected):
-        load = {"gauges": (4.0, 0.0, 0.0)}
-        steps = {"drafts": 100, "draft_tokens": 400, "decode_steps": 100, "first_tokens": 2} | load
-        polls = [
-            {**steps, "accepted_tokens": n, "positions": [n // 4] * 4, "generation_tokens": 102 + n}
-            for n in rates
-            for _ in range(300 // len(rates))
-        ]
-        its = summed(polls, length=300.0, seconds=300.0, **load)
-        (band,) = banded(exact((1, 0.3), (8, 0.3)), its)
-        assert band.present_speedup_ratio == pytest.approx(2 / 2.2)
-        assert band.verdict is expected
 
 
 @given(

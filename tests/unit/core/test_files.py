@@ -55,18 +55,6 @@ def test_a_change_is_seen_also_behind_a_symbolic_link(file, change):
     assert stamps([link, file.with_name("none")]) != before
 
 
-def test_a_configmap_that_swaps_its_folder_is_a_change(tmp_path):
-    for version in ("one", "two"):
-        (tmp_path / version).mkdir()
-        (tmp_path / version / "file").write_text("equal")
-    link = tmp_path / "data"
-    link.symlink_to("one")
-    before = stamps([link / "file"])
-    link.unlink()
-    link.symlink_to("two")
-    assert stamps([link / "file"]) != before
-
-
 def test_a_replaced_file_is_private_and_complete_or_unchanged(file):
     file.with_name("file.tmp").write_bytes(b"of a process that crashed")
     replace_file(file, b"new")

@@ -11,13 +11,10 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
-from tests.fakes.windows import polled, window
-from tests.paths import DATA
+from tests.fakes.windows import window
 
-PAGES = DATA / "pages"
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
 """Enough requests, one at a time, for as many cosines as the length of a window allows."""
 STEPS = {"decode_steps": 100, "generation_tokens": 202, "first_tokens": 2}
@@ -52,19 +49,6 @@ def figures(*counts, **more):
 )
 def test_figures_of_speculation(its, expected):
     assert [getattr(its, name) for name in SPECULATION] == [pytest.approx(each) for each in expected]
-
-
-def test_a_recorded_page_of_n_gram_drafts(make_sample):
-    # 41 drafts, 122 draft tokens, 74 accepted; 120 tokens, the first by the prefill, in 45 steps
-    page = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-    sample = SampleReader().read(page, with_latencies=True).samples[EngineName("tiny-llama", "0")]
-    names = ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds")
-    before = make_sample(0, 0, 0, positions=(0,) * 4, **dict.fromkeys(names, 0))
-    its = WindowFigures(polled([before, sample], 30.0))
-    expected = (74 / 122, 1 + 74 / 41, 122 / 41, 41 / 45, (120 - 1) / 45)
-    assert tuple(getattr(its, name) for name in SPECULATION) == expected
-    assert its.positions.acceptance == [29 / 41, 18 / 41, 14 / 41, 13 / 41]
-    assert its.time_per_output_token_seconds == pytest.approx(0.02263454)
 
 
 @pytest.mark.parametrize(

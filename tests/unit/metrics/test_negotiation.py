@@ -14,34 +14,32 @@ from tests.every import every
 TEXT, TEXT_1, OPENMETRICS = Format.TEXT_0_0_4, Format.TEXT_1_0_0, Format.OPENMETRICS_1_0_0
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
-CLIENTS = {
-    "prometheus 2.42": (
+CLIENTS = [
+    # Prometheus 2.42, 3.5, 3.5 with native histograms
+    (
         "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
         OPENMETRICS,
     ),
-    "prometheus 3.5": (
+    (
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
         OPENMETRICS,
     ),
-    "prometheus 3.5 with native histograms": (
+    (
         f"{PROTOBUF};q=0.6,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
         OPENMETRICS,
     ),
-    "prometheus with scrape_protocols: [PrometheusText1.0.0, PrometheusText0.0.4]": (
-        "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
-        TEXT_1,
-    ),
-    "an old prometheus that knows OpenMetrics 0.0.1 only": (
-        "application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-        TEXT,
-    ),
-    "victoriametrics": ("text/plain;version=0.0.4;q=1,*/*;q=0.1", TEXT),
-    "datadog": ("application/openmetrics-text; version=1.0.0; charset=utf-8, text/plain", OPENMETRICS),
-    "telegraf": (f"{PROTOBUF};q=0.7,text/plain;version=0.0.4;q=0.3", TEXT),
-    "curl": ("*/*", TEXT),
-    "firefox": ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", TEXT),
-    "no header": ("", TEXT),
-}
+    # Prometheus with scrape_protocols: [PrometheusText1.0.0, PrometheusText0.0.4]
+    ("text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1", TEXT_1),
+    # An old Prometheus that knows OpenMetrics 0.0.1 only
+    ("application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", TEXT),
+    # VictoriaMetrics, Datadog, Telegraf, curl, Firefox, no header
+    ("text/plain;version=0.0.4;q=1,*/*;q=0.1", TEXT),
+    ("application/openmetrics-text; version=1.0.0; charset=utf-8, text/plain", OPENMETRICS),
+    (f"{PROTOBUF};q=0.7,text/plain;version=0.0.4;q=0.3", TEXT),
+    ("*/*", TEXT),
+    ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", TEXT),
+    ("", TEXT),
+]
 """What real clients send."""
 RULES = [
     # Quality decides before the order and before what we like.
@@ -80,7 +78,7 @@ RULES = [
 ]
 
 
-@every([*CLIENTS.values(), *RULES])
+@every([*CLIENTS, *RULES])
 def test_an_accept_header_is_read_as_rfc_9110_says(case):
     accept, expected = case
     assert choose_format(accept) is expected

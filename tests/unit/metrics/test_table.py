@@ -150,8 +150,3 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
     else:
         record.failed(error.reason, str(error))
     assert list(row("target_error").series(TargetStatus(record), (), None)) == shown
-
-
-def test_the_engine_s_own_report_is_absent_once_it_is_gone(findings_of, make_sample):
-    findings = findings_of([make_sample(reported_acceptance_ratio=0.7)], later=3000.0)
-    assert not any("engine_reported" in one.name for one in samples_of(findings))

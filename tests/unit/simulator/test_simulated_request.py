@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from random import Random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.scenario import Scenario, changes
-from spec_decode_exporter.simulator.simulated_request import draw_request
+from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from tests.fakes.simulated_scenarios import SCENARIOS
 
@@ -18,15 +14,6 @@ MIX = [
     {"request_type": "chat", "temperature": 0, "share": 3},
     {"temperature": 1, "acceptance": {"mean": 0.2, "spread": 0.05}},
 ]
-
-
-@given(st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1))
-def test_survival_never_rises_from_position_to_position(seed, mean, spread, decay):
-    scenario = Scenario.model_validate({"acceptance": {"mean": mean, "spread": spread, "decay": decay}})
-    _, conditions, _ = next(changes(scenario))
-    survival = draw_request(Random(seed), None, conditions, 5.0, (8, 8192)).survival
-    assert len(survival) == 8
-    assert all(0 <= later <= earlier <= 1 for earlier, later in pairwise(survival))
 
 
 def answered(keys, seconds, seed=0):

@@ -20,11 +20,7 @@ from spec_decode_exporter.window.history import (
     Means,
     Window,
     columns,
-    covered_seconds,
-    gauge_column,
     polls,
-    position_columns,
-    running_requests,
 )
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
@@ -66,14 +62,6 @@ def busy(drafts, tokens=4, positions=None, **more):
 # Windows
 
 
-def test_the_first_poll_is_a_starting_point():
-    engine = Fed(busy(1_000_000))
-    found = engine.window()
-    assert (found.polls, found.seconds, found.total.drafts, found.positions) == (0, 0.0, 0, (0, 0, 0, 0))
-    assert (found.mean, len(found.increments), engine.history.totals().counters.drafts) == (Means(), 0, 0)
-    assert (engine.history.last_seen, engine.history.wall) == (1.0, at(1.0))
-
-
 def test_the_margin_is_half_of_the_interval_in_force():
     engine = Fed(*map(busy, range(40)), interval=2.0)
     engine.poll(busy(40), after=0.75)
@@ -98,18 +86,6 @@ def test_a_value_that_the_engine_lacks_is_none_and_not_0():
     engine.poll(busy(4, decode_steps=50, running_requests=3.0))
     assert engine.window().total.decode_steps == 40
     assert (engine.history.knows_steps, engine.window().mean) == (True, Means(1.0))
-
-
-def test_the_increments_of_a_window_can_be_read_one_by_one():
-    engine = Fed(busy(0), busy(7, running_requests=1.0))
-    engine.poll(busy(9, positions=(9, 8, 1, 0), kv_cache_usage=0.5), 41.5)
-    found = engine.window(300.0).increments
-    assert columns(found, "drafts", "draft_tokens", "accepted_tokens") == [[7, 2], [28, 8], [14, 4]]
-    assert position_columns(found, 3) == [[7, 2], [7, 1], [0, 1]]
-    assert (covered_seconds(found), polls(found), found.begins) == ([1.0, 41.5], [1, 1], [1.0, 2.0])
-    assert gauge_column(found, "kv_cache_usage_ratio") == [0.0, 0.5]
-    merged = found.merged(1)
-    assert (covered_seconds(merged), polls(merged), running_requests(merged)) == ([42.5], [2], [1.0])
 
 
 def test_an_engine_with_8_positions_takes_60_kb_at_most_however_long_it_goes_on():
@@ -150,14 +126,6 @@ def test_polls_are_counted_by_their_acceptance_rate_and_weighted_by_draft_tokens
     )
     assert found.counters.draft_tokens == found.poll_buckets[-1]
     assert found.counters.accepted_tokens == sum(accepted for _, accepted in rates)
-
-
-def test_totals_have_every_position_that_any_process_had():
-    engine = Fed(busy(7, 5))
-    assert engine.history.totals().positions == (0, 0, 0, 0, 0)
-    for sample in (busy(9, 5, (9, 8, 1, 0, 0)), busy(1, 3, (1, 0, 0)), busy(2, 3, (2, 0, 0))):
-        engine.poll(sample)
-    assert engine.history.totals().positions == (2 + 1, 1, 1, 0, 0)
 
 
 PAGE = st.tuples(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
+from spec_decode_exporter.window.poll import Check, Counters, Reset, step
 from tests.conftest import make_sample
 from tests.every import every
 
@@ -28,17 +28,6 @@ def outcome(taken):
 
 
 RESET, COUNTED = (Reset.DECREASE, False), (None, True)
-
-
-def test_an_increment_is_the_difference_of_all_counters():
-    before = make_sample(10, 40, 20, generation_tokens=35, decode_steps=12, positions=(9, 6, 3, 2))
-    now = make_sample(13, 52, 26, generation_tokens=48, decode_steps=16, positions=(12, 8, 4, 2))
-    taken = after(before, now)
-    assert taken.reset is None
-    assert (taken.increment.begin, taken.increment.end) == (10.0, 11.0)
-    assert taken.increment.counters[:4] == (3, 12, 6, 13)
-    assert taken.increment.counters.decode_steps == 4
-    assert taken.increment.positions == (3, 2, 1, 0)
 
 
 @every(Counters._fields)
@@ -253,12 +242,3 @@ def test_possible_counters_break_no_identity(lengths, tokens, shown):
     positions = counts[: max(shown, sum(map(bool, counts)))]
     poll = first(make_sample(len(lengths), tokens * len(lengths), sum(lengths), positions=positions))
     assert poll.broken_checks(poll.tokens) == frozenset()
-
-
-def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_counters_is():
-    known = UNKNOWN._replace(draft_tokens=40, accepted_tokens=30, generation_tokens=50, first_tokens=5)
-    assert (known.decoded_tokens, known.rejected_tokens) == (45, 10)
-    for name in ("generation_tokens", "first_tokens"):
-        assert known._replace(**{name: None}).decoded_tokens is None
-    for name in ("draft_tokens", "accepted_tokens"):
-        assert known._replace(**{name: None}).rejected_tokens is None
