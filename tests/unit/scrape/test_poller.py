@@ -136,13 +136,13 @@ def make(server, clock, received):
 
 @pytest.fixture
 def polls(clock):
-    """Poll a number of times, a second apart; return the log."""
+    """Poll a number of times, some seconds apart; return the log."""
 
-    async def polls(poller: Poller, number: int):
+    async def polls(poller: Poller, number: int, apart: float = 1):
         with capture_logs() as logs:
             for _ in range(number):
                 await poller.poll()
-                await clock.advance(1)
+                await clock.advance(apart)
         return logs
 
     return polls
@@ -460,13 +460,13 @@ async def test_a_target_that_fails_does_not_keep_the_interval_of_a_long_wait_for
     assert poller.record.interval == 1.0
 
 
-async def test_a_permit_rests_also_for_a_page_whose_handling_fails(make, server, clock):
+async def test_a_permit_rests_also_for_a_page_whose_handling_fails(make, server, clock, polls):
     def crash(polled):
         clock.used += 0.1
         raise ZeroDivisionError("a defect")
 
     server.page, schedule = LARGE, PollSchedule(clock)
-    await make(filter="off", receive=crash, schedule=schedule).poll()
+    await polls(make(filter="off", receive=crash, schedule=schedule), 1, apart=0)
     async with permits(schedule, PERMITS - 1) as stack:
         rested = asyncio.create_task(stack.enter_async_context(schedule.permit(lambda: 0.0)))
         await clock.advance(0.4)
