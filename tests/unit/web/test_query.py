@@ -41,28 +41,26 @@ def test_the_oldest_open_engine_closes_at_the_limit():
     assert len(read(f"q={'x' * 5000}").text) == MAX_FILTER
 
 
-@pytest.mark.parametrize(
-    ("text", "matches"),
-    [
-        ("", True),
-        ("LLAMA", True),
-        ("chat poor", True),
-        ("chat harmful", False),
-        ("verdict=poor", True),
-        ("verdict=Poor TEAM=x", False),
-        ('Team="search all"', True),
-        ('verdict=poor "llama 3"', True),
-        ('"3 llama"', False),
-        ('team="search', False),
-        ('team="search ALL', True),
-        ("state=off", True),
-        ("state=disabled off", True),
-        ("verdict=po", False),
-        ("unknown=poor", False),
-    ],
-)
-def test_every_word_of_a_filter_must_be_found(text, matches):
-    assert PageQuery(text).matches(TERMS) is matches
+MATCHING = [
+    "",
+    "LLAMA",
+    "chat poor",
+    "verdict=poor",
+    'Team="search all"',
+    'verdict=poor "llama 3"',
+    "state=off",
+]
+OTHERS = ["chat harmful", "verdict=Poor TEAM=x", '"3 llama"', 'team="search', "verdict=po", "unknown=poor"]
+
+
+@pytest.mark.parametrize("text", [*MATCHING, 'team="search ALL', "state=disabled off"])
+def test_every_word_of_a_filter_is_found(text):
+    assert PageQuery(text).matches(TERMS)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_filter_with_a_word_that_is_not_found_does_not_match(text):
+    assert not PageQuery(text).matches(TERMS)
 
 
 @pytest.mark.parametrize(
