@@ -26,23 +26,25 @@ hypothesis.settings.load_profile("exporter")
 
 
 SLOW = (
-    "tests/unit/experiments/test_pace.py",
-    "tests/unit/benchmarks",
-    "tests/unit/cli/test_observe_reference.py",
+    "tests/contract/rules/test_promtool.py",
+    "tests/contract/test_pins.py",
     "tests/robustness/fuzz",
     "tests/robustness/test_inputs.py",
-    "tests/unit/monitor/test_deep_pair_trace.py",
-    "tests/service/test_drop_story.py",
-    "tests/service/test_experiment_story.py",
+    "tests/service",
+    "tests/unit/benchmarks",
     "tests/unit/experiments/test_experiment_tracker.py",
-    "tests/service/test_silent_drafter.py",
+    "tests/unit/experiments/test_pace.py",
+    "tests/unit/history/test_baseline_reader.py",
+    "tests/unit/history/test_history_baselines.py",
+    "tests/unit/history/test_history_reader.py",
+    "tests/unit/metrics/test_page.py",
+    "tests/unit/monitor/test_deep_pair_trace.py",
     "tests/unit/monitor/test_simulated_truth.py",
-    "tests/contract/test_pins.py",
-    "tests/unit/reports/test_observation.py",
     "tests/unit/reports/test_comparison.py",
+    "tests/unit/reports/test_observation.py",
+    "tests/unit/reports/test_observation_report.py",
     "tests/unit/simulator/test_ground_truth.py",
     "tests/unit/simulator/test_simulation.py",
-    "tests/service",
 )
 """Files and directories of which each takes seconds of CPU time: whole simulations and worst-case inputs."""
 
@@ -149,11 +151,22 @@ def make_sample_fixture():
     return make_sample
 
 
+def _reset_log() -> None:
+    """Log as structlog does by default, but print exceptions plainly: its formatter takes a second for each."""
+    structlog.reset_defaults()
+    *processors, _ = structlog.get_config()["processors"]
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*processors, renderer])
+
+
+_reset_log()
+
+
 @pytest.fixture(autouse=True)
 def _log_as_it_was():
     """Reset the log: a command configures it for the whole process."""
     yield
-    structlog.reset_defaults()
+    _reset_log()
 
 
 def what_is_left() -> list[str]:

@@ -50,8 +50,6 @@ class Attack:
     """Hostile sources, with the exporter's settings for them."""
 
     server: Server | None = None
-    faults: Sequence[str] = ()
-    """Names of faults. A server with each is a target of this name."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """Further keys of the configuration; ``{url}`` in a text is the address of the server."""
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -59,6 +57,8 @@ class Attack:
     requests: Sequence[bytes] = ()
     """Requests that 40 clients send to the exporter in a loop."""
     flags: tuple[str, ...] = ()
+    faults: Sequence[str] = ()
+    """Names of faults. A server with each is a target of this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def running(attack: Attack, folder: Path, *, tls: bool = False) -> Iterator[Runn
         spec["hostile"] = _routes(attack.server, folder)
     (folder / "spec.json").write_text(json.dumps(spec))
     with _process("tests.robustness.serve", folder) as servers:
-        _eventually((folder / "ports.json").exists, "the servers did not start")
+        _eventually(lambda: servers.poll() is not None or (folder / "ports.json").exists(), "no servers")
         ports, port = json.loads((folder / "ports.json").read_text()), free_port()
         (folder / "exporter.yml").write_text(json.dumps(_config(attack, ports)))
         command = [PROGRAM, "run", "--config.file", folder / "exporter.yml", "--log.format=json"]
