@@ -46,6 +46,13 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
+async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
+    server = await make_server(make_simulation(phases=RESTARTING))
+    clock.now += 1.0
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await page(server)
+
+
 async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_server, make_simulation):
     server = await make_server(make_simulation(), host="")
     for host in (LOCAL, "::1") if socket.has_dualstack_ipv6() else (LOCAL,):

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.truth.hardware import H100, H200, Efficiency
 from benchmarks.truth.server import Host, Server, padded_tokens
-from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS, Method
+from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS
 
 EFFICIENCY = Efficiency(0.75, 0.6, 4.0)
 HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)
@@ -54,17 +54,6 @@ def test_drafts_of_a_mixture_of_experts_cost_more_in_a_small_batch_than_in_a_lar
     small, large = (kappa(server_of(MOE_30B, NGRAM), requests) for requests in (1, 64))
     assert small > 1.3 > large
     assert small > kappa(server_of(DENSE_8B, NGRAM), 1)
-
-
-def test_a_parallel_drafter_costs_hardly_more_for_more_tokens():
-    drafter = next(each for each in DENSE_8B.drafters if each.method is Method.DFLASH)
-    eagle = next(each for each in DENSE_8B.drafters if each.method is Method.EAGLE3)
-
-    def rise(which):
-        two, eight = (kappa(server_of(DENSE_8B, which, tokens=tokens), 1) for tokens in (2, 8))
-        return eight - two
-
-    assert rise(drafter) < rise(eagle) / 3
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.truth.hardware import H100, Efficiency
 from benchmarks.truth.server import Host, Server
 from benchmarks.truth.shapes import DENSE_8B, NGRAM
-from benchmarks.truth.traffic import COUNTERS, Mix, Traffic, binomial, population
+from benchmarks.truth.traffic import COUNTERS, Mix, Traffic, population
 
 HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)
 MIX = Mix(0.7, 0.1, prompt_tokens=200, hit_ratio=0.5)
@@ -57,14 +57,3 @@ def test_requests_wait_where_more_arrive_than_are_served():
     assert last.waiting_requests > 100
     waited = last.first_token_nanoseconds / last.first_tokens
     assert waited > 10e9
-
-
-@pytest.mark.parametrize(("number", "probability"), [(5, 0.3), (40, 0.1), (200, 0.4), (200, 0.97)])
-def test_a_binomial_draw_has_its_mean_and_variance(number, probability):
-    random = Random(1)
-    draws = [binomial(random, number, probability) for _ in range(5000)]
-    mean = sum(draws) / len(draws)
-    variance = sum((each - mean) ** 2 for each in draws) / len(draws)
-    expected = number * probability
-    assert mean == pytest.approx(expected, abs=4 * (expected / 5000) ** 0.5)
-    assert variance == pytest.approx(expected * (1 - probability), rel=0.1)
