@@ -68,6 +68,8 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     stream.write("third\n")  # too long for the queue
     stream.write("4\n")  # short enough, but later than a dropped one
     assert stream.lines_dropped == 2
+    stream.drain(0.0)  # the end does not wait for a reader that does not read
+    assert reader.text == ""
     with capture_logs() as logs:
         reader.may_read.set()
         stream.drain(CEILING)
@@ -76,13 +78,6 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     assert reader.text == "first\nsecond\nfifth\n"
     assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
     assert stream.lines_dropped == 2
-
-
-def test_the_end_does_not_wait_for_a_reader_that_does_not_read(reader):
-    stream = blocked(reader, limit=12)
-    stream.write("second\n")
-    stream.drain(0.0)
-    assert reader.text == ""
 
 
 def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
@@ -112,11 +107,13 @@ def test_a_non_blocking_pipe_gets_the_whole_text():
     assert found == text.encode()
 
 
-def test_a_closed_pipe_and_a_full_disk_are_ignored():
+def test_a_closed_pipe_and_a_full_disk_are_ignored(monkeypatch):
     read, write = os.pipe()
     os.close(read)
     to_descriptor(write)("a\n")
-    os.close(write)
+    with os.fdopen(write, "w") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        write_stdout("a" * 1_000_000)
     with Path("/dev/full").open("wb", buffering=0) as full:
         to_descriptor(full.fileno())("a\n")
 
@@ -128,14 +125,6 @@ def test_the_program_does_not_run_inside_the_handling_of_a_missing_uvloop(monkey
         return sys.exc_info()[1]
 
     assert run_loop(being_handled()) is None
-
-
-def test_a_reader_may_close_the_output_early(monkeypatch):
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as out:
-        monkeypatch.setattr("sys.stdout", out)
-        write_stdout("a" * 1_000_000)
 
 
 def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):

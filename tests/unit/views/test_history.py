@@ -44,12 +44,6 @@ def test_steps_begin_at_multiples_of_their_length_in_unix_time(make_sample):
     assert view.acceptance_length_tokens == view.effective_tokens_per_step == (2.0,) * 3
 
 
-def test_an_engine_without_polls_has_no_steps():
-    (window,) = History(300.0).windows(300.0)
-    view = history_view(LABELS, window, OFFSET, 10.0)
-    assert (view.time, view.polls, view.running_requests, view.draft_acceptance_ratio) == ((), (), (), ())
-
-
 def trace(make_sample, skipped=range(0)):
     """The line at the 400th second, one poll a second but for the ``skipped`` ones."""
     history = History(300.0)
@@ -68,7 +62,10 @@ def test_five_minutes_are_sixty_pieces_and_the_one_that_begins(make_sample):
     assert list(ages) == sorted(ages, reverse=True)
 
 
-def test_pieces_without_polls_are_unknown(make_sample):
+def test_an_engine_without_polls_has_no_steps_and_pieces_without_polls_are_unknown(make_sample):
+    (window,) = History(300.0).windows(300.0)
+    view = history_view(LABELS, window, OFFSET, 10.0)
+    assert (view.time, view.polls, view.running_requests, view.draft_acceptance_ratio) == ((), (), (), ())
     _, ages, ratios = trace(make_sample, skipped=range(300, 330))
     unknown = [age for age, ratio in zip(ages, ratios, strict=True) if ratio is None and age > 1]
     assert unknown == pytest.approx([97.5, 92.5, 87.5, 82.5, 77.5, 72.5])

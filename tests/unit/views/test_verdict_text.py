@@ -194,22 +194,22 @@ def test_every_advice_has_a_sentence(action, state):
     assert recommendation_text(engine(action=action, state=state)).endswith(".")
 
 
-def test_an_early_verdict_says_from_how_many_seconds():
-    early = engine(evaluated=covered(34.0), is_early=True, is_advisable=False, action=Action.COLLECT)
-    assert verdict_text(early).endswith(" (early, from 34 s).")
-    assert recommendation_text(early) == "No advice yet: it needs 255 s; 34 s seen."
+COLLECTING = {"is_advisable": False, "action": Action.COLLECT}
 
 
-def test_a_verdict_since_a_change_names_its_time():
-    assert verdict_text(engine(evaluated=covered(60.0), basis=Basis.CHANGE, since=AT)).endswith(
-        ", since the change at 14:13:20 UTC (60 s)."
-    )
-
-
-def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted():
-    shorter = engine(evaluated=covered(30.0), basis=Basis.SHORTER, is_advisable=False, action=Action.COLLECT)
-    assert verdict_text(shorter).endswith(", by the last 30 s, which contradict the longer window.")
-    assert recommendation_text(shorter) == "No advice now: the last minutes contradict each other."
+@pytest.mark.parametrize(
+    ("seconds", "facts", "ending", "advice"),
+    [
+        (34.0, {"is_early": True, **COLLECTING}, " (early, from 34 s).", "No advice yet: it needs 255 s; 34 s seen."),
+        (60.0, {"basis": Basis.CHANGE, "since": AT}, ", since the change at 14:13:20 UTC (60 s).", "Keep drafting 8 tokens at a time."),
+        (30.0, {"basis": Basis.SHORTER, **COLLECTING}, ", by the last 30 s, which contradict the longer window.", "No advice now: the last minutes contradict each other."),
+    ],
+    ids=["early", "since a change", "of a shorter window"],
+)  # fmt: skip
+def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice):
+    its = engine(evaluated=covered(seconds), **facts)
+    assert verdict_text(its).endswith(ending)
+    assert recommendation_text(its) == advice
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,10 @@ def trace(*ratios):
     return Trace(300, tuple(300 - 50 * place for place in range(len(ratios))), ratios)
 
 
-def test_unknown_values_are_not_drawn():
+def test_a_chart_is_described_in_words_and_does_not_draw_unknown_values():
     line, area = paths(trace(0.5, 0.5, None, 0.5, 0.5, None, 0.5))
     assert line == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
     assert area == "M0 100L0 50L100 50L100 100ZM300 100L300 50L400 50L400 100Z"
-
-
-def test_a_chart_is_described_in_words():
     text = chart_title(trace(0.25, None, 0.75, None), "{:.0%}".format)
     assert text == "Acceptance rate over the last 5 min: 75% last, between 25% and 75%."
     assert chart_title(trace(None), str) == "Nothing was drafted in the last 5 min."
@@ -197,15 +194,12 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     assert [part for part in absent if part in html] == []
 
 
-async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
+async def test_an_engine_that_does_not_draft_has_no_verdict_and_no_advice_is_repeated(engines):
     html = await shown(views=[engines[1]])
     assert 'class="verdict ' not in html[: html.index('id="glossary"')]
-
-
-async def test_the_advice_above_the_card_is_not_repeated(engines):
     view = changed(engines[0], setting=OFF, recommendation_text="Switch it off.")
     html = await shown(query=PageQuery("", (view.id,)), views=[view])
-    assert html.count("Switch it off.") == 2  # the tooltip of K, and the advice
+    assert html.count("Switch it off.") == 2  # the tooltip of K, and the advice above the card
 
 
 # Targets and the exporter

@@ -64,21 +64,18 @@ async def test_a_large_response_is_sent_in_pieces_and_has_a_length(client, get, 
         assert method == "HEAD" or await answer.json() == whole
 
 
-async def test_events_after_a_snapshot_are_complete(get, events):
+async def test_events_after_a_snapshot_are_complete_and_those_of_an_earlier_run_are_a_gap(get, events):
     last = (await get("/api/v1/snapshot"))["last_event"]
     assert last == "a1-6"
     events.record(Event("target_recovered", {}), 1_790_000_010.0, EventSubject("code"))
     page = await get(f"/api/v1/events?since={last}")
     assert ([event["id"] for event in page["events"]], page["gap"]) == (["a1-7"], False)
+    assert (await get("/api/v1/events?since=99-3"))["gap"] is True
 
 
-async def test_a_named_window_is_the_only_one(get):
-    (engine,) = (await get("/api/v1/snapshot?target=chat&window=5m"))["engines"]
-    assert [window["window"] for window in engine["windows"]] == ["5m"]
-
-
-async def test_engines_are_grouped_with_ratios_of_sums(get):
+async def test_engines_are_grouped_with_ratios_of_sums_in_the_named_window(get):
     whole = await get("/api/v1/snapshot?group_by=model_name&window=30s")
+    assert [[each["window"] for each in engine["windows"]] for engine in whole["engines"]] == [["30s"]] * 3
     first, second = whole["groups"]
     assert [group["labels"]["model_name"] for group in whole["groups"]] == ["<b>\u2028", "llama"]
     assert second["engines"] == [engine["id"] for engine in whole["engines"][:2]]
@@ -137,10 +134,6 @@ async def test_paging_returns_each_event_once(get):
         numbers += [event.fields["n"] for event in page.events]
         last, more = page.last, page.more
     assert numbers == [0, 1, 2, 3, 4]
-
-
-async def test_events_of_an_earlier_run_are_a_gap(get):
-    assert (await get("/api/v1/events?since=99-3"))["gap"] is True
 
 
 PAGES = ("snapshot", f"engines/{CHAT}", "targets", "history", "events", "openapi.json")
