@@ -84,6 +84,20 @@ def without(path):
     return record
 
 
+SPECULATION = "metrics.speculative_decoding"
+CACHED = "usage.prompt_tokens_details.cached_tokens"
+HISTOGRAM = f"{SPECULATION}.acceptance_histogram"
+COUNTS = [f"{SPECULATION}.{name}" for name in ("num_spec_steps", "num_draft_tokens", "num_spec_tokens")]
+USAGE = {"accepted_prediction_tokens": 60, "rejected_prediction_tokens": 40, "reasoning_tokens": 5}
+
+
+def of_usage(**details):
+    """Return a record of a gateway that reports the tokens of drafts in its usage."""
+    record = without("metrics")
+    record["usage"]["completion_tokens_details"] = {**USAGE, **details}
+    return record
+
+
 def batch_of(body, *, lines=False, salt=None):
     text = body if isinstance(body, bytes) else json.dumps(body).encode()
     return asyncio.run(read(text, lines=lines, salt=salt))
@@ -120,18 +134,43 @@ def test_a_record_becomes_a_request_and_other_keys_are_ignored():
     ]
 
 
-@pytest.mark.parametrize(
-    "path", ["usage", "request_type", "temperature", "n", "stream", "target", "user", "metrics.generation_time_ms",
-             "usage.completion_tokens", "usage.prompt_tokens_details", "usage.prompt_tokens_details.cached_tokens",
-             "metrics.time_to_first_token_ms", "metrics.speculative_decoding.acceptance_histogram"]
-)  # fmt: skip
+OPTIONAL = [
+    "usage", "request_type", "temperature", "n", "stream", "target", "user", "metrics.generation_time_ms",
+    "usage.completion_tokens", "usage.prompt_tokens_details", CACHED, "metrics.time_to_first_token_ms", HISTOGRAM,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OPTIONAL)
 def test_optional_fields_may_be_null(path):
     assert batch_of(changed(path, None)).requests == batch_of(without(path)).requests != []
+
+
+TEXT = json.dumps(RECORD)
+WITH_USAGE = {**RECORD, "usage": of_usage()["usage"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(json.loads(TEXT, parse_int=float)),
+        json.dumps(json.loads(TEXT, parse_int=str)),
+        TEXT.replace('"model"', '"model": "other", "model"'),
+        json.dumps(RECORD, indent=1),
+        f"\ufeff{TEXT}",
+        json.dumps(WITH_USAGE),
+    ],
+    ids=["floats", "counts as texts", "the last of two keys", "indented", "a byte order mark", "a usage beside vLLM's own field"],
+)  # fmt: skip
+def test_a_record_may_be_written_in_several_ways(text):
+    assert batch_of(text.encode()).requests == batch_of(RECORD).requests
+    if "\n" not in text:
+        assert batch_of(text.encode(), lines=True).requests == batch_of(RECORD).requests
 
 
 def test_what_several_sequences_took_is_unknown():
     (request,) = batch_of(changed("n", 2)).requests
     assert (request.completion_tokens, request.first_token_seconds, request.decode_seconds) == (None,) * 3
+    assert batch_of(changed(CACHED, 9)).requests[0].cached_tokens == 9  # as many as the prompt has
 
 
 def test_an_array_and_lines_are_equivalent():
@@ -140,30 +179,7 @@ def test_an_array_and_lines_are_equivalent():
     assert [request.model_name for request in in_array.requests] == ["a", "b", "c"]
     assert batch_of(b"\r\n\n".join(records) + b"\n", lines=True).requests == in_array.requests
     assert batch_of(b"\n".join(records)).requests == in_array.requests  # with the content type of JSON
-    assert len(batch_of(json.dumps(RECORD, indent=1).encode()).requests) == 1
     assert batch_of([]).requests == batch_of(b" \n\n", lines=True).requests == []
-
-
-@pytest.mark.parametrize("lines", [False, True])
-def test_a_byte_order_mark_at_the_beginning_is_skipped(lines):
-    batch = batch_of(b"\xef\xbb\xbf" + json.dumps(RECORD).encode(), lines=lines)
-    assert (len(batch.requests), batch.refused) == (1, {})
-
-
-@pytest.mark.parametrize("write", [float, str])
-def test_counts_may_be_floats_with_an_integer_value_or_strings(write):
-    record = json.loads(json.dumps(RECORD), parse_int=write)
-    assert batch_of(record).requests == batch_of(RECORD).requests
-
-
-USAGE = {"accepted_prediction_tokens": 60, "rejected_prediction_tokens": 40, "reasoning_tokens": 5}
-
-
-def of_usage(**details):
-    """Return a record of a gateway that reports the tokens of drafts in its usage."""
-    record = without("metrics")
-    record["usage"]["completion_tokens_details"] = {**USAGE, **details}
-    return record
 
 
 def test_prediction_tokens_of_a_usage_are_a_rate_only():
@@ -171,109 +187,70 @@ def test_prediction_tokens_of_a_usage_are_a_rate_only():
     assert (request.accepted_tokens, request.draft_tokens) == (60, 100)
     assert (request.drafts, request.tokens, request.pathology) == (0, 0, "")
     assert (request.source, request.completion_tokens) == (RequestSource.USAGE, 120)
+    assert batch_of(WITH_USAGE).requests[0].source is RequestSource.METRICS
 
 
-def test_the_own_field_of_vllm_is_read_before_a_usage():
-    both = {**RECORD, "usage": of_usage()["usage"]}
-    assert batch_of(both).requests == batch_of(RECORD).requests
-    assert batch_of(RECORD).requests[0].source is RequestSource.METRICS
-
-
-@pytest.mark.parametrize(
-    ("details", "reason"),
-    [
-        ({"accepted_prediction_tokens": None}, Refusal.WITHOUT_METRICS),
-        ({"rejected_prediction_tokens": None}, Refusal.WITHOUT_METRICS),
-        ({"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}, Refusal.WITHOUT_METRICS),
-        ({"accepted_prediction_tokens": -1}, Refusal.MALFORMED),
-    ],
-    ids=["one is unknown", "the other is unknown", "a server without speculation", "negative"],
-)
-def test_a_usage_needs_both_numbers(details, reason):
-    assert refusal_of(of_usage(**details))[0] is reason
-
-
-@pytest.mark.parametrize("path", ["metrics", "metrics.speculative_decoding"])
-def test_a_refusal_without_metrics_names_the_remedy(path):
-    for record in (without(path), changed(path, None)):
-        reason, detail = refusal_of(record)
-        assert reason is Refusal.WITHOUT_METRICS
-        assert "--per-request-spec-decode-metrics" in detail
-
-
-SPECULATION = "metrics.speculative_decoding"
-CACHED = "usage.prompt_tokens_details.cached_tokens"
-HISTOGRAM = f"{SPECULATION}.acceptance_histogram"
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "expected"),
-    [
-        (f"{SPECULATION}.num_accepted_draft_tokens", 161, "more tokens are accepted than drafted"),
-        (f"{SPECULATION}.num_draft_tokens", 161, "num_spec_steps times num_spec_tokens"),
-        (f"{SPECULATION}.num_spec_tokens", 3, "num_spec_steps times num_spec_tokens"),
-        (HISTOGRAM, [10, 10, 10, 5, 6], "the sum of acceptance_histogram"),
-        (HISTOGRAM, [11, 9, 10, 5, 5], "acceptance_histogram and num_accepted_"),
-        (HISTOGRAM, [10, 10, 10, 5, 4, 1], "accepted more than num_spec_tokens"),
-        (CACHED, 10, "more prompt tokens are cached than usage.prompt_tokens"),
-        ("usage.prompt_tokens", None, "more prompt tokens are cached than usage.prompt_tokens"),
-    ],
-)
-def test_contradictory_numbers_are_refused(path, value, expected):
-    reason, detail = refusal_of(changed(path, value))
-    assert reason is Refusal.CONTRADICTORY
-    assert expected in detail
-    assert batch_of(changed(CACHED, 9)).requests[0].cached_tokens == 9
-
-
-COUNTS = [f"{SPECULATION}.{name}" for name in ("num_spec_steps", "num_draft_tokens", "num_spec_tokens")]
 NAMES = ["model", "request_type", "target"]
-MALFORMED = [
-    *((path, value, (f"{path}: expected `int", f"{path}: number out of range"))
+NONE, CONTRADICTORY, MALFORMED = Refusal.WITHOUT_METRICS, Refusal.CONTRADICTORY, Refusal.MALFORMED
+OTHER_VALUES = [
+    (f"{SPECULATION}.num_accepted_draft_tokens", 161, CONTRADICTORY, "more tokens are accepted than drafted"),
+    (f"{SPECULATION}.num_draft_tokens", 161, CONTRADICTORY, "more tokens are drafted than num_spec_steps times num_spec_tokens"),
+    (f"{SPECULATION}.num_spec_tokens", 3, CONTRADICTORY, "more tokens are drafted than num_spec_steps times num_spec_tokens"),
+    (HISTOGRAM, [10, 10, 10, 5, 6], CONTRADICTORY, "the sum of acceptance_histogram"),
+    (HISTOGRAM, [11, 9, 10, 5, 5], CONTRADICTORY, "acceptance_histogram and num_accepted_"),
+    (HISTOGRAM, [10, 10, 10, 5, 4, 1], CONTRADICTORY, "accepted more than num_spec_tokens"),
+    (CACHED, 10, CONTRADICTORY, "more prompt tokens are cached than usage.prompt_tokens"),
+    ("usage.prompt_tokens", None, CONTRADICTORY, "more prompt tokens are cached than usage.prompt_tokens"),
+    *((path, value, MALFORMED, (f"{path}: expected `int", f"{path}: number out of range"))
       for path in (*COUNTS, "n", "usage.completion_tokens", "usage.prompt_tokens", CACHED)
       for value in (-1, 2**63, 10**400, 0.5, 1e300, True, "four", [], {})),
-    *((path, value, (f"{path}: expected `float", f"{path}: number out of range"))
+    *((path, value, MALFORMED, (f"{path}: expected `float", f"{path}: number out of range"))
       for path in ("temperature", "metrics.generation_time_ms")
       for value in (-0.1, 1e13, 10**400, True, "hot", [])),
-    *((path, "a" * (MAX_NAME_CHARACTERS + 1), f"{path}: expected `str` of length <= 256") for path in NAMES),
-    *((path, value, f"{path} has an unprintable character") for path in NAMES for value in ("a\nb", "\x00", "\u2028")),
-    *((path, value, f"{path}: expected `str") for path in NAMES for value in (7, [])),
-    ("model", "", "model: expected `str` of length >= 1"),
-    ("metrics", [], "metrics: expected `object | null`, got `array`"),
-    (SPECULATION, 4, f"{SPECULATION}: expected `object | null`, got `int`"),
-    (SPECULATION, {}, f"{SPECULATION}: object missing required field `num_spec_steps`"),
-    (HISTOGRAM, [1, -1], f"{HISTOGRAM}[1]: expected `int` >= 0"),
-    ("stream", "x", "stream: expected `bool | null`, got `str`"),
-    ("usage", "x", "usage: expected `object | null`, got `str`"),
-    ("usage.prompt_tokens_details", [4], "usage.prompt_tokens_details: expected `object | null`, got `array`"),
+    *((path, "a" * (MAX_NAME_CHARACTERS + 1), MALFORMED, f"{path}: expected `str` of length <= 256") for path in NAMES),
+    *((path, value, MALFORMED, f"{path} has an unprintable character") for path in NAMES for value in ("a\nb", "\x00", "\u2028")),
+    *((path, value, MALFORMED, f"{path}: expected `str") for path in NAMES for value in (7, [])),
+    ("model", "", MALFORMED, "model: expected `str` of length >= 1"),
+    ("metrics", [], MALFORMED, "metrics: expected `object | null`, got `array`"),
+    (SPECULATION, 4, MALFORMED, f"{SPECULATION}: expected `object | null`, got `int`"),
+    (SPECULATION, {}, MALFORMED, f"{SPECULATION}: object missing required field `num_spec_steps`"),
+    (HISTOGRAM, [1, -1], MALFORMED, f"{HISTOGRAM}[1]: expected `int` >= 0"),
+    ("stream", "x", MALFORMED, "stream: expected `bool | null`, got `str`"),
+    ("usage", "x", MALFORMED, "usage: expected `object | null`, got `str`"),
+    ("usage.prompt_tokens_details", [4], MALFORMED, "usage.prompt_tokens_details: expected `object | null`, got `array`"),
 ]  # fmt: skip
+"""Values of a path that make the record unusable, and the refusal."""
+OTHER_RECORDS = [
+    *((without(path), NONE, "--per-request-spec-decode-metrics") for path in ("metrics", SPECULATION)),
+    *((changed(path, None), NONE, "--per-request-spec-decode-metrics") for path in ("metrics", SPECULATION)),
+    (of_usage(accepted_prediction_tokens=None), NONE, ""),
+    (of_usage(rejected_prediction_tokens=None), NONE, ""),
+    (of_usage(accepted_prediction_tokens=0, rejected_prediction_tokens=0), NONE, ""),
+    (of_usage(accepted_prediction_tokens=-1), MALFORMED, ""),
+    (without("model"), MALFORMED, "the record: object missing required field `model`"),
+    (None, MALFORMED, "the record: expected `object`, got `null`"),
+    (7, MALFORMED, "the record: expected `object`, got `int`"),
+    (SECRET, MALFORMED, "the record: expected `object`, got `str`"),
+]
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "expected"),
-    MALFORMED,
-    ids=[f"{path}={str(value)[:9]!a}" for path, value, _ in MALFORMED],
+    ("path", "value", "reason", "expected"),
+    OTHER_VALUES,
+    ids=[f"{path}={str(value)[:9]!a}" for path, value, *_ in OTHER_VALUES],
 )
-def test_a_value_of_another_kind_or_range_is_malformed(path, value, expected):
-    reason, detail = refusal_of(changed(path, value))
-    assert reason is Refusal.MALFORMED
-    assert detail.startswith(expected)
+def test_a_record_with_another_value_is_refused_with_the_reason(path, value, reason, expected):
+    found, detail = refusal_of(changed(path, value))
+    assert found is reason
+    assert detail.startswith(expected) or (found is CONTRADICTORY and expected in detail)
 
 
-@pytest.mark.parametrize(
-    ("record", "expected"),
-    [
-        (without("model"), "the record: object missing required field `model`"),
-        (None, "the record: expected `object`, got `null`"),
-        (7, "the record: expected `object`, got `int`"),
-        (SECRET, "the record: expected `object`, got `str`"),
-    ],
-    ids=["no model", "null", "number", "text"],
-)
-def test_an_invalid_record_is_refused_with_the_reason(record, expected):
-    reason, detail = refusal_of(record)
-    assert reason is Refusal.MALFORMED
-    assert detail.startswith(expected)
+@pytest.mark.parametrize(("record", "reason", "expected"), OTHER_RECORDS, ids=range(len(OTHER_RECORDS)))
+def test_an_unusable_record_is_refused_with_the_reason(record, reason, expected):
+    found, detail = refusal_of(record)
+    assert found is reason
+    assert expected in detail
+    assert SECRET not in detail
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -288,8 +265,8 @@ def test_a_number_that_json_does_not_have_costs_its_line_or_its_array(value):
 @pytest.mark.parametrize(
     ("path", "maximum"),
     [
-        ("metrics.speculative_decoding.num_spec_tokens", MAX_DRAFT_LENGTH),
-        ("metrics.speculative_decoding.num_spec_steps", MAX_TOKENS),
+        (f"{SPECULATION}.num_spec_tokens", MAX_DRAFT_LENGTH),
+        (f"{SPECULATION}.num_spec_steps", MAX_TOKENS),
         ("usage.completion_tokens", MAX_TOKENS),
         ("usage.prompt_tokens", MAX_TOKENS),
         ("metrics.time_to_first_token_ms", MAX_MILLISECONDS),
@@ -314,11 +291,6 @@ def test_a_name_that_is_no_unicode_costs_its_line(text):
     record = json.dumps(RECORD).encode()
     batch = batch_of(b"\n".join([record.replace(b'"llama"', text), record]), lines=True)
     assert (len(batch.requests), batch.refused) == (1, {Refusal.MALFORMED: 1})
-
-
-def test_of_a_doubled_key_the_last_value_counts():
-    twice = json.dumps(RECORD).replace('"model"', '"model": "other", "model"')
-    assert batch_of(twice.encode()).requests == batch_of(RECORD).requests
 
 
 @pytest.mark.parametrize(
