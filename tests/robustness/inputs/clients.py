@@ -1,33 +1,92 @@
-"""Untrusted inputs of the port: requests of clients, and variables of the environment."""
+"""Untrusted inputs of the port: requests of clients as bytes, answered by the application behind its real server."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Final
 
-from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
-from spec_decode_exporter.web import api, application, endpoint, openapi, server
-from tests.robustness.inputs.port import (
-    answered,
-    array,
-    exchange,
-    header,
-    metrics,
-    padded,
-    posted,
-    request,
-    served,
-)
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, Batch
+from spec_decode_exporter.requests.record import read as read_body
+from spec_decode_exporter.web import api, application, endpoint, openapi
+from spec_decode_exporter.web import server as web_server
+from spec_decode_exporter.web.server import NO_TLS, parse_listen_address, serve
 from tests.robustness.inputs.row import RejectedError, Row
+from tests.unit.web.plain_state import plain_state
 
-_LINE: Final = server.MAX_LINE_BYTES
+
+class _Taker:
+    """Read bodies like the exporter, and discard them."""
+
+    async def take(self, body: bytes, *, lines: bool, unsent: object) -> Batch:
+        del unsent
+        return await read_body(body, lines=lines, salt=None)
+
+    def reject_body(self, status: int) -> None:
+        """Count nothing."""
+
+
+async def answered(data: bytes) -> bytes:
+    """Send a request and return the body of the response.
+
+    Raises:
+        RejectedError: The status is 400 or more, or there is no response.
+    """
+    app = application.create_app(plain_state(receiver=_Taker))
+    server = await serve(app, [parse_listen_address("127.0.0.1:0")], NO_TLS)
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(server.urls[0].rpartition(":")[2].strip("/"))
+    )
+    try:
+        writer.write(data)
+        answer = await reader.read()
+    except ConnectionError:
+        answer = b""
+    finally:
+        writer.transport.abort()
+        await server.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not answer:
+        raise RejectedError("the connection was ended")
+    if int(head.split()[1]) >= 400:
+        text = json.loads(body)["detail"] if b"problem+json" in head and body else body.decode()
+        raise RejectedError(text.strip() or head.decode().splitlines()[0])
+    return body
+
+
+def request(*lines: bytes, method: bytes = b"GET", path: bytes = b"/", body: bytes = b"") -> bytes:
+    length = [b"Content-Length: %d" % len(body)] if body else []
+    head = [b"%b %b HTTP/1.1" % (method, path), b"Host: localhost", b"Connection: close", *length, *lines]
+    return b"\r\n".join([*head, b"", body])
+
+
+def metrics(*lines: bytes) -> bytes:
+    return request(*lines, path=b"/metrics")
+
+
+def header(name: bytes, size: int, fill: bytes = b"a") -> bytes:
+    """Return a header of ``size`` bytes, with its name."""
+    value = size - len(name) - 2
+    return name + b": " + (fill * (value // len(fill) + 1))[:value]
+
+
+def posted(body: bytes, content_type: str = api.JSON) -> bytes:
+    kind = b"Content-Type: " + content_type.encode()
+    return request(kind, method=b"POST", path=api.INGEST_PATH.encode(), body=body)
+
+
+def array(record: bytes, count: int) -> bytes:
+    return b"[" + b",".join([record] * count) + b"]"
+
+
+_LINE: Final = web_server.MAX_LINE_BYTES
 
 _HEAD: Final = Row(
     name="request line and headers",
     read=answered,
     worst={
         "as many headers as are read": lambda: request(
-            *[b"X-%d: a" % number for number in range(server.MAX_HEADERS - 2)]
+            *[b"X-%d: a" % number for number in range(web_server.MAX_HEADERS - 2)]
         ),
         "as many bytes as are read": lambda: request(*[header(b"X", 8000)] * 4),
         "a path of the longest line": lambda: request(path=b"/?q=" + b"%41" * 2600),
@@ -36,7 +95,7 @@ _HEAD: Final = Row(
         "bytes of a line": lambda: request(path=b"/?q=" + b"a" * _LINE),
         "bytes of a header": lambda: request(header(b"X", _LINE + 100)),
         "bytes in total": lambda: request(*[header(b"X", 8000)] * 5),
-        "headers": lambda: request(*[b"X: a"] * (server.MAX_HEADERS + 1)),
+        "headers": lambda: request(*[b"X: a"] * (web_server.MAX_HEADERS + 1)),
     },
 )
 
@@ -97,24 +156,6 @@ _SINCE: Final = Row(
     },
 )
 
-_OTHER_BODY: Final = Row(
-    name="body of /-/reload, or of a request without one",
-    read=answered,
-    worst={
-        "as many bytes as are taken": lambda: request(
-            method=b"POST", path=b"/-/reload", body=b"a" * application.MAX_UNREAD_BODY
-        ),
-        "a body of GET": lambda: request(body=b"a" * application.MAX_UNREAD_BODY),
-    },
-    beyond={
-        "bytes": lambda: request(
-            method=b"POST", path=b"/-/reload", body=b"a" * (application.MAX_UNREAD_BODY + 1)
-        ),
-        "a length": lambda: request(b"Transfer-Encoding: chunked") + b"1\r\na\r\n" * 50_000 + b"0\r\n\r\n",
-        "a number": lambda: request(b"Content-Length: " + b"9" * 5000),
-    },
-)
-
 _RECORD: Final = b'{"n":1}'
 
 _REQUESTS: Final = Row(
@@ -137,60 +178,17 @@ _REQUESTS: Final = Row(
         ),
     },
     beyond={
-        "bytes": lambda: posted(padded(b"[]", openapi.MAX_BODY_BYTES + 1)),
-        "requests": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS + 1)),
         "numbers": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
         "nesting": lambda: posted(b"[" * openapi.MAX_BODY_BYTES),
-        "type": lambda: posted(b"{}", "text/plain"),
-        "packing": lambda: request(
-            b"Content-Encoding: gzip",
-            b"Content-Type: application/json",
-            method=b"POST",
-            path=api.INGEST_PATH.encode(),
-            body=b"{}",
-        ),
     },
 )
 
 
-async def _connected(data: bytes) -> int:
-    """Open a number of silent connections, in decimal, from one address.
-
-    Raises:
-        RejectedError: The server closed one of them.
-    """
-    async with served() as port:
-        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(int(data))]
-        try:
-            for _ in range(200):
-                await asyncio.sleep(0)
-            # One more that asks shows that connections are taken; it ends one if there is no room.
-            if int(data) < server.MAX_CONNECTIONS and not await exchange(port, request()):
-                raise RejectedError("a connection was not taken")
-            ended = sum(reader.at_eof() for reader, _ in clients)
-        finally:
-            for _, writer in clients:
-                writer.transport.abort()
-    if ended:
-        raise RejectedError(f"{ended} of {int(data)} connections were ended")
-    return int(data)
-
-
-_CONNECTIONS: Final = Row(
-    name="connections",
-    read=_connected,
-    worst={"as many as are taken": lambda: b"%d" % server.MAX_CONNECTIONS},
-    beyond={"connections": lambda: b"%d" % (server.MAX_CONNECTIONS + 1)},
-)
-
-
 ROWS: Final = (
-    _CONNECTIONS,
     _HEAD,
     _ACCEPT,
     _API_QUERY,
     _PAGE_QUERY,
     _SINCE,
-    _OTHER_BODY,
     _REQUESTS,
 )
