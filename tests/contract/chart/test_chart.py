@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import yaml
 
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
-from tests.contract.chart.rendering import values_of
+from tests.contract.chart.rendering import CASES, values_of
+from tests.fakes.golden import is_golden
 from tests.paths import DATA
 
 GOLDEN = DATA / "chart"
@@ -31,44 +31,24 @@ def test_it_is_small_enough_for_the_secret_of_a_release(tmp_path):
 
 
 def test_it_renders_what_was_reviewed(render):
-    """A change here is meant to be looked at: remove the file, run the test, and read the difference."""
-    path = GOLDEN / "fleet.yaml"
-    text = yaml.safe_dump_all(render(), sort_keys=False, width=120).replace(__version__, "VERSION")
-    if not path.exists():
-        path.write_text(text)
-    assert text == path.read_text()
+    text = yaml.safe_dump_all(render(), sort_keys=False, width=120)
+    is_golden(GOLDEN / "fleet.yaml", text.replace(__version__, "VERSION"))
 
 
-@pytest.mark.parametrize(
-    ("values", "part"),
-    [
-        ({}, "with these labels:\n\n  spec-decode-exporter/watch=true in obs\n"),
-        ("fleet", "\n  app.kubernetes.io/component=vllm in inference, research\n"),
-        ("shards", "\n  app.kubernetes.io/component=vllm in all namespaces\n"),
-        ({}, "\n  curl http://localhost:7732/metrics\n"),
-        ("web", '\n  curl --insecure --user "prometheus" https://localhost:7732/metrics\n'),
-        ("web", "a client certificate"),
-        ("shards", "port-forward pod/rel-spec-decode-exporter-0 7732\n\nIt belongs to one of 3 exporters"),
-        ("static", "port-forward service/rel-spec-decode-exporter"),
-        ({}, "WARNING: image.registry is not set."),
-        ("sidecar", "WARNING: image.registry is not set."),
-        ({}, "Nothing scrapes it yet"),
-        ("fleet", "set prometheusRule.advice to true"),
-        ("sidecar", "docs/guide/kubernetes-sidecar.md"),
-        ("fleet", "--disable-access-log-for-endpoints /metrics,/metrics/"),
-        ({}, "count twice"),
-    ],
-)
-def test_what_it_says_after_it_is_installed(render, values, part):
-    assert part in render(values).notes
+ALL = {
+    "image": {"registry": "r.example.org"},
+    "monitor": {"enabled": True},
+    "prometheusRule": {"enabled": True, "advice": True},
+}
 
 
-def test_the_notes_have_nothing_to_add_if_everything_is_enabled(render):
-    values = {"image": {"registry": "r.example.org"}, "monitor": {"enabled": True}}
-    notes = render({**values, "prometheusRule": {"enabled": True, "advice": True}}).notes
-    assert "WARNING" not in notes
-    assert "Nothing scrapes" not in notes
-    assert "only advise" not in notes
+def test_what_it_says_after_it_is_installed_is_what_was_reviewed(render):
+    """By default, with everything enabled, and for each case in ci/."""
+    notes = [
+        f"===== {name}\n{render(values).notes}\n" for name, values in {"no values": {}, "all": ALL}.items()
+    ]
+    notes += [f"===== {case}\n{render(case).notes}\n" for case in CASES]
+    is_golden(GOLDEN / "notes.txt", "".join(notes).replace(__version__, "VERSION"))
 
 
 def test_there_are_at_most_60_values():

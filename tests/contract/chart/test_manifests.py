@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
+from tests.contract.chart.kubernetes_pages import after
 
 OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 VERSIONS = ["1.29", "1.36"]
@@ -55,8 +56,29 @@ def test_names_are_unique_those_of_dns_and_of_the_whole_cluster_only_if_asked_fo
     assert len(names) == len(set(names))
     whole = {kind for kind, namespace, _ in names if namespace is None}
     assert whole == ({"ClusterRole", "ClusterRoleBinding"} if case == "shards" else set())
+    assert not {one["metadata"]["name"] for one in render(case, name="other")} & {name for *_, name in names}
     for one in (*rendered, *render("shards", name="a" * 53)):
         assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", one["metadata"]["name"])
+
+
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
+
+
+def test_every_pod_may_run_where_pod_security_restricted_is_enforced(rendered):
+    """The guide's container and the one of Kustomize equal the chart's."""
+    for pod in [*rendered.pods(), after("drill")["spec"]]:
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+        assert {kind for volume in pod.get("volumes", ()) for kind in volume} <= VOLUMES | {"name"}
+        for container in pod["containers"]:
+            assert RESTRICTED.items() <= container["securityContext"].items()
+            assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
 def test_ports_of_probes_and_mounted_volumes_are_there(rendered):
@@ -69,7 +91,6 @@ def test_ports_of_probes_and_mounted_volumes_are_there(rendered):
         volumes = claims | {volume["name"] for volume in pod.get("volumes", ())}
         for container in pod["containers"]:
             assert {mount["name"] for mount in container.get("volumeMounts", ())} <= volumes
-            assert container["securityContext"]["readOnlyRootFilesystem"]
             ports = {port["name"] for port in container.get("ports", ())}
             assert all(len(name) <= 15 for name in ports)
             for probe in (container.get("livenessProbe"), container.get("readinessProbe")):

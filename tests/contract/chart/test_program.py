@@ -83,15 +83,17 @@ ELSEWHERE = [{"api_server": "https://api.example.org", "namespaces": ["inference
     ("values", "namespaces"),
     [
         ("fleet", {"inference", "research"}),
+        ("shards", {None}),
         ("static", set()),
         ({"rbac": {"create": False}}, set()),
         ({"config": {"discovery": {"kubernetes": ELSEWHERE}}}, set()),
     ],
-    ids=["two namespaces", "no discovery", "not by the chart", "another API"],
+    ids=["two namespaces", "all namespaces", "no discovery", "not by the chart", "another API"],
 )
-def test_rights_are_those_of_the_namespaces_where_it_looks(render, values, namespaces):
-    roles = render(values).of("Role")
-    assert {one["metadata"]["namespace"] for one in roles} == namespaces
+def test_rights_are_to_pods_where_it_looks_and_to_nothing_else(render, values, namespaces):
+    rendered = render(values)
+    roles = rendered.of("Role") + rendered.of("ClusterRole")
+    assert {one["metadata"].get("namespace") for one in roles} == namespaces
     for one in roles:
         assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
 

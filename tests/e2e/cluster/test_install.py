@@ -11,10 +11,8 @@ import pytest
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 from spec_decode_exporter.cli.main import parse
-from tests.contract.chart.rendering import render
+from tests.e2e.conftest import eventually
 from tests.paths import CHECKOUT
-
-from .conftest import eventually
 
 MONITORED = {
     "monitor": {"enabled": True},
@@ -84,16 +82,6 @@ def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, nam
     only(cluster, place, before)
 
 
-def test_two_releases_in_one_namespace_do_not_touch_each_other(helm_of, cluster, namespace):
-    helm, place = helm_of("v4"), namespace()
-    helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
-    one = cluster.everything(place)
-    helm("install", "two", chart=str(CHART), namespace=place, values=FLEET)
-    helm("uninstall", "two", namespace=place)
-    only(cluster, place, one)
-    helm("uninstall", "one", namespace=place)
-
-
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
     """No node runs its image: the test sets that it succeeded. tests/contract/chart/test_page.py runs its command."""
     place, name = namespace(), "one-spec-decode-exporter-test"
@@ -112,35 +100,6 @@ def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
 def test_a_kubernetes_that_is_too_old_is_refused(helm):
     with pytest.raises(ValueError, match="kubeVersion"):
         helm("template", "one", chart=str(CHART), kube_version="1.28.0")
-
-
-@pytest.fixture
-def rights(cluster, namespace):
-    """Apply the chart to a namespace; return what its account may do there and in others, besides everybody's rights."""
-    made = []
-
-    def of(values, *others):
-        home = namespace()
-        places = (home, *others)
-        everybody = cluster.allowed(f"{home}:another", places)
-        objects = render(values, namespace=home)
-        made.extend(objects.of("ClusterRole") + objects.of("ClusterRoleBinding"))
-        cluster.apply(*objects)
-        return home, cluster.allowed(f"{home}:rel-spec-decode-exporter", places) - everybody
-
-    yield of
-    for one in made:
-        cluster.run("delete", one["kind"], one["metadata"]["name"])
-
-
-def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(rights, namespace):
-    watched, other = namespace(), namespace()
-    named = {"config": {"discovery": {"kubernetes": [{"namespaces": [watched]}]}}}
-    assert rights(named, watched, other)[1] == {(watched, verb, "pods") for verb in ("list", "watch")}
-    everywhere = {"config": {"discovery": {"kubernetes": [{"all_namespaces": True}]}}}
-    home, found = rights(everywhere, other)
-    assert found == {(place, verb, "pods") for place in (home, other) for verb in ("list", "watch")}
-    assert rights("static")[1] == set()
 
 
 def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_restarted(cluster, namespace):

@@ -165,16 +165,6 @@ def test_as_the_first_process_it_ends_on_sigterm_while_it_still_imports(start_co
     assert seconds < e2e.PROMPTLY
 
 
-def test_a_mistake_in_the_configuration_ends_it_with_the_mistake(start_container, tmp_path):
-    tmp_path.chmod(0o755)
-    (tmp_path / "exporter.yml").write_text("tagrets: []\n")
-    container = start_container(
-        "check-config", "/etc/exporter/exporter.yml", flags=["--volume", f"{tmp_path}:/etc/exporter:ro"]
-    )
-    assert container.wait() == 1
-    assert "tagrets" in container.log
-
-
 @pytest.fixture(scope="module")
 def vllm(image, e2e):
     """Run a simulated vLLM that speculation slows down, in a container of the image; return its address."""
@@ -207,9 +197,3 @@ def test_one_command_observes_a_server_and_ends_with_its_exit_status(terminal, i
     assert done.returncode == 4, done.stdout + done.stderr
     assert "Speculation makes decoding slower" in done.stdout
     assert ("\x1b[" in done.stdout) == terminal
-
-
-def test_a_server_that_does_not_answer_is_exit_status_1(start_container, e2e):
-    container = start_container("observe", f"127.0.0.1:{e2e.free_port()}", "--for", "1s")
-    assert container.wait() == 1
-    assert "refused" in container.log
