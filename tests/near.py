@@ -30,6 +30,7 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"exporter/spec_decode_exporter/(\w+)/(?:.+/)?_*([a-z]\w*)\.py", r"tests/unit/\1/**/test_\2*.py | tests/unit/\1"),
     (r"exporter/spec_decode_exporter/(\w+)/.+", r"tests/unit/\1"),
     (r"exporter/spec_decode_exporter/__main__\.py", r"tests/unit/test_main.py"),
+    (r"docs/changes/.+|docs/generate/(links|changelog)\.py|image/release_check\.py", r"tests/contract/test_release.py"),
     (r"(benchmarks|image)/.+", r"tests/unit/\1"),
     (r"config/prometheus/.+", r"tests/contract/rules"),
     (r"config/.+", r"tests/contract/test_stack.py"),
