@@ -28,12 +28,6 @@ def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
     assert {one["data"][FILE.name].rstrip() for one in made} == {FILE.read_text().rstrip()}
 
 
-def test_without_the_value_there_is_none_and_the_notes_do_not_name_it(render):
-    rendered = render({**ON, "sidecar": {}})
-    assert of_the_file(rendered) == []
-    assert "--middleware" not in rendered.notes
-
-
 def test_what_the_container_needs_fits_together(render_own):
     rendered = render_own(MIDDLEWARE, {**ON, "sidecar": {"middleware": True, "port": 9000}})
     pod = rendered.one("Pod")["spec"]
