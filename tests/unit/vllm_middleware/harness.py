@@ -159,31 +159,24 @@ class Exporter:
             connection.close()
 
     def serve(self):
-        while True:
-            try:
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
                 connection, _ = self.listener.accept()
-            except OSError:
-                return
-            with contextlib.suppress(ConnectionError):
-                self.requests.append(self.request(connection))
-                self.answer(connection)
+                with contextlib.suppress(ConnectionError):
+                    self.requests.append(self.request(connection))
+                    self.answer(connection)
 
     def request(self, connection):
         """Return the head and the body of a request."""
-        read = b""
-        while b"\r\n\r\n" not in read:
-            read += self.more(connection)
-        head, _, rest = read.partition(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        while len(rest) < length:
-            rest += self.more(connection)
-        return head.decode(), rest
-
-    def more(self, connection):
-        if received := connection.recv(65536):
-            return received
-        connection.close()
-        raise ConnectionError
+        head = b""
+        with connection.makefile("rb") as file:
+            while not head.endswith(b"\r\n\r\n"):
+                head += file.readline()
+                if not head:
+                    connection.close()
+                    raise ConnectionError
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            return head.decode(), file.read(length)
 
     def answer(self, connection):
         if self.reply is self.HANG:
