@@ -12,19 +12,15 @@ from tests.robustness.inputs import (
     history,
     lists,
     middleware,
-    pod_arguments,
     pods,
-    server_answers,
-    server_details,
     server_pages,
+    speculation_settings,
 )  # fmt: skip
 from tests.robustness.inputs.row import Row
 
 TABLE: Final[tuple[Row, ...]] = (
     *server_pages.ROWS,
-    *server_answers.ROWS,
-    *server_details.ROWS,
-    *pod_arguments.ROWS,
+    *speculation_settings.ROWS,
     *lists.ROWS,
     *pods.ROWS,
     *files.ROWS,

@@ -1,9 +1,9 @@
-"""Responses to ``/version`` and ``/server_info``, at their bounds."""
+"""Speculation settings from outside: ``/version`` and ``/server_info``, and the commands of pods, which never run."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Final
@@ -11,15 +11,20 @@ from typing import Final
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.discovery.vllm_command_line import (
+    MAX_COMMAND_CHARACTERS,
+    MAX_SCRIPT,
+    MAX_WORDS,
+    config_speculation,
+    pod_speculation,
+)
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poller import Poller, PollSchedule
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
-from tests.robustness.inputs.row import RejectedError, Row
-from tests.robustness.inputs.server_answers import MAX_BODY, answer, received
-from tests.robustness.inputs.server_pages import page
+from tests.robustness.inputs.row import Make, RejectedError, Row, as_json
+from tests.robustness.inputs.server_pages import MAX_BODY, answer, page, received
 
 
 class _Server:
@@ -96,7 +101,7 @@ FILLINGS: Final = {
 }
 
 
-def details(known: str) -> Mapping[str, Callable[[], bytes]]:
+def details(known: str) -> Mapping[str, Make]:
     """Return the costliest valid responses of the maximum size."""
     return {name: partial(detail, known, *filling) for name, filling in FILLINGS.items()}
 
@@ -127,19 +132,50 @@ def info_as_text() -> bytes:
     ).encode()
 
 
+def pod(words: list[str], environ: Mapping[str, str] | None = None) -> Make:
+    """Return the words and the environment of a container for ``read_pod``."""
+    return as_json({"words": words, "environ": environ or {}})
+
+
+SETTINGS: Final = ("-sc", '{"method":"mtp"}')
+
+
+async def read_pod(spec: bytes) -> object:
+    """Read the speculation settings of a container."""
+    found = pod_speculation(**json.loads(spec))
+    if found is None or found.problem:
+        raise RejectedError(found.problem if found else "not read: nothing about speculation")
+    return found
+
+
+async def read_speculative_config(text: bytes) -> object:
+    """Read the value of ``--speculative.config``."""
+    try:
+        return config_speculation(text.decode())
+    except ValueError as error:
+        raise RejectedError(str(error)) from None
+
+
+def script(filling: str, size: int = MAX_SCRIPT) -> str:
+    """Return a script of a size with speculation settings at its end."""
+    head, tail = "x ", '-sc \'{"method":"mtp"}\''
+    room = size - len(head) - len(tail)
+    return head + filling * (room // len(filling)) + " " * (room % len(filling)) + tail
+
+
 ROWS: Final = (
     Row(
-        name="`/version` of a target",
-        read=read_version,
+        "`/version` of a target",
+        read_version,
         worst=details('"version":"1"'),
         beyond={
             "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
-            "characters": lambda: json.dumps({"version": "1" * 65}).encode(),
+            "characters": as_json({"version": "1" * 65}),
         },
     ),
     Row(
-        name="`/server_info` of a target",
-        read=read_server_info,
+        "`/server_info` of a target",
+        read_server_info,
         worst={
             "the longest schedule": lambda: schedule_info(*ranges()),
             "text that almost matches again and again": info_as_text,
@@ -148,9 +184,48 @@ ROWS: Final = (
         beyond={
             "bytes": partial(detail, speculation(), "1,", "1", MAX_RESPONSE_BYTES + 1),
             "ranges": lambda: schedule_info(*ranges(MAX_RANGES), (MAX_BATCH, MAX_BATCH, 1)),
-            "batch size": lambda: schedule_info((1, MAX_BATCH + 1, 1)),
-            "tokens": lambda: schedule_info((1, 2, MAX_POSITIONS + 1)),
-            "overlap": lambda: schedule_info((1, 2, 1), (2, 3, 1)),
         },
+    ),
+    Row(
+        "command line of a pod",
+        read_pod,
+        worst={
+            "words": pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SETTINGS]),
+            "references": pod([*["$(A)" * 4000] * 3, *SETTINGS], {"A": "1"}),
+            "nesting": pod([*["-sc", "[" * 15_000] * 4, *SETTINGS]),
+            "a script of marks": pod(["sh", "-c", script("; ")]),
+            "a script of quotes": pod(["sh", "-c", script("'' ")]),
+        },
+        beyond={
+            "words": pod([*SETTINGS, *[""] * MAX_WORDS]),
+            "characters": pod([*SETTINGS, "x" * MAX_COMMAND_CHARACTERS]),
+            "characters of a script": pod(["sh", "-c", script(" ", MAX_SCRIPT + 1)]),
+            "ranges": pod(["-sc", json.dumps({SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)})]),
+        },
+    ),
+    Row(
+        "environment variables of a pod",
+        read_pod,
+        worst={
+            "the most variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}),
+            "a script of short words": pod([], {"V": script("a ")}),
+            "one that is put in again and again": pod(
+                ["sh", "-c", script("$A ", 300)], {"A": "-" + " -" * 60}
+            ),
+        },
+        beyond={
+            "variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
+            "characters": pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
+            "characters that are put in": pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
+        },
+    ),
+    Row(
+        "`--speculative.config`",
+        read_speculative_config,
+        worst={
+            "an object of many keys": as_json({"method": "mtp", **{f"{key:x}": {} for key in range(1400)}}),
+            "the longest schedule": as_json({"method": "mtp", SCHEDULE_KEY: list(ranges())}),
+        },
+        beyond={"bytes": lambda: b"{" + b" " * MAX_COMMAND_CHARACTERS + b'"method":"mtp"}'},
     ),
 )
