@@ -158,23 +158,6 @@ class TestLearnedState:
         await clock.advance(2.0)
         assert await exported(service, "state_last_save_successful") == 1
 
-    async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
-        self, remembering, service, clock, monkeypatch
-    ):
-        await clock.advance(2.0)
-        attempts = []
-
-        def fail(file, data):
-            attempts.append(file)
-            raise RuntimeError
-
-        with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(StateFile, "save", fail)
-            await minutes_until(clock, lambda: len(attempts) >= 3)
-        assert [entry["event"] for entry in logs].count("saving_failed") == 1
-        assert not remembering.exists()
-        await minutes_until(clock, remembering.exists)
-
     async def test_is_written_by_one_writer_at_a_time_also_at_the_end(
         self, remembering, service, clock, until, monkeypatch
     ):
@@ -259,29 +242,3 @@ async def test_a_watched_file_is_adopted_once_a_missing_secret_exists(watching, 
     (tmp_path / "late").write_text("hunter2")
     await clock.advance(5.0)
     assert watching.reloads() == ["reload_failed", "reloaded"]
-
-
-async def test_requests_are_accepted_after_a_reload_and_evaluated_by_the_cost_of_their_model(
-    service, clock, file
-):
-    said = {
-        "num_spec_steps": 40,
-        "num_draft_tokens": 80,
-        "num_accepted_draft_tokens": 4,
-        "num_spec_tokens": 2,
-    }
-    record = {
-        "model": "meta-llama/Llama-3.1-8B-Instruct",
-        "target": "one",
-        "metrics": {"speculative_decoding": said},
-    }
-    assert (await get(service, "api/v1/requests", "POST", json=record))[0] == 404
-    file.write_text(f"{TARGET}cost: {{draft_cost_ratio: 0.2}}\nrequests: {{ingest: true}}\n")
-    await service.reload()
-    await clock.advance(10.0)
-    assert (await get(service, "api/v1/requests", "POST", json=[record] * 30))[0] == 200
-    _, text = await get(service, "api/v1/requests")
-    (group,) = [group for group in json.loads(text)["groups"] if group["window"] == "5m"]
-    # 1.1 tokens a step, which takes as long as 1.4 plain ones.
-    assert group["speedup_ratio"]["value"] == pytest.approx(1.1 / 1.4)
-    assert group["below_break_even"] == group["evaluated"] == 30

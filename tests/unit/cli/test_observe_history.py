@@ -10,7 +10,7 @@ import pytest
 from spec_decode_exporter.cli import observe_history
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.progress import ProgressBar, Streams
+from spec_decode_exporter.reports.progress import Streams
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import FakeClock
 from tests.fakes.simulated_history import StoredHistory
@@ -82,19 +82,6 @@ def test_a_time_is_an_age_or_a_date(text, moment):
 )
 def test_an_address_is_completed_and_freed_from_a_page(url, address):
     assert observe_history._address(url) == address
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_the_bar_has_the_time_left():
-    clock, out = FakeClock(), Terminal()
-    show = observe_history.shown_progress(ProgressBar(Streams(out, out, {})), clock)
-    clock.now += 10
-    show(0.25)
-    assert "25 %, 30 s left" in out.getvalue()
 
 
 @pytest.mark.parametrize(

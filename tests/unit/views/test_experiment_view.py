@@ -80,30 +80,3 @@ def test_the_json_has_exactly_the_values_of_the_metrics():
     }
     assert metrics == {key: value for key, value in json_values(experiment_view(*each)) if value is not None}
     assert len(metrics) == 20
-
-
-def test_a_window_of_an_arm_says_what_is_known():
-    (each,) = experiments_of(ARMS)
-    off, eagle = experiment_view(*each).model_dump(mode="json")["arms"]
-    unknown = {
-        "acceptance_length_tokens": None,
-        "time_to_first_token_seconds": {"mean": None, "p50": None, "p95": None},
-        "prefix_cache_hit_ratio": None,
-        "traffic_ratio": {},
-        "speedup_ratio": {},
-    }
-    assert off["windows"][0] == {"window": "30s", "engines": 0, "requests": None, **unknown}
-    assert eagle["winner"] == {str(basis): basis is TIME for basis in SpeedupBasis}
-    assert eagle["windows"][1] == {
-        "window": "5m",
-        "engines": 1,
-        "requests": 1300,
-        "acceptance_length_tokens": 2.5,
-        "time_to_first_token_seconds": {"mean": 0.2, "p50": 0.1, "p95": 0.5},
-        "prefix_cache_hit_ratio": 0.25,
-        "traffic_ratio": {"load": 1.25, "request_types": None},
-        "speedup_ratio": {
-            "time_per_output_token": {"value": 2.0, "lower": 1.8, "upper": 2.2, "reason": None},
-            "end_to_end": {"value": 1.9, "lower": None, "upper": None, "reason": "request_types"},
-        },
-    }

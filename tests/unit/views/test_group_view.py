@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped
 from tests.fakes.windows import window
@@ -94,18 +93,6 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     for name in grouped_rates:
         rates = [getattr(each, name) for each in own if getattr(each, name) is not None]
         assert getattr(shown, name) == (pytest.approx(sum(rates)) if rates else None)
-
-
-@FEW
-@given(windows=st.lists(WINDOWS, min_size=1, max_size=6), zones=st.lists(st.sampled_from("abc"), min_size=6))
-def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
-    engines = [(labels(n, zone=zones[n]), with_window(each)) for n, each in enumerate(windows)]
-    groups = list(group_views(engines, ["zone", "target"]))
-    assert sorted(each for group in groups for each in group.engines) == sorted(
-        id_of(each) for each, _ in engines
-    )
-    assert [group.labels["zone"] for group in groups] == sorted(set(zones[: len(windows)]))
-    assert sum(sum(group.verdicts.values()) for group in groups) == len(windows)
 
 
 def test_a_group_of_one_engine_has_the_engine_s_values(busy):

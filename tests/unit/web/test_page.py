@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
-from markupsafe import escape
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
@@ -22,16 +21,12 @@ from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.events import EVENT_TYPES, EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
 from spec_decode_exporter.requests.findings import (
-    ContextFall,
     GroupFindings,
     GroupKey,
     ModelFindings,
-    PromptBucket,
-    PromptFindings,
     RequestFindings,
     WindowFindings,
 )
@@ -146,15 +141,6 @@ async def test_an_unknown_engine_in_the_address_has_a_notice(watched_snapshot, e
     assert f'<a href="./?engine={engines[0].id}" class="chip">Close' in html
 
 
-async def test_an_open_engine_names_its_baseline(engines):
-    drafting, plain = engines
-    assert plain.baseline.name.startswith("5 min without speculation")
-    for view, number in ((drafting, 0), (changed(drafting, baseline=plain.baseline), 1)):
-        html = await shown(query=PageQuery("", (view.id,)), views=[view])
-        assert html.count(f"Baseline: {plain.baseline.name}.") == number
-        assert ("Requests with and without speculation" in html) == bool(number)
-
-
 def advised(setting, text="", measure=""):
     return view_of_setting(setting, Speculation("mtp"), text, measure)
 
@@ -205,31 +191,23 @@ async def test_an_engine_that_does_not_draft_has_no_verdict_and_no_advice_is_rep
 # Targets and the exporter
 
 
-@pytest.mark.parametrize(
-    ("problems", "sentence"),
-    [
-        ({}, ""),
-        ({"problem": "The state file cannot be written: <disk>."}, "The state file cannot be written: &lt;disk&gt;."),
-        ({"reload_problem": "targets[0]: <bad>"}, "targets[0]: &lt;bad&gt;"),
-    ],
-    ids=["none", "state", "reload"],
-)  # fmt: skip
-async def test_a_problem_of_the_exporter_is_a_notice(problems, sentence):
-    html = await shown(Snapshot(number=1, exporter=[({}, ExporterStatus(**problems))]))
-    assert ('data-key="exporter"' in html) is bool(problems)
-    assert sentence in html
+async def test_problems_of_the_exporter_are_notices():
+    assert 'data-key="exporter"' not in await shown(Snapshot(number=1))
+    for problem in ("problem", "reload_problem"):
+        html = await shown(
+            Snapshot(number=1, exporter=[({}, ExporterStatus(**{problem: "targets[0]: <bad>"}))])
+        )
+        assert "targets[0]: &lt;bad&gt;" in html
 
 
 async def test_targets_that_are_down_come_first_with_their_error(watched_snapshot):
     bad = {"up": False, "engines": None, "error": "refused", "message": "Connection refused"}
     listed = statuses(watched_snapshot, ("up", {}), *((f"down-{number}", bad) for number in range(4)))
     html = await shown(replace(watched_snapshot, targets=listed))
-    assert "4 targets are down." in text_of(html)
-    assert "1 of 5 targets up" in text_of(html)
-    assert "… and 1 more, below" in html
+    for text in ("4 targets are down.", "1 of 5 targets up", "… and 1 more, below"):
+        assert text in text_of(html)
     table = html[html.index('class="targets') :]
     assert table.index("down-0") < table.index("<bdi>up</bdi>")
-    assert "last answered" in table
     assert "refused: Connection refused" in table
 
 
@@ -269,13 +247,6 @@ async def test_an_open_engine_lists_its_events_and_the_fleet_the_others(watched_
     assert "Events of an open engine are in its panel." in others
 
 
-async def test_the_list_is_limited_and_links_all_events():
-    assert "No events since the exporter started." in await listed()
-    html = await listed(*(event() for _ in range(50)))
-    assert html.count("<li") == 12
-    assert 'href="./api/v1/events"' in html
-
-
 async def test_alarms_come_before_other_events_and_equal_ones_of_many_engines_share_a_row():
     others = [news(f"e{number}") for number in range(50)]
     html = await listed(event(time=1.0), *others, *(event() for _ in range(11)))
@@ -285,14 +256,6 @@ async def test_alarms_come_before_other_events_and_equal_ones_of_many_engines_sh
     assert html.count("<li") == 1
     assert "Seen for the first time" in html
     assert "50 engines" in html
-
-
-async def test_every_event_has_a_row_with_its_sentence():
-    for type_ in EVENT_TYPES:
-        fields = dict.fromkeys(EVENTS[type_].fields.split(), "<7>")
-        html = await listed(event(type_, **fields))
-        assert f'<span class="text">{escape(event_text(type_, fields))}</span>' in html
-        assert f'<li class="{EVENTS[type_].tone} bad"' in html
 
 
 # Experiments
@@ -452,26 +415,6 @@ async def test_the_mixed_workload_of_the_simulator_is_shown():
     assert "Mixed workload" in text
     assert "Serve creative requests at temperature up to 1" in text
     assert "with two modes: " in text
-
-
-async def test_requests_by_prompt_length_have_a_row_for_each_bucket():
-    known = {
-        "cached_ratio": 0.5,
-        "acceptance_length": Estimate(2.3, 2.2, 2.4, 0.05),
-        "time_to_first_token_seconds": Percentiles(0.1, 0.2, 0.4),
-    }
-    buckets = [
-        PromptBucket("1000-4000", summary(40, (1.5, 1.4, 1.6), **known)),
-        PromptBucket(">64000", summary(5)),
-    ]
-    prompts = PromptFindings("llama", buckets, ContextFall(2010.0, 2.3, 70_400.2, 1.08))
-    html = await requests(found(group(number=45), prompts=[prompts]))
-    table = html[html.index("by prompt length") :]
-    assert re.findall(r'role="rowheader">([^<]*)', table) == ["up to 4,000", "above 64,000"]
-    for text in ("2.30", "2.20", "2.40", "1.50", "50"):
-        assert text in table
-    falls = "a draft gives 2.30 tokens at 2,010 prompt tokens, and 1.08 at 70,400."
-    assert falls in text_of(html)
 
 
 @pytest.mark.parametrize(

@@ -393,13 +393,6 @@ async def test_close_waits_for_a_limited_time(idle, until, monkeypatch):
 # Requests
 
 
-async def test_expect_100_continue_is_supported(serving):
-    reader, writer = await serving.connect(BODY + b"2\r\nExpect: 100-Continue\r\n\r\n")
-    assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-    writer.write(b"ab")
-    assert await text_of(reader) == "2"
-
-
 @pytest.mark.parametrize(
     ("asked", "status"),
     [

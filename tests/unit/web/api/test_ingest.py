@@ -78,44 +78,29 @@ def post(client):
 
 
 async def test_one_or_many_requests_are_accepted_in_both_formats(post):
-    lines = b"\n".join([json.dumps(RECORD).encode()] * 3)
-    for body, content_type, taken in [(RECORD, JSON, 1), ([RECORD] * 2, JSON, 2), (lines, NDJSON, 3)]:
-        assert await post(body, content_type) == (
-            200,
-            {"taken": taken, "refused": NOTHING_REFUSED, "mistakes": []},
-        )
+    lines, other = b"\n".join([json.dumps(RECORD).encode()] * 3), "Application/JSON;charset=utf8"
+    for body, kind, taken in [
+        (RECORD, JSON, 1),
+        ([RECORD] * 2, JSON, 2),
+        (RECORD, other, 1),
+        (lines, NDJSON, 3),
+    ]:
+        answer = {"taken": taken, "refused": NOTHING_REFUSED, "mistakes": []}
+        assert await post(body, kind) == (200, answer)
 
 
 async def test_accepted_requests_are_reported(post, client):
     await post([RECORD, changed("request_type", "code"), changed("temperature", 0)])
-    response = await (await client.get(PATH)).json()
+    response = await (await client.get(f"{PATH}?window=5m")).json()
     assert (response["enabled"], response["taken"], response["refused"]) == (True, 3, NOTHING_REFUSED)
-    groups = {
-        (each["request_type"], each["temperature"]) for each in response["groups"] if each["window"] == "5m"
-    }
+    groups = {(each["request_type"], each["temperature"]) for each in response["groups"]}
     assert groups == {("chat", "0"), ("chat", "0.3-0.7"), ("code", "0.3-0.7")}
-    model = next(model for model in response["models"] if model["window"] == "30s")
+    (model,) = response["models"]
     assert (model["model_name"], model["requests"], model["accepted_tokens"]) == ("llama", 3, 195)
     assert model["draft_acceptance_ratio"] == 65 / 160
-    assert [window["window"] for window in response["windows"]] == ["30s", "5m"]
+    assert [window["window"] for window in response["windows"]] == ["5m"]
     assert sum(group["requests"] for group in response["since_start"]) == 3
     assert response["users"] == []
-
-
-@pytest.mark.parametrize(
-    ("query", "groups", "models", "windows"),
-    [
-        ("window=5m", 2, 1, 1),
-        ("request_type=chat", 2, 2, 2),
-        ("request_type=chat&temperature=0.3-0.7&window=30s", 1, 1, 1),
-        ("model=llama", 4, 2, 2),
-        ("model=unknown", 0, 0, 2),
-    ],
-)
-async def test_findings_are_filtered(post, client, query, groups, models, windows):
-    await post([RECORD, changed("request_type", "code")])
-    response = await (await client.get(f"{PATH}?{query}")).json()
-    assert [len(response[name]) for name in ("groups", "models", "windows")] == [groups, models, windows]
 
 
 async def test_refused_requests_are_reported_by_index_and_counted(post, client):
@@ -148,27 +133,6 @@ async def test_an_invalid_body_is_a_problem_and_counted(post, receiver, body, co
     assert problem["detail"].endswith(".")
     findings = await receiver.findings()
     assert (findings.taken, findings.refused) == (0, {Refusal.BODY: 1})
-
-
-async def test_other_spellings_of_the_content_type_are_accepted(post):
-    for content_type in (
-        "application/json; charset=UTF-8",
-        "Application/JSON",
-        "application/json;charset=utf8",
-    ):
-        assert (await post(RECORD, content_type))[0] == 200
-
-
-async def test_a_chunked_body_is_accepted_up_to_the_limit(client):
-    async def parts(size):
-        yield json.dumps(RECORD).encode()
-        for _ in range(size // 65536):
-            yield b" " * 65536
-
-    most = api.MAX_BODY_BYTES
-    for size, status in [(0, 200), (most - 65536, 200), (most + 65536, 413)]:
-        response = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
-        assert response.status == status
 
 
 async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver, monkeypatch):

@@ -127,15 +127,6 @@ async def test_events_are_filtered(get, query, numbers, more):
     assert page.last == (f"a1-{numbers[-1]}" if more else "a1-6")
 
 
-async def test_paging_returns_each_event_once(get):
-    numbers, last, more = [], "a1-0", True
-    while more:
-        page = EventsView.model_validate(await get(f"/api/v1/events?limit=2&type=engine_reset&since={last}"))
-        numbers += [event.fields["n"] for event in page.events]
-        last, more = page.last, page.more
-    assert numbers == [0, 1, 2, 3, 4]
-
-
 PAGES = ("snapshot", f"engines/{CHAT}", "targets", "history", "events", "openapi.json")
 
 
