@@ -180,6 +180,12 @@ def test_a_state_with_an_impossible_number_or_length_is_invalid(drops, mistake):
         STATE.validate_python(saved)
 
 
+def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):
+    saved = STATE.dump_python(drops.state, mode="json")
+    saved["sudden"]["baseline"]["units"] = 5e-324
+    assert STATE.validate_python(saved).sudden.baseline.units == 0
+
+
 CONTRADICTIONS = {
     "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
     "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),

@@ -95,15 +95,6 @@ def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
     ]
 
 
-def test_a_pause_of_drafting_under_load_yields_the_cost(fed):
-    fed.run(200, drafts=286, step=0.028)
-    fed.run(200, drafts=0, step=0.02)
-    ((cost,),) = (curve.points for curve in fed.learned.costs())
-    # 0.4 plain steps more for 4 tokens, and for what eagle3 pays in any case: 0.10 / 0.07 tokens.
-    assert cost.running_requests == pytest.approx(8.0)
-    assert cost.token.guess == pytest.approx(0.4 / (4 + 0.10 / 0.07))
-
-
 @pytest.mark.parametrize(("tokens", "baseline"), [(5, None), (4, pytest.approx(3.0, abs=0.02))])
 def test_only_another_k_begins_the_baseline_again_after_a_restart(fed, tokens, baseline):
     fed.run(200)
@@ -319,13 +310,6 @@ class TestTheBaseline:
         histograms = server.learned.baseline.kept.histograms
         assert histograms.keys() == set(LEARNED)
         assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
-
-    def test_that_of_another_day_has_wider_bounds(self, make_sample):
-        same, other = (
-            Server(make_sample).run(600, drafts=False).restart(later).run(120, drafts=True).cost()[1]
-            for later in (20.0, 86_400.0)
-        )
-        assert other.high - other.low > same.high - same.low + 0.1 * 1.4 / 4
 
     def test_engines_of_one_model_share_it(self, make_sample):
         baseline = Baseline()

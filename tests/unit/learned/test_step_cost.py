@@ -65,6 +65,12 @@ def mixed(number=600, low=20.0, high=28.0, seed=2):
     return [(random.uniform(low, high), float(random.random() < 0.5)) for _ in range(number)]
 
 
+def with_prompts(server, low, high, number):
+    """Polls with random prompts, in tokens a second."""
+    random = Random(3)
+    return [server.poll(load, share, uncached=random.uniform(low, high)) for load, share in mixed(number)]
+
+
 def paused(number=600, threshold=24.0, seed=2):
     """Loads around a threshold above which nothing drafts."""
     random = Random(seed)
@@ -99,18 +105,19 @@ class TestTheRatio:
         slower = [each._replace(decode_seconds=2 * each.decode_seconds) for each in polls]
         assert ratio_of(slower) == pytest.approx(ratio_of(polls))
 
-    def test_prefills_that_share_the_steps_are_left_out(self):
-        server, random = Server(prefill=0.0001), Random(3)
-        polls = [server.poll(load, share, uncached=random.uniform(0, 3000)) for load, share in mixed()]
-        found = ratio_of(polls)
+    @pytest.mark.parametrize(
+        ("server", "prompts", "number", "within"),
+        [
+            ({"prefill": 0.0001}, (0, 3000), 600, 0.02),
+            ({"prefill": 0.0001, "noise": 0.1}, (1300, 1700), 3000, 0.04),
+            ({"prefill": 0.00005, "noise": 0.005}, (1000, 3500), 900, 0.01),
+        ],
+        ids=["that share the steps", "beside noise that is not theirs", "that are short"],
+    )
+    def test_prefills_are_left_out(self, server, prompts, number, within):
+        found = ratio_of(with_prompts(Server(**server), *prompts, number))
+        assert found.guess == pytest.approx(KAPPA, rel=within)
         assert found.low < KAPPA < found.high
-        assert found.guess == pytest.approx(KAPPA, rel=0.02)
-
-    def test_noise_of_step_times_is_not_taken_for_prefills(self):
-        server, random = Server(prefill=0.0001, noise=0.1), Random(3)
-        polls = [server.poll(load, share, uncached=random.uniform(1300, 1700)) for load, share in mixed(3000)]
-        found = ratio_of(polls)
-        assert found.guess == pytest.approx(KAPPA, rel=0.04)
 
     def test_plain_steps_may_take_prefills_for_free(self):
         server, random = Server(prefill=0.0001, noise=0.005), Random(3)
@@ -120,6 +127,10 @@ class TestTheRatio:
         ]
         found = ratio_of(polls)
         assert found.low < KAPPA < found.high
+        # If prefills take more than half a step, the guess is a compromise.
+        long = ratio_of(with_prompts(Server(prefill=0.0002, noise=0.005), 1000, 3500, 900))
+        assert long.low < KAPPA < long.high
+        assert long.guess < KAPPA - 0.05
 
     def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
         server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
@@ -136,19 +147,6 @@ class TestTheRatio:
         possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
         assert found.guess < KAPPA - 0.05
         assert possible.guess == pytest.approx(KAPPA, abs=0.03)
-
-    def test_prefills_of_more_than_half_a_step_make_the_guess_a_compromise(self):
-        random, guesses = Random(3), []
-        for prefill in (0.00005, 0.0002):
-            server = Server(prefill=prefill, noise=0.005)
-            polls = [
-                server.poll(load, share, uncached=random.uniform(1000, 3500)) for load, share in mixed(900)
-            ]
-            found = ratio_of(polls)
-            assert found.low < KAPPA < found.high
-            guesses.append(found.guess)
-        assert guesses[0] == pytest.approx(KAPPA, rel=0.01)
-        assert guesses[1] < KAPPA - 0.05, "plain steps may take prefills for free"
 
     @pytest.mark.parametrize(
         "polls",

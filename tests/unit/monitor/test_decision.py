@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Decision, Verdict
 from spec_decode_exporter.monitor.decision import (
-    ABSENT_SECONDS,
     SETTING_SECONDS,
     STAYED_SECONDS,
     ShownDecision,
@@ -103,37 +100,6 @@ class TestDecision:
         its = Offers(KEEP)
         assert its.offer(offered, may_pay=False).verdict not in PAYING
         assert its.offer(KEEP, may_pay=False).verdict not in PAYING
-
-    @given(
-        st.lists(
-            st.tuples(
-                st.sampled_from([NOTHING, EARLY, KEEP, WORSE, BAD, decision("unclear", "measure_cost")]),
-                st.sampled_from([1.0, 60.0, 179.0, 200.0]),
-            ),
-            max_size=12,
-        )
-    )
-    def test_bad_news_is_never_late_and_good_news_never_early(self, offers):
-        """Good news after bad lasted, or the bad one was absent, by a search of the whole past."""
-        its, past, shown = Offers(), [], NOTHING
-        for one, later in offers:
-            now = its.offer(one, later)
-            past.append((its.now, one))
-            since = next(
-                (t for (t, _), (_, before) in zip(past[::-1], past[-2::-1], strict=False) if before != one),
-                past[0][0],
-            )
-            absent = its.now - max((t for t, each in past if each == shown), default=its.now)
-            assert now in (one, shown)
-            if shown.verdict in PAYING and one.verdict in {*NOT_PAYING, Verdict.UNCLEAR}:
-                assert now == one
-            if (
-                now != shown
-                and now.verdict in PAYING
-                and shown.verdict not in {*PAYING, Verdict.INSUFFICIENT}
-            ):
-                assert its.now - since >= STAYED_SECONDS or absent >= ABSENT_SECONDS
-            shown = now
 
 
 class Settings:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
-from weakref import ref
 
 import pytest
 
@@ -13,14 +11,12 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEva
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
-from spec_decode_exporter.scrape.engines import Counter, Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.window.poll import Check
 from tests.fakes.engines import WALL, poll
 from tests.fakes.evaluations import curve
@@ -82,7 +78,7 @@ def good_fixture(make_sample):
 def torn_fixture(good):
     def torn(n):
         """A page whose positions were read before its accepted tokens."""
-        return _with_accepted(good(n), 15 * n + 3)
+        return changed(good(n), accepted_tokens=15 * n + 3)
 
     return torn
 
@@ -91,32 +87,19 @@ def names_of(events):
     return [event.name for event in events]
 
 
-def _with_accepted(sample, accepted):
-    counters = list(sample.counters)
-    counters[Counter.ACCEPTED_TOKENS] = accepted
-    return replace(sample, counters=tuple(counters))
+def changed(sample, add=0, **counters):
+    """The page with other counters by name, or with these more of them."""
+    values = list(sample.counters)
+    for name, value in counters.items():
+        counter = Counter[name.upper()]
+        values[counter] = value + add * values[counter]
+    return replace(sample, counters=tuple(values))
 
 
-def _decoding(sample, n):
-    """The page after ``n`` more seconds of decode time."""
-    counters = list(sample.counters)
-    counters[Counter.DECODE_NANOSECONDS] += n * 10**9
-    return replace(sample, counters=tuple(counters))
-
-
-def _preempted(sample, preemptions):
-    counters = list(sample.counters)
-    counters[Counter.PREEMPTIONS] = preemptions
-    return replace(sample, counters=tuple(counters))
-
-
-def silent(sample, n):
+def silent(sample, n, decoding=0):
     """The page after ``n`` more seconds of decode steps without a draft."""
-    steps = {Counter.DECODE_STEPS: 400 * n, Counter.GENERATION_TOKENS: 400 * n}
-    counted = zip(Counter, sample.counters, strict=True)
-    return replace(
-        sample, counters=tuple(value + steps[key] if key in steps else value for key, value in counted)
-    )
+    steps = {"decode_steps": 400 * n, "generation_tokens": 400 * n}
+    return changed(sample, add=1, decode_nanoseconds=decoding * 10**9, **steps)
 
 
 class TestChecks:
@@ -186,50 +169,33 @@ class TestDrops:
 
 
 class TestEvaluation:
-    def test_is_the_last_one_for_all_readers_and_none_causes_it(self, watched, good):
+    def test_is_the_last_one_for_all_readers_and_only_totals_are_of_the_newest_poll(self, watched, good):
         assert watched.snapshot is None
         watched.polls(map(good, range(1, 40)))
         first = watched.snapshot
         watched.observe(good(40))
         later = watched.snapshot
-        assert (later.evaluation, later.findings) == (first.evaluation, first.findings)
+        assert later.evaluation == first.evaluation
         assert later.findings is first.findings
         assert (first.moment, later.moment, watched.watch.evaluated_at) == (39.0, 39.0, 39.0)
+        assert [each.totals.counters.drafts for each in (first, later)] == [380, 390]
 
-    def test_totals_are_those_of_the_newest_poll(self, watched, good):
-        watched.polls(map(good, range(1, 40)))
-        before = watched.snapshot
-        watched.observe(good(40))
-        seen = [each.totals.counters.drafts for each in (before, watched.snapshot)]
-        assert seen == [380, 390]
-
-    def test_of_a_poll_does_not_change_with_later_ones(self, good):
-        """Nothing of it was read before."""
-        early, late = Watched((10.0, 30.0)), Watched((10.0, 30.0))
+    @pytest.mark.parametrize("in_full", [True, False])
+    def test_of_a_poll_does_not_change_with_later_ones_even_if_it_is_read_later(self, busy_sample, in_full):
+        early, late = Watched(), Watched()
         for its in (early, late):
-            its.polls(
-                good(n, generation_tokens=25 * n, first_tokens=n, running_requests=3.0) for n in range(40)
-            )
+            for n in range(1, 60):
+                its.observe(busy_sample(n))
+            [*its.watch.evaluate(in_full=in_full)]
         read_late, own = late.snapshot, early.its.longest
+        expected = (own.positions.conditional, own.poll_rates, own.speedup_range, own.request)
         for n in range(100):
-            late.observe(good(n, created=WALL + 40, running_requests=90.0))
+            late.observe(replace(busy_sample(n), created=WALL + 60))
         its = read_late.evaluation.longest
-        assert its.positions.conditional == own.positions.conditional
-        assert (its.poll_rates, its.drafting_requests) == (own.poll_rates, own.drafting_requests)
+        assert (its.positions.conditional, its.poll_rates, its.speedup_range, its.request) == expected
         assert its.conditional_bounds(1) == own.conditional_bounds(1)
+        assert read_late.evaluation.windows[0].draft_acceptance_bounds is not None
         assert read_late.findings == early.snapshot.findings
-
-    def test_keeps_no_columns_of_increments_also_after_findings(self, watched, good):
-        watched.polls(map(good, range(1, 200)))
-        for read in (tuple, lambda: watched.snapshot.findings):
-            read()
-            assert watched.its.longest.__dict__.keys().isdisjoint({"increments", "works", "depths"})
-
-    def test_has_the_histograms_of_the_longest_window(self, watched, make_sample):
-        for n in range(400):
-            watched.observe(make_sample(latencies={Latency.QUEUE: Buckets((1.0, inf), (n, 2 * n))}))
-        [*watched.watch.evaluate()]
-        assert watched.its.latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
 
     def test_over_some_seconds_alone_covers_these_also_if_the_engine_is_gone(self, watched, good):
         watched.polls(map(good, range(1, 200)))
@@ -250,13 +216,11 @@ class TestEvaluation:
 class TestUrgent:
     """Changes that are evaluated at once, whatever the pace is."""
 
-    def test_nothing_is_on_steady_traffic(self, watched, good):
-        watched.polls(map(good, range(1, 20)))
-        assert not any(watched.is_urgent_after(good(n)) for n in range(20, 60))
-
-    def test_the_first_increment_is(self, watched, good):
+    def test_the_first_increment_is_and_nothing_on_steady_traffic(self, watched, good):
         watched.poll(good(1))
         assert watched.is_urgent_after(good(2))
+        watched.polls(map(good, range(3, 20)))
+        assert not any(watched.is_urgent_after(good(n)) for n in range(20, 60))
 
     @pytest.mark.parametrize("change", ["reset", "check", "state", "drop", "return"])
     def test_a_change_is(self, watched, good, torn, make_sample, monkeypatch, change):
@@ -293,21 +257,6 @@ class TestGone:
             True,
             State.ACTIVE,
         )
-
-    def test_it_has_one_event_and_none_before_it_is_gone(self, watched, good, make_sample):
-        watched.polls([*[make_sample()] * 8, good(1), good(2)])
-        assert watched.gone(later=10.0) == []
-        [event] = watched.gone()
-        assert (event.fields, event.bad) == ({"state": "unreachable", "before": "active"}, True)
-        assert watched.gone(later=70.0) == []
-
-    def test_its_evaluation_is_freed(self, watched, good):
-        watched.polls(map(good, range(1, 100)))
-        present = watched.snapshot
-        freed = [ref(present.evaluation), ref(present.evaluation.longest)]
-        del present
-        watched.gone()
-        assert [each() for each in freed] == [None] * 2
 
 
 class TestInternalErrors:
@@ -407,11 +356,6 @@ class TestDecision:
         )
         assert (advice.fields["recommendation"], advice.fields["before"]) == ("disable", "keep")
 
-    def test_a_restart_resets_it(self, kept, working):
-        kept.poll(working(1, created=WALL + kept.moment - 1))
-        kept.polls(working(n, created=WALL + kept.moment - n) for n in range(2, 4))
-        assert kept.its.decision == kept.its.own
-
     def test_another_number_of_tokens_resets_it_and_is_an_event(self, kept, good):
         kept.watch.use((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=6), self.COSTS))
         [event] = [each for each in kept.poll(good(1)) if each.name == "configured_tokens_changed"]
@@ -469,56 +413,19 @@ class TestDecision:
         assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
 
 
-class TestCosts:
-    def test_are_learned_again_each_half_minute_once_they_are_known(self, watched, good, monkeypatch):
-        moments, known = [], (curve((8.0, 0.1)),)
-        monkeypatch.setattr(Learned, "costs", lambda *_: moments.append(watched.moment) or known)
-        watched.polls(map(good, range(1, 70)))
-        assert moments == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
-
-    def test_that_nothing_shows_yet_are_tried_at_each_evaluation(self, watched, good, monkeypatch):
-        moments = []
-        monkeypatch.setattr(Learned, "costs", lambda *_: moments.append(watched.moment) or ())
-        watched.polls(map(good, range(1, 70)))
-        assert moments == [1.0 + second for second in range(69)]
-
-
-class TestLastDrafts:
-    """Drafts whose acceptance counts while a schedule drafts nothing."""
-
-    def test_are_those_of_the_last_verdict_before_the_pause(self, busy_sample, make_sample):
-        schedule = BatchSchedule((1, 8), (8, 0))
-        its = Watched(
-            (10.0, 30.0),
-            Assumptions(Speculation("eagle3", schedule=schedule), CostSettings(draft_cost_ratio=0.1)),
-        )
-        its.polls(busy_sample(n) for n in range(1, 40))
-        drafts = its.snapshot.moment
-        last = busy_sample(39)
-        for n in range(1, 500):
-            its.observe(silent(last, n))
-            if n % 10 == 0:
-                [*its.watch.evaluate()]
-        assert its.its.setting.pause.first == 8
-        assert its.its.setting.pause.drafted == WALL + drafts
-
-
-def test_what_readers_compute_is_what_an_evaluation_in_full_has_also_after_later_polls(busy_sample):
-    samples = [busy_sample(n) for n in range(1, 60)]
-    early, late = Watched(), Watched()
-    for samples_of in (early, late):
-        for sample in samples:
-            samples_of.observe(sample)
-    [*early.watch.evaluate(in_full=True)]
-    [*late.watch.evaluate(in_full=False)]
-    late.observe(busy_sample(70))
-    for computed, read in zip(early.its.windows, late.its.windows, strict=True):
-        assert (computed.speedup_range, computed.draft_acceptance_bounds, computed.request) == (
-            read.speedup_range,
-            read.draft_acceptance_bounds,
-            read.request,
-        )
-    assert late.its.windows[0].draft_acceptance_bounds is not None
+@pytest.mark.parametrize(
+    ("known", "moments"),
+    [
+        ((curve((8.0, 0.1)),), [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]),
+        ((), [1.0 + second for second in range(69)]),
+    ],
+    ids=["each half minute once they are known", "at each evaluation until then"],
+)
+def test_costs_are_learned(watched, good, monkeypatch, known, moments):
+    learned = []
+    monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or known)
+    watched.polls(map(good, range(1, 70)))
+    assert learned == moments
 
 
 class TestTimeSaved:
@@ -548,17 +455,13 @@ class TestTimeSaved:
         assert sign * lower > 0 < sign * upper
         assert its.snapshot.today.time == time
 
-    def test_needs_a_cost(self, watched, good):
-        watched.polls(map(good, range(100)))
-        assert watched.snapshot.decode_time.actual == 0
-
-    def test_goes_on_over_a_restart_of_the_server(self, at_a_cost, busy_sample):
+    def test_goes_on_over_a_restart_of_the_server_and_needs_a_cost(self, at_a_cost, watched, busy_sample):
         its = at_a_cost()
-        its.polls(busy_sample(n, 4) for n in range(60))
+        for each in (its, watched):
+            each.polls(busy_sample(n, 4) for n in range(60))
         before = its.snapshot.decode_time
         its.polls(replace(busy_sample(n, 4), created=WALL + 59) for n in range(1, 40))
-        assert its.snapshot.decode_time.actual > before.actual
-        assert its.snapshot.decode_time.actual <= 20 * 100
+        assert before.actual < its.snapshot.decode_time.actual <= 20 * 100
 
     def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
         its = at_a_cost()
@@ -577,7 +480,7 @@ class TestTimeSaved:
         its.polls(busy_sample(n, 4) for n in range(90))
         its.polls(silent(busy_sample(89, 4), n) for n in range(1, 12))
         paused = its.snapshot.decode_time
-        its.polls(_decoding(silent(busy_sample(89, 4), n), n) for n in range(12, 30))
+        its.polls(silent(busy_sample(89, 4), n, decoding=n) for n in range(12, 30))
         assert its.its.evaluated.speedup_bounds is not None
         assert its.snapshot.decode_time == paused
 
@@ -586,7 +489,7 @@ class TestTimeSaved:
         self, at_a_cost, busy_sample, tenths, is_counted
     ):
         its = at_a_cost()  # five requests a second
-        samples = [_preempted(busy_sample(n, 4), n * tenths // 10) for n in range(90)]
+        samples = [changed(busy_sample(n, 4), preemptions=n * tenths // 10) for n in range(90)]
         its.polls(samples[:60])
         before = its.snapshot.decode_time.actual
         its.polls(samples[60:])

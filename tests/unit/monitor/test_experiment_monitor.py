@@ -15,13 +15,13 @@ from tests.fakes.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_o
 NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 
 
+def settings_of(name, baseline="a"):
+    arms = {arm: {"match": {"spec": arm}} for arm in "ab"}
+    return ExperimentSettings.model_validate({"name": name, "arms": arms, "baseline": baseline})
+
+
 async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compared(monkeypatch):
-    one, two = (
-        ExperimentSettings.model_validate(
-            {"name": name, "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": "a"}
-        )
-        for name in ("one", "two")
-    )
+    one, two = settings_of("one"), settings_of("two")
     compare = ExperimentTracker.compare
 
     def broken(tracker, *rest):
@@ -42,19 +42,12 @@ async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compar
 
 
 async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):
-    one, changed = (
-        ExperimentSettings.model_validate(
-            {"name": "one", "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": baseline}
-        )
-        for baseline in "ab"
-    )
-    asked = []
-    compare = ExperimentTracker.compare
+    asked, compare = [], ExperimentTracker.compare
     monkeypatch.setattr(
         ExperimentTracker, "compare", lambda tracker, *rest: asked.append(tracker) or compare(tracker, *rest)
     )
     compared = ExperimentMonitor()
-    for settings in (one, one.model_copy(), changed):
+    for settings in (settings_of("one"), settings_of("one"), settings_of("one", baseline="b")):
         compared.adopt([settings])
         await compared.compare([], (30.0,), 1000.0)
     assert asked[0] is asked[1]
@@ -94,14 +87,6 @@ class TestResults:
         members = self.members(off="other")
         await self.compared(members)
         assert [list(each.engine.arms) for each in members.values()] == [[], [], []]
-
-    async def test_results_end_with_the_experiment(self):
-        members = self.members()
-        monitor = await self.compared(members)
-        monitor.adopt([])
-        assert list(monitor.findings()) == []
-        await monitor.compare(iter(members.values()), (300.0,), NOW + 301)
-        assert [(list(each.engine.arms), each.engine.faster) for each in members.values()] == [([], None)] * 3
 
 
 def replace_window(each, now):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections import Counter
 from weakref import ref
@@ -13,7 +12,13 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import (
+    MIN_ENGINES,
+    WITHOUT_LIMIT,
+    Fleet,
+    container_memory,
+    engines_that_fit,
+)
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poller import Poller
@@ -103,50 +108,18 @@ async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, c
 # Removed targets
 
 
-@pytest.fixture
-async def answering():
-    """URLs of three paths of a server on loopback whose page has an engine; the first page of each is torn."""
-    page = b'vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 5.0\n'
-    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n"
-    asked, handlers = Counter(), set()
-
-    async def answer(reader, writer):
-        handlers.add(asyncio.current_task())
-        while request := await reader.readline():
-            asked[request] += 1
-            while (await reader.readline()).strip():
-                pass
-            body = page if asked[request] > 1 else page[:30]
-            writer.write(head % len(body) + body)
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    yield [f"http://127.0.0.1:{port}/{number}" for number in range(3)]
-    server.close()
-    await asyncio.gather(*handlers)
-
-
-async def test_a_removed_target_is_freed_by_reference_counts_alone(clock, answering):
-    fleet = new_fleet(clock)
-    refused = "http://127.0.0.1:1/metrics"
-    found = [Target(url, f"t{number}", found_by="list") for number, url in enumerate([*answering, refused])]
-    fleet.follow(found)
+async def test_a_removed_target_is_freed_by_reference_counts_alone(fleet, clock):
+    await follow(fleet, clock, targets("a", "b", "c", "refused"))
+    gc.collect()
+    gc.disable()
     try:
-        async with asyncio.timeout(60):
-            while sum(len(watch.engines) for watch in fleet) < len(answering):
-                await clock.advance(1.0)
-        gc.collect()
-        gc.disable()
         removed = [ref(each) for each in parts_of(fleet)]
-        assert len(removed) == 3 * len(found) + len(answering)
+        assert len(removed) == 2 * 4 + 3
         fleet.follow([])
         await until(lambda: not fleet._background._tasks)
         await until(lambda: not kept(removed))
     finally:
         gc.enable()
-        await fleet.stop()
-        await fleet.close()
 
 
 def kept(references):
@@ -155,12 +128,11 @@ def kept(references):
 
 
 def parts_of(fleet):
-    """Return the monitors, clients, pollers and engines of a fleet."""
+    """Return the monitors, pollers and engines of a fleet."""
     watches = list(fleet)
     records = {id(watch._record) for watch in watches}
     pollers = [one for one in gc.get_objects() if isinstance(one, Poller) and id(one.record) in records]
-    engines = [engine for watch in watches for engine, *_ in watch.engines.values()]
-    return [*watches, *(watch._client for watch in watches), *pollers, *engines]
+    return [*watches, *pollers, *(engine for watch in watches for engine, *_ in watch.engines.values())]
 
 
 # The limit on engines of all targets
@@ -218,10 +190,30 @@ async def test_a_limit_that_is_reached_again_is_logged_again(small):
 
 async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock):
     with capture_logs() as logs:
-        for number in range(1_000):
+        for number in range(300):
             target = Target(f"http://a:1/m?{number}", f"a#{number}", discovery="http", found_by="http x")
             await watched(small, found("static", 2), [target])
             await clock.advance(1.0, turns=0)
     changed = [log for log in logs if log["event"] == "targets_changed"]
-    assert len(changed) <= 60 + 1_000 / 60
-    assert sum(log["added"] for log in changed) >= 900
+    assert len(changed) <= 60 + 300 / 60
+    assert sum(log["added"] for log in changed) >= 200
+
+
+# The limit by the memory of the container
+
+MIB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("text", "memory"), [("134217728\n", 134217728), ("max\n", None), ("", None), ("-1", None), ("²", None)]
+)
+def test_the_limit_of_the_container_is_read(tmp_path, text, memory):
+    (tmp_path / "memory.max").write_text(text, encoding="utf-8")
+    assert container_memory([tmp_path / "none", tmp_path / "memory.max"]) == memory
+
+
+@pytest.mark.parametrize(
+    ("memory", "engines"), [(0, MIN_ENGINES), (128 * MIB, 192), (2**62, WITHOUT_LIMIT), (None, WITHOUT_LIMIT)]
+)
+def test_a_container_has_room_for_engines_by_its_memory(memory, engines):
+    assert engines_that_fit(memory) == engines

@@ -17,7 +17,6 @@ from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.fakes.engines import poll
 from tests.fakes.scenarios import scenario as load_scenario
 from tests.fakes.scenarios import speedup
 
@@ -25,7 +24,7 @@ START = 1_790_000_000.0
 
 
 def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
-    """A watch that has polled a simulated server for some seconds."""
+    """A watch that has polled a simulated server for some seconds, and evaluated it each ten and where it is urgent."""
     simulation, reader = Simulation(scenario, seed=3), SampleReader()
     settings = None if cost is None else CostSettings.model_validate(cost)
     speculation = Speculation("draft_model", "configured", schedule=schedule)
@@ -37,7 +36,9 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
         histograms = second % 10 == 0
         page = metrics_page(simulation, start=START)
         (sample,) = reader.read(page, with_latencies=histograms).samples.values()
-        poll(watch, sample, float(second), START, 10.0)
+        [*watch.observe(sample, float(second), START + second, 1.0, 10.0)]
+        if histograms or watch.is_urgent:
+            [*watch.evaluate()]
     return watch
 
 

@@ -174,13 +174,6 @@ def test_another_reason_is_logged_too(path, log, break_disk):
     assert [reason for _, reason in events(log)] == ["No space left on device", "Read-only file system"]
 
 
-def test_a_missing_folder_is_logged(tmp_path, log):
-    file = opened(tmp_path / "nowhere" / "state.json")
-    assert file.load() == []
-    file.save([])
-    assert events(log) == [("state_file_not_written", "No such file or directory")]
-
-
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
 def test_only_a_plain_file_is_read_or_replaced(path, log, make):
     make(path)

@@ -28,31 +28,6 @@ def pages(make_sample, *, tokens=2, begin=0):
     return lambda polls: [page(begin + n) for n in range(polls)]
 
 
-def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
-    line = summaries.line(LABELS, busy)
-    evaluation = busy.evaluation
-    assert (line["state"], line["verdict"], line["recommendation"]) == (
-        str(evaluation.state),
-        str(evaluation.verdict),
-        str(evaluation.action),
-    )
-    assert (line["configured_tokens"], line["recommended_tokens"], line["window"]) == (
-        8,
-        evaluation.recommended.tokens,
-        "5m",
-    )
-    longest = evaluation.longest
-    for name, estimate in (
-        ("acceptance_length_tokens", longest.acceptance_length_bounds),
-        ("draft_acceptance_ratio", longest.draft_acceptance_bounds),
-        ("estimated_speedup_ratio", longest.speedup_bounds),
-    ):
-        assert line[name] == pytest.approx(estimate.value, abs=1e-4)
-        assert line[f"{name}_lower"] == pytest.approx(estimate.lower, abs=1e-4)
-        assert line[f"{name}_upper"] == pytest.approx(estimate.upper, abs=1e-4)
-    assert line["time_per_output_token_seconds"] == pytest.approx(20 / 1795, abs=1e-4)
-
-
 def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sample):
     line = summaries.line(LABELS, findings_of(pages(make_sample)(31), later=3000.0))
     assert line["state"] == "unreachable"
@@ -101,30 +76,18 @@ async def running(work):
     await asyncio.gather(task, return_exceptions=True)
 
 
-class TestTheLog:
-    @pytest.fixture
-    def lines(self, clock, findings_of, make_sample):
-        """Run the log for ten engines' seconds at a time; returns a function that gives the new lines."""
-        page = pages(make_sample)
+async def test_the_log_has_a_line_after_each_interval_without_earlier_counts(clock, findings_of, make_sample):
+    page = pages(make_sample)
 
-        def engines():
-            yield LABELS, findings_of(page(int(clock.monotonic() - 1000.0) + 1))
+    def engines():
+        yield LABELS, findings_of(page(int(clock.monotonic() - 1000.0) + 1))
 
-        return lambda interval: SummaryLog(interval, clock, engines)
-
-    async def test_has_a_line_after_every_interval_and_not_before(self, lines, clock):
-        with capture_logs() as logs:
-            async with running(lines(10.0).run()):
-                await clock.advance(9.0)
-                assert logs == []
-                await clock.advance(31.0)
-        assert [(log["event"], log["log_level"], log["drafts"]) for log in logs] == [
-            ("engine_summary", "info", 100)
-        ] * 4
-
-    async def test_does_not_include_earlier_counts(self, lines, clock):
-        await clock.advance(300.0)
-        with capture_logs() as logs:
-            async with running(lines(10.0).run()):
-                await clock.advance(10.0)
-        assert [log["drafts"] for log in logs] == [100]
+    await clock.advance(300.0)
+    with capture_logs() as logs:
+        async with running(SummaryLog(10.0, clock, engines).run()):
+            await clock.advance(9.0)
+            assert logs == []
+            await clock.advance(21.0)
+    assert [(log["event"], log["log_level"], log["drafts"]) for log in logs] == [
+        ("engine_summary", "info", 100)
+    ] * 3

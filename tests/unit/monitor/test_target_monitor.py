@@ -159,18 +159,6 @@ async def test_an_engine_is_gone_in_time_also_if_no_poll_follows(watch):
     assert (labels["model_name"], window.length, window.total.drafts) == ("m", 300.0, 40)
 
 
-@pytest.mark.parametrize("is_up", [True, False])
-async def test_an_operator_should_read_that_an_engine_is_gone_while_its_server_is_up(watch, server, is_up):
-    server.engines = names(2)
-    await watch.polls(2)
-    del server.engines["m", "1"]
-    server.failure = None if is_up else PollError("refused", "no")
-    await watch.clock.advance(20)
-    await watch.polls(1)
-    gone = [event for event in watch._events.since().events if event.type == "state_changed"]
-    assert {event.bad for event in gone} == {is_up}
-
-
 async def test_engines_that_are_long_gone_are_evicted(watch, server):
     server.engines = names(2)
     await watch.polls(2)
@@ -219,19 +207,15 @@ async def test_engines_know_whether_their_server_has_several(watch, server, numb
 # Places
 
 
-async def test_engines_without_a_place_are_counted_and_recorded_once(watching, server):
+async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_engines_that_left(
+    watching, server
+):
     watch = watching(limit=3)
     server.engines = names(5)
     await watch.polls(3)
     assert set(watch.snapshots) == set(names(3))
     assert watch.monitor.status().engines_not_monitored == 2
     assert watch.events.count(("engines_not_monitored", None)) == 1
-
-
-async def test_engines_that_wait_take_the_places_of_engines_that_left(watching, server):
-    watch = watching(limit=3)
-    server.engines = names(5)
-    await watch.polls(1)
     del server.engines["m", "0"]
     await watch.clock.advance(1)
     await watch.polls(1)
@@ -315,14 +299,6 @@ async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
     assert len(evaluated) == 20
 
 
-async def test_totals_are_of_the_newest_poll_and_windows_of_the_last_evaluation(watch, server, few):
-    server.engines = names(20)
-    await watch.polls(10)
-    shown = watch.snapshots.values()
-    assert {found.totals.counters.drafts for found in shown} == {90}
-    assert {drafts(found)[1] for found in shown} == {60, 70, 80, 90}
-
-
 # A changed configuration
 
 
@@ -338,15 +314,6 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
     assert drafts(found) == [100, 600]
     assert found.totals.counters.drafts == 610
     assert watch.monitor.status().record.polls == 62
-
-
-async def test_longer_windows_fill_up_from_the_change_on(watch):
-    await watch.polls(400)
-    await watch.change(target(), config("30s", "10m"))
-    await watch.clock.advance(1)
-    await watch.polls(200)
-    # Up to 32 polls that were older than the longest window, and not removed yet, come back.
-    assert drafts(watch.snapshots["m", "0"])[1] == pytest.approx(5160, abs=180)
 
 
 async def test_a_schedule_of_a_pod_that_is_not_used_is_recorded_once(watching):
@@ -380,23 +347,3 @@ async def test_an_engine_that_never_drafted_is_not_saved(watch, server):
     await watch.polls(10)
     watch.monitor.remember()
     assert not watch.monitor._shared.remembered.engines.items(watch.clock.wall())
-
-
-@pytest.mark.parametrize("part", ["observe", "evaluate"])
-async def test_an_engine_that_fails_does_not_affect_others(watch, server, monkeypatch, part):
-    server.engines = names(2)
-    await watch.polls(3)
-    bad, works = watch.monitor.engines["m", "0"].engine, getattr(EngineMonitor, part)
-
-    def fails(engine, *args, **how):
-        if engine is bad:
-            raise RuntimeError("injected")
-        return works(engine, *args, **how)
-
-    monkeypatch.setattr(EngineMonitor, part, fails)
-    await watch.clock.advance(1)
-    await watch.polls(5)
-    assert watch.monitor.status().record.up
-    assert drafts(watch.snapshots["m", "1"]) == [70, 70]
-    assert drafts(watch.snapshots["m", "0"]) == [20, 20]
-    assert [event for event in watch.events if event[0].startswith("internal")] == [("internal_error", "0")]
