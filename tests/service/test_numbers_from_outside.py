@@ -44,8 +44,8 @@ from spec_decode_exporter.requests.record import read as read_requests
 from spec_decode_exporter.scrape.server_info import served_speculation
 from spec_decode_exporter.web.api import EVENTS, HISTORY
 from spec_decode_exporter.web.endpoint import RequestError, read
+from tests.fakes.references import observation
 from tests.unit.history.test_query_api import Answer
-from tests.unit.reports.conftest import observed  # noqa: F401  a fixture
 from tests.unit.reports.plan.conftest import LLAMA_8B
 
 NUMBERS = (
@@ -222,9 +222,9 @@ def test_a_recording_names_the_line_of_a_wrong_number(tmp_path):
     assert refused > len(NUMBERS)
 
 
-async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(observed, tmp_path):  # noqa: F811
+def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(tmp_path):
     file = tmp_path / "observation.json"
-    engine = json.loads(json_report(await observed("steady", seconds=10)))["engines"][0]
+    engine = json.loads(json_report(observation("steady", seconds=10)))["engines"][0]
     window = {name: engine["windows"][-1][name] for name in SavedWindow.model_fields}
     engine = {**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}
     document = {"seconds": 10.0, "engines": [engine]}
