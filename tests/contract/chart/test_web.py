@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import trustme
-import yaml
 
 from spec_decode_exporter.web.security import read_web_config
 
@@ -48,11 +47,6 @@ def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web,
     assert len({"httpGet", "tcpSocket"} & probe.keys()) == 1
     assert probe["failureThreshold"] == 6
     assert sidecar["livenessProbe"] == probe
-
-
-def test_without_one_there_is_nothing_of_it(render):
-    assert "--web.config.file" not in yaml.safe_dump_all(render({}))
-    assert not render({}).of("Secret")
 
 
 def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render, tmp_path):
