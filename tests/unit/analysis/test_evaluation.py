@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEva
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
+from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -63,13 +63,6 @@ class TestWorkedExamples:
         its = evaluation(known, survival, **more)
         recommended = None if its.recommended is None else its.recommended.tokens
         assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
-
-    def test_beyond_the_crossover_the_batch_is_to_be_limited(self):
-        loads = [LoadCost(running_requests=load, draft_cost_ratio=c) for load, c in ((2, 0.05), (32, 0.9))]
-        its = evaluation(knowledge(method="eagle3", cost=CostSettings(loads=loads)), running=30.0)
-        # 3.3 tokens a step are lost on 1 + 4 c at c = .575, which is reached at this load.
-        assert its.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
-        assert (its.verdict, its.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
 
 
 class TestCost:

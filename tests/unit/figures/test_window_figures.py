@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
-from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
@@ -70,15 +70,6 @@ def test_the_work_of_steps(counts, more, expected):
     its = figures(*counts, **more)
     assert its.work == expected
     assert its.speedup_ceiling_ratio == (None if expected is None else expected[0] / expected[1])
-
-
-@pytest.mark.parametrize(("every_step", "paid"), [(False, 50), (True, 100)])
-def test_a_speed_up_is_tokens_over_plain_steps(every_step, paid):
-    its = figures(50, 200, 100, **STEPS)
-    price = Price(0.1, 0.2, every_step)
-    assert its.work.speedup(price) == pytest.approx(200 / (100 + 0.2 * paid + 0.1 * 200))
-    idle = figures(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
-    assert (idle.work.speedup(Price(0.1, 0.2)), idle.speedup_ceiling_ratio) == (1, None)
 
 
 @pytest.mark.parametrize(

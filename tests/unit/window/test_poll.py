@@ -104,7 +104,7 @@ def test_a_process_whose_begin_is_not_known_to_be_since_the_last_poll_is_a_start
         "centuries after a restart",
     ],
 )
-def test_resets(before, now, expected):
+def test_decreases_are_resets_and_creation_times_that_come_or_go_are_none(before, now, expected):
     taken = after(before, now)
     assert outcome(taken) == expected
     assert taken.poll.created == (now.created or before.created)
@@ -202,13 +202,6 @@ def test_more_tokens_than_an_engine_can_generate_in_the_time_are_another_process
 )
 def test_k_is_the_number_of_positions_or_the_mean_length_of_drafts(drafts, drafted, positions, tokens):
     assert first(make_sample(drafts, drafted, 0, positions=positions)).tokens == tokens
-
-
-@given(st.integers(1, 16), st.integers(0, 10**6), st.integers(0, 16), st.integers(0, 512))
-def test_a_torn_page_never_adds_a_position(tokens, drafts, torn, running):
-    drafted = tokens * (drafts + torn + 2 * running)
-    sample = make_sample(drafts, drafted, 0, positions=(0,) * tokens, running_requests=float(running))
-    assert first(sample).tokens == tokens
 
 
 @pytest.mark.parametrize(
