@@ -23,7 +23,6 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
         ([[1, 1, 1]] * (MAX_RANGES + 1), f"more than {MAX_RANGES} ranges"),
         ([[1, 16]], "whole numbers"),
         ([[1, 16, False]], "whole numbers"),
-        ([[1, float("nan"), 4]], "whole numbers"),
         ([["1", 16, 4]], "whole numbers"),
         ([[0, 16, 4]], "within 1 and"),
         ([[16, 1, 4]], "within 1 and"),
@@ -33,7 +32,7 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
         ([[1, 16, 4], [16, 20, 2]], "overlap"),
         ([[1, MAX_BATCH, 4], [5, 6, 0]], "overlap"),
     ],
-    ids=range(13),
+    ids=range(12),
 )
 def test_an_invalid_schedule_is_rejected_as_a_whole(value, says):
     with pytest.raises(ScheduleError, match=says) as caught:
@@ -60,21 +59,3 @@ def test_a_lookup_gives_the_result_of_a_scan(edges, tokens, running):
     expected = [number for first, _, number in ranges if first <= running]
     assert schedule.at(running) == (expected[-1] if expected else None)
     assert schedule.pauses == any(number == 0 for _, _, number in ranges)
-
-
-_anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=2),
-)
-
-
-@settings(max_examples=30)
-@given(_anything | st.lists(st.lists(st.integers(-2, 2**40) | _anything, max_size=4), max_size=70))
-def test_any_json_is_a_bounded_schedule_or_is_rejected(value):
-    try:
-        schedule = batch_schedule(value)
-    except ScheduleError:
-        return
-    assert len(schedule.firsts) == len(schedule.tokens) <= MAX_RANGES
-    assert list(schedule.firsts) == sorted(set(schedule.firsts))
-    assert all(type(number) is int for number in (*schedule.firsts, *schedule.tokens))

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.config.environment import MAX_CHARACTERS, expand
 
@@ -35,11 +33,6 @@ def test_variables_are_replaced(text, value):
 def test_a_reference_without_a_variable_is_rejected(text, message):
     with pytest.raises(ValueError, match=message):
         expand(text, ENVIRON)
-
-
-@given(st.text().filter(lambda text: "$" not in text))
-def test_a_text_without_a_dollar_sign_is_unchanged(text):
-    assert expand(text, {}) is text
 
 
 def test_repeated_variables_have_a_limit_of_characters():

@@ -3,9 +3,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.http_settings import HttpSettings
@@ -161,38 +158,6 @@ def test_a_secret_file_must_be_a_plain_file(mistakes, name):
     [reported] = mistakes(f'targets: [{{url: http://a, authorization: {{credentials_file: "{name}"}}}}]')
     place = "1: targets[0].authorization.credentials_file "
     assert reported.startswith((f"{place}names a file", f"{place}is not the name of a file"))
-
-
-scalars = st.text(max_size=8) | st.sampled_from(
-    ["1s", "0", "", "~", "http://a", "${A}", "${B", "$$", "[", "&a", "*a", "off", "rates", "/dev", "\ud800", "\x00", "9" * 5000]
-)  # fmt: skip
-keys = st.sampled_from(
-    ["poll", "interval", "windows", "targets", "url", "name", "labels", "discovery", "files", "http", "dns",
-     "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca_file", "scrape", "<<",
-     "cost", "loads", "draft_cost_ratio", "draft_parameters", "target_parameters", "running_requests", "speculative",
-     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "ratio", "state", "file", "limits", "engines"]
-)  # fmt: skip
-documents = st.recursive(
-    scalars,
-    lambda below: (
-        st.lists(below, max_size=4) | st.dictionaries(keys | st.text(max_size=4), below, max_size=5)
-    ),
-    max_leaves=25,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(st.binary(max_size=300) | documents.map(lambda value: yaml.safe_dump(value).encode()))
-def test_any_file_gives_a_configuration_or_its_mistakes(tmp_path, data):
-    path = tmp_path / "any.yml"
-    path.write_bytes(data)
-    problems = ()
-    try:
-        load(path, environ={"A": "hunter2"})
-    except ConfigError as error:
-        problems = (str(error), *error.problems)
-        assert len(problems) > 1
-    assert not [one for one in problems if "hunter2" in str(one).encode().decode()]
 
 
 FILE = """\

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.config import source as module
 from spec_decode_exporter.config.mistakes import ConfigError
@@ -141,11 +137,3 @@ def test_a_device_without_end_is_not_read_to_its_end():
 def test_a_hundred_mistakes_are_listed_and_the_rest_is_counted():
     _, mistakes = read("[" + "!x a," * 150 + "]")
     assert (len(mistakes), mistakes[-1]) == (101, "a.yml and 50 more mistakes")
-
-
-@given(
-    st.binary(max_size=200) | st.text(alphabet="ab:-[]{}&*!|>'\"\\#?%@,\t\n 01u", max_size=60).map(str.encode)
-)
-def test_any_bytes_are_a_value_or_an_error(data):
-    with suppress(ConfigError):
-        assert isinstance(source_of(data, "a.yml").data, dict | list | str | None)

@@ -11,7 +11,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.cells import Effect, added, row_of
+from spec_decode_exporter.requests.cells import Effect
 from spec_decode_exporter.requests.findings import (
     MAX_SAMPLE,
     ContextFall,
@@ -23,7 +23,6 @@ from spec_decode_exporter.requests.findings import (
     share_below_break_even,
 )
 from spec_decode_exporter.requests.mixture import even_sample
-from spec_decode_exporter.requests.record import RequestRecord
 from tests.fakes.costs import make_cost
 
 TOKENS = 4
@@ -76,17 +75,6 @@ def test_equal_requests_are_not_below_break_even(speedup, number, drafts, whole)
     assert alarms <= 1
     if speedup == 1.02:
         assert below > 0.25 * 5 * number  # by chance alone
-
-
-@pytest.mark.parametrize("tokens", [60, 300])
-def test_the_mix_of_the_documentation_is_detected(tokens):
-    generator = random.Random(3)
-    for _ in range(2):
-        requests = [
-            draw(generator, surviving(share * TOKENS), round(tokens / (1 + share * TOKENS)))
-            for share in [0.38] * 40 + [0.82] * 60
-        ]
-        assert 0.15 < share_below_break_even(requests) < 0.45
 
 
 def test_the_share_equals_the_formulas():
@@ -256,17 +244,6 @@ def estimate(value, error=0.05, degrees=100):
     return Estimate(value, value - 2 * error, value + 2 * error, error, degrees)
 
 
-def drawn(random, number, mean, spread=1.0):
-    """Return the acceptance length of requests that differ in their own acceptance and their drafts."""
-    drafts = [random.randrange(10, 200) for _ in range(number)]
-    own = [min(4, max(0, random.gauss(mean, spread))) for _ in range(number)]
-    accepted = [round(each * count) for each, count in zip(own, drafts, strict=True)]
-    counts = zip(drafts, accepted, strict=True)
-    return added(
-        row_of(RequestRecord("m", each, 4 * each, own, 4), None) for each, own in counts
-    ).acceptance_length
-
-
 def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
     known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
     buckets = [bucket(500, None), *known, bucket(90_000, None)]
@@ -290,13 +267,3 @@ def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
 )
 def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
     assert (context_fall([bucket(1, short), bucket(2, long)]) is not None) is falls
-
-
-def test_requests_of_equal_acceptance_rarely_fall():
-    """Of 400 independent windows with the fewest requests."""
-    source = random.Random(7)
-    false = sum(
-        context_fall([bucket(1, drawn(source, 30, 1.3)), bucket(2, drawn(source, 30, 1.3))]) is not None
-        for _ in range(400)
-    )
-    assert false <= 1

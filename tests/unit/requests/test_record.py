@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
-import gzip
 import json
 import math
 import random
@@ -28,7 +26,6 @@ from spec_decode_exporter.requests.record import (
     TooManyError,
     read,
 )
-from tests.paths import DATA
 
 SALT = b"0123456789abcdef"
 RECORD = {
@@ -377,13 +374,6 @@ def test_a_mistake_never_repeats_the_value_of_a_field(path, value):
         assert all(name.isprintable() and len(name) <= MAX_NAME_CHARACTERS for name in stored)
 
 
-@given(st.binary(max_size=500), st.booleans())
-def test_any_bytes_are_a_batch_or_not_json(data, lines):
-    with contextlib.suppress(NotJsonError):
-        batch = batch_of(data, lines=lines)
-        assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
-
-
 def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
     """vLLM 0.33.0, `/inference/v1/generate`: without a model, a usage and times."""
     counts = {
@@ -398,9 +388,6 @@ def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
     response = {"request_id": "8d6859c6", "metrics": {"speculative_decoding": speculation}}
     assert batch_of(response).refused == {Refusal.MALFORMED: 1}
     assert batch_of({**response, "model": "tiny"}).requests == [RequestRecord("tiny", 7, 28, 25, 4)]
-
-
-RESPONSES = DATA / "traces" / "restart_k3_k5.responses.jsonl.gz"
 
 
 def tokens_and_steps(drafts, accepted, tokens, answer_tokens):
@@ -458,16 +445,6 @@ def test_an_unknown_or_contradictory_length_counts_every_step_as_one_that_drafts
     assert tokens_and_steps(*counts, answer_tokens) == expected
 
 
-def test_every_step_of_a_recorded_draft_model_drafted():
-    lines = map(json.loads, gzip.decompress(RESPONSES.read_bytes()).splitlines())
-    responses = [line for line in lines if line.get("num_spec_steps")]
-    assert len(responses) > 200
-    for each in responses:
-        counts = (each["num_spec_steps"], each["num_accepted_draft_tokens"], each["num_spec_tokens"])
-        found = tokens_and_steps(*counts, each["completion_tokens"])
-        assert found == (each["completion_tokens"] - 1, each["num_spec_steps"])
-
-
 @pytest.mark.parametrize(
     ("drafts", "accepted_tokens", "expected"),
     [
@@ -478,13 +455,3 @@ def test_every_step_of_a_recorded_draft_model_drafted():
 def test_almost_none_or_almost_all_of_many_drafts_is_pathological(drafts, accepted_tokens, expected):
     assert RequestRecord("m", drafts, 4 * drafts, accepted_tokens, 4).pathology == expected
     assert RequestRecord("m", drafts, 0, 0, 4).pathology == ""
-
-
-def test_a_request_at_the_limit_is_pathological_by_chance_in_at_most_5_percent():
-    generator = random.Random(7)
-    alarms = 0
-    for _ in range(500):
-        # Whole drafts are accepted or rejected: the strongest dependence of tokens.
-        accepted = 4 * sum(generator.random() < 0.05 for _ in range(120))
-        alarms += RequestRecord("m", 120, 480, accepted, 4).pathology == "rejected"
-    assert alarms / 500 <= 0.05

@@ -366,9 +366,3 @@ async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, faul
     error = await failure(client, server.url())
     assert error.reason == "tls"
     assert "certificate" in str(error)
-
-
-async def test_the_timeout_covers_the_tls_handshake(make_client, fault_server):
-    server = await fault_server(answer())
-    url = server.url().replace("http:", "https:")
-    assert (await failure(make_client(timeout=SOON), url)).reason == "timeout"

@@ -1,11 +1,14 @@
-"""Layouts of metrics pages: a first reading, later readings by a known layout, and unreadable pages."""
+"""Layouts of metrics pages: a first reading, later readings by a known layout, and unreadable pages.
+
+Any bytes: tests/robustness/fuzz.
+"""
 
 from __future__ import annotations
 
 import math
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest as render_text
@@ -300,55 +303,6 @@ def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
     layout = read_layout(drafts(page), NAMES)
     assert by_layout(layout, drafts(page)) is by_layout(layout, drafts(later)) is None
     assert len(samples(drafts(later))) == 2
-
-
-# Any bytes.
-
-_words = st.sampled_from(
-    [
-        *map(bytes, zip(b'{}"\\=, \t\n\r#1_a\x00\x0b\xff', strict=True)),
-        DRAFTS, b"# EOF\n", b"1.5e3", b"NaN", b"+Inf", b'{engine="0"}', b'{engine="1",model_name="m"} ', b" 1\n",
-        b"\n" + DRAFTS,
-    ]
-)  # fmt: skip
-messes = st.lists(_words, max_size=24).map(b"".join)
-pages = st.one_of(
-    messes.map(lambda mess: mess + b"\n"),
-    st.binary(max_size=400),
-    st.sampled_from([path.read_bytes() for path in CORPUS]),
-)
-
-
-@st.composite
-def mutations(draw, page: bytes) -> bytes:
-    """Return a page with some parts removed, doubled or replaced."""
-    for _ in range(draw(st.integers(1, 3))):
-        begin = draw(st.integers(0, len(page)))
-        end = min(len(page), begin + draw(st.integers(0, 80)))
-        middle = draw(st.sampled_from([b"", page[begin:end] * 2, b"\n", b" ", b"7"]) | messes)
-        page = page[:begin] + middle + page[end:]
-    return page
-
-
-@given(pages, pages)
-@example(b"\n", b"\n")
-def test_any_bytes_give_by_a_layout_what_a_first_reading_gives_or_nothing(page, later):
-    if outcome(page) is None:
-        return
-    layout, _ = first_reading(page)
-    for one_page in (page, later):
-        values = by_layout(layout, one_page)
-        if values is not None:
-            assert outcome(one_page) == (list(layout.places), list(map(repr, values)))
-
-
-@given(st.data(), st.sampled_from([NGRAM, RUST]))
-def test_a_changed_page_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
-    layout, _ = first_reading(page)
-    later = data.draw(mutations(page))
-    values = by_layout(layout, later)
-    if values is not None:
-        assert outcome(later) == (list(layout.places), list(map(repr, values)))
 
 
 _label_values = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)

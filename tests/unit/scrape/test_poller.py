@@ -388,19 +388,6 @@ async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(
     assert server.kinds().count("info") == 1
 
 
-async def test_details_that_are_too_large_are_unknown_and_logged_once(make, server, received, polls):
-    record, logs = PollRecord(), []
-    server.version = server.info = too_large = PollError("too_large", "the body has more bytes than max_body")
-    for _ in range(2):
-        logs += await polls(make(record=record, receive=lambda polled: True), 70)
-    assert (record.version, record.speculation, record.up, record.failures) == ("", None, True, {})
-    assert [(log["event"], log["source"], log["reason"], log["log_level"]) for log in logs] == [
-        ("server_details_not_used", source, str(too_large), "warning")
-        for source in ("version", "server_info")
-    ]
-    assert len(received) == 140
-
-
 # Pages that cost much.
 
 

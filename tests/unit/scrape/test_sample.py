@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from weakref import WeakValueDictionary
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape import sample as reader_module
-from spec_decode_exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
+from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
     MAX_COUNT,
@@ -295,22 +292,6 @@ def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(page, first, know
     assert reader.read_quickly(page, with_latencies=False) == (reading if known else None)
 
 
-def test_threads_read_pages_at_the_same_time_as_the_event_loop():
-    pages = [engines_page(50, b"%d" % number) for number in range(12)]
-
-    def read_all(order):
-        readers = [SampleReader(2**19) for _ in pages]
-        return [
-            len(reader.read(page, with_latencies=False).samples)
-            for _ in range(3)
-            for reader, page in list(zip(readers, pages, strict=True))[::order]
-        ]
-
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(read_all, [1, -1, 1, -1]))
-    assert found == [[50] * len(pages) * 3] * 4
-
-
 def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
     reader = SampleReader()
     reader.read(NGRAM, with_latencies=False)
@@ -347,47 +328,3 @@ def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_alway
     for _ in range(2):
         readers[1].read(large[2], with_latencies=True)
     assert len(first_readings) == 3 + 1 + 2 + 1
-
-
-_recorded = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op]*m"))])
-
-
-@given(st.lists(st.tuples(_recorded, st.booleans()), min_size=2, max_size=4))
-def test_earlier_pages_do_not_affect_a_reading(polls):
-    reader = SampleReader()
-    for page, with_latencies in polls:
-        found = reader.read(page, with_latencies=with_latencies)
-    assert found == read(page, with_latencies=with_latencies)
-
-
-_labels = [
-    b"",
-    b'{engine="0"}',
-    b'{engine="1",position="2"}',
-    b'{position="0",le="1"}',
-    b'{le="+Inf"}',
-    b'{tp_rank="1"}',
-]
-_lines = st.lists(
-    st.tuples(
-        st.builds(bytes.__add__, st.sampled_from(sorted(MEANINGS)), st.sampled_from(_labels)),
-        st.sampled_from([b"1", b"0", b"NaN", b"-1", b"1e15", b"1e999", b"0.5"]),
-    ),
-    max_size=12,
-    unique_by=lambda line: line[0],
-)  # fmt: skip
-
-
-@given(_lines, st.booleans())
-def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
-    try:
-        reading = read(
-            b"# any\n" + b"".join(b"%b %b\n" % line for line in lines), with_latencies=with_latencies
-        )
-    except PageError:
-        return
-    for sample in reading.samples.values():
-        assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
-        for gauge, value in zip(Gauge, sample.gauges, strict=True):
-            assert value is None or 0 <= value <= MAX_GAUGES[gauge]
-        assert (sample.latencies is not None) == with_latencies
