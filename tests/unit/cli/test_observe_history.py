@@ -68,35 +68,3 @@ def test_a_time_is_an_age_or_a_date(text, moment):
     assert observe_history.moment(text, "--since", NOW) == moment
     with pytest.raises(UsageError, match="write how long ago, such as 7d"):
         observe_history.moment("yesterday", "--since", NOW)
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("localhost:9090", "http://localhost:9090"),
-        ("http://p:9090/", "http://p:9090"),
-        ("https://m/select/0/prometheus", "https://m/select/0/prometheus"),
-        ("http://p:9090/graph", "http://p:9090"),
-        ("http://p:9090/api/v1", "http://p:9090"),
-    ],
-)
-def test_an_address_is_completed_and_freed_from_a_page(url, address):
-    assert observe_history._address(url) == address
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ('job="vllm"', 'job="vllm"'),
-        ('{job="vllm", namespace=~"prod-.*",}', 'job="vllm", namespace=~"prod-.*"'),
-        ("{}", ""),
-        *[(text, None) for text in ("job=vllm", 'job="a"} or up{', "vllm:x", 'job="' + "a" * 5000 + '"')],
-    ],
-    ids=["plain", "in braces", "empty", "without quotes", "a query", "a name", "too long"],
-)
-def test_matchers_are_taken_with_or_without_braces_and_nothing_else(text, match):
-    if match is not None:
-        assert observe_history.checked_match(text) == match
-        return
-    with pytest.raises(UsageError, match="write for example"):
-        observe_history.checked_match(text)

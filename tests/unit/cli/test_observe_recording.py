@@ -11,7 +11,6 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import replayed
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observation import Observation, observed_config
 from tests.conftest import CHECKOUT
@@ -121,10 +120,3 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(rest
     assert {line.split('window="')[1].split('"')[0] for line in full if 'window="' in line} == {"30s", "5m"}
     assert "process_" not in text
     assert 'spec_decode_exporter_poll_failures_total{reason="refused",target="restart_k3_k5"} 12' in text
-
-
-def test_metrics_that_do_not_exist_are_named(restart, tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("metrics: {enable: [spec_decode_nothing]}\n")
-    with pytest.raises(ConfigError, match="is not a group of metrics"):
-        replayed(parsed("--replay", restart, "--config.file", str(file)), {})

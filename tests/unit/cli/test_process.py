@@ -15,7 +15,6 @@ from spec_decode_exporter.cli.process import (
     BackgroundStream,
     background_output,
     raise_file_limit,
-    run_loop,
     to_descriptor,
     write_stdout,
 )
@@ -116,15 +115,6 @@ def test_a_closed_pipe_and_a_full_disk_are_ignored(monkeypatch):
         write_stdout("a" * 1_000_000)
     with Path("/dev/full").open("wb", buffering=0) as full:
         to_descriptor(full.fileno())("a\n")
-
-
-def test_the_program_does_not_run_inside_the_handling_of_a_missing_uvloop(monkeypatch):
-    monkeypatch.setattr("spec_decode_exporter.cli.process.find_spec", lambda name: None)
-
-    async def being_handled():
-        return sys.exc_info()[1]
-
-    assert run_loop(being_handled()) is None
 
 
 def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):

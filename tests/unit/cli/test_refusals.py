@@ -39,6 +39,7 @@ WRONG = [
     (["observe", "--format", "prometheus", "--every", "5s"], "written once"),
     (["observe", "--format", "html"], "--format html needs --prometheus.url"),
     (["observe", "--since", "7d"], "--since needs --prometheus.url"),
+    ([*PAST[:2], "ftp://p"], "--prometheus.url"),
     ([*PAST, "localhost:8000"], "URL is of the present"),
     ([*PAST, "--simulate", "steady"], "--simulate is of the present"),
     ([*PAST, *BASELINE], "--baseline.prometheus.url is for servers that are observed now"),

@@ -60,17 +60,6 @@ def test_an_unknown_group_is_a_mistake_with_a_suggestion(file):
         config(*file("metrics:\n  disable:\n    - rate\n    - sums\n"))
 
 
-def test_a_sidecar_is_configured_by_flags_alone():
-    found = config(
-        "--speculative.method=eagle3", "--cost.draft-cost-ratio=0.0625", "--state.file=/state/state.json"
-    )
-    [target] = found.targets
-    assert target.url == "http://localhost:8000/metrics"
-    assert target.speculative.model_dump(exclude_unset=True) == {"method": "eagle3"}
-    assert found.cost.ratio == 0.0625
-    assert found.state.file == Path("/state/state.json")
-
-
 def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     file = tmp_path / "sub" / "exporter.yml"

