@@ -54,35 +54,29 @@ def asked(render):
     return run
 
 
-@pytest.mark.parametrize(
-    ("page", "status", "said"),
-    [
-        (b'spec_decode_exporter_build_info{version="1"} 1.0\n', 0, ""),
-        (b"<html>sign in</html>", 1, "not the exporter's"),
-        (None, 1, ""),
-    ],
-    ids=["the exporter's page", "another page", "no page"],
-)
-def test_only_the_exporter_s_page_passes(asked, server, page, status, said):
-    done = asked(server(page))
-    assert done.returncode == status
-    assert said in done.stderr
-
-
 TLS = {"cert_file": "tls.crt", "key_file": "tls.key"}
 MUTUAL = {**TLS, "client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "ca.crt"}
+GIVEN = {**MUTUAL, "client_auth_type": "VerifyClientCertIfGiven"}
 
 
 @pytest.mark.parametrize(
-    ("web", "status"),
+    ("page", "web", "status"),
     [
-        ({"config": {"tls_server_config": TLS}}, 1),
-        ({"config": {"tls_server_config": {**MUTUAL, "client_auth_type": "VerifyClientCertIfGiven"}}}, 1),
-        ({"config": {"tls_server_config": MUTUAL}}, 0),
-        ({}, 0),
+        pytest.param(
+            b'spec_decode_exporter_build_info{version="1"} 1.0\n', None, 0, id="the exporter's page"
+        ),
+        pytest.param(b"<html>sign in</html>", None, 1, id="another page"),
+        pytest.param(None, None, 1, id="no page"),
+        pytest.param(None, {"config": {"tls_server_config": TLS}}, 1, id="no page by TLS"),
+        pytest.param(None, {"config": {"tls_server_config": GIVEN}}, 1, id="no certificate is required"),
+        pytest.param(None, {"config": {"tls_server_config": MUTUAL}}, 0, id="it may want a certificate"),
+        pytest.param(None, {}, 0, id="a Secret may require a certificate"),
     ],
-    ids=["TLS", "a certificate if given", "a certificate is required", "all from a Secret"],
 )
-def test_one_that_hangs_up_passes_only_where_it_may_want_a_certificate(asked, server, web, status):
-    done = asked(server(None), scheme="https", web={**web, "existingSecret": "tls"})
+def test_the_exporter_s_page_passes_and_no_page_only_where_a_certificate_may_be_wanted(
+    asked, server, page, web, status
+):
+    secured = {"scheme": "https", "web": {**web, "existingSecret": "tls"}} if web is not None else {}
+    done = asked(server(page), **secured)
     assert done.returncode == status, done.stderr
+    assert page is None or status == 0 or "not the exporter's" in done.stderr
