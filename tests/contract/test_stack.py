@@ -89,11 +89,6 @@ def test_prometheus_loads_every_rule_except_those_without_the_exporter():
     assert {path.name for path in shipped - loaded} == {"raw-counters.yml"}
 
 
-def test_prometheus_retains_the_range_of_alerts():
-    (retention,) = [word for word in SERVICES["prometheus"]["command"] if "retention" in word]
-    assert retention.endswith("=3d")
-
-
 def test_grafana_finds_prometheus_and_the_dashboards():
     places = {target: CONFIG / source for source, target, *_ in mounts()}
     provisioning = places["/etc/grafana/provisioning"]

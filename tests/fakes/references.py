@@ -1,4 +1,4 @@
-"""References of simulated servers with a manual clock."""
+"""References and observations of simulated servers, each made once for all tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
-from spec_decode_exporter.reports.observation import Observation, observed_config
+from spec_decode_exporter.reports.observation import Observation, observed_config, watch
 from spec_decode_exporter.reports.reference_measurement import document_of, until_missing
-from tests.conftest import FakeClock, settle
+from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
 from tests.fakes.scenarios import scenario as load_scenario
 from tests.fakes.simulated import Network, Server
 
@@ -63,22 +63,37 @@ SERVERS = {
 }
 
 
-@cache
-def measured(name):
-    """Measure the servers of this name for five minutes, once for all tests."""
+def apart(work):
+    """Run ``work(network, clock)``, a coroutine, with simulated servers and a clock of its own."""
     with pytest.MonkeyPatch.context() as patch:
         network = Network()
         patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
-        return asyncio.run(taken(network, FakeClock(), **SERVERS[name]))
+        patch.setattr("spec_decode_exporter.scrape.poller.PAGES", PAGES_AT_ONCE)
+        return asyncio.run(work(network, FakeClock()))
 
 
-class References(dict):
-    """References by the names of ``SERVERS``: a test measures only those that it uses."""
+@cache
+def measured(name):
+    """Measure the servers of this name for five minutes."""
+    return apart(lambda network, clock: taken(network, clock, **SERVERS[name]))
 
-    def __missing__(self, name):
-        return self.setdefault(name, measured(name))
 
+@cache
+def observation(*scenarios, seconds=30, running=60, cost=True):
+    """Observe scenarios, each on its own host; a scenario of None is an unreachable host."""
 
-@pytest.fixture
-def references():
-    return References()
+    async def observe(network, clock):
+        targets = []
+        for number, name in enumerate(scenarios):
+            host = f"vllm-{number}:8000"
+            known = {}
+            if name is not None:
+                network.servers[host] = Server(clock, name, running=running)
+                known = load_scenario(name).target_settings() if cost else {}
+            targets.append({"url": host, **known})
+        task = asyncio.ensure_future(watch(observed_config(targets, seconds), seconds, clock))
+        await clock.advance(seconds)
+        await settle(300)
+        return task.result().view()
+
+    return apart(observe)

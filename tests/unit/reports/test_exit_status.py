@@ -4,11 +4,12 @@ import pytest
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
+from tests.fakes.references import observation
 
 
-@pytest.fixture
-async def view(observed):
-    return await observed("steady", seconds=30)
+@pytest.fixture(name="view")
+def view_fixture():
+    return observation("steady")
 
 
 def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5, request=None):
@@ -29,27 +30,24 @@ def status(view, *engines, targets=None):
 
 
 @pytest.mark.parametrize(
-    ("verdict", "speedup", "expected"),
+    ("verdict", "speedup", "request_speedup", "expected"),
     [
-        (Verdict.OPTIMAL, 2.2, ExitStatus.GOOD),
-        (Verdict.HEALTHY, None, ExitStatus.GOOD),
-        (Verdict.MARGINAL, 1.2, ExitStatus.GOOD),
-        (Verdict.POOR, 1.0, ExitStatus.GOOD),
-        (Verdict.POOR, 0.99, ExitStatus.UNKNOWN),
-        (Verdict.POOR, None, ExitStatus.UNKNOWN),
-        (Verdict.HARMFUL, 0.7, ExitStatus.BAD),
-        (Verdict.INSUFFICIENT, 2.0, ExitStatus.UNKNOWN),
+        (Verdict.OPTIMAL, 2.2, None, ExitStatus.GOOD),
+        (Verdict.HEALTHY, None, None, ExitStatus.GOOD),
+        (Verdict.MARGINAL, 1.2, None, ExitStatus.GOOD),
+        (Verdict.POOR, 1.0, None, ExitStatus.GOOD),
+        (Verdict.POOR, 0.99, None, ExitStatus.UNKNOWN),
+        (Verdict.POOR, None, None, ExitStatus.UNKNOWN),
+        (Verdict.POOR, 1.9, 1.0, ExitStatus.GOOD),
+        (Verdict.POOR, 1.9, 0.99, ExitStatus.UNKNOWN),
+        (Verdict.HARMFUL, 0.7, None, ExitStatus.BAD),
+        (Verdict.INSUFFICIENT, 2.0, None, ExitStatus.UNKNOWN),
     ],
 )
-def test_the_verdict_determines_the_status(view, verdict, speedup, expected):
-    assert status(view, engine(view, verdict, speedup=speedup)) is expected
-
-
-@pytest.mark.parametrize(
-    ("request_speedup", "expected"), [(1.0, ExitStatus.GOOD), (0.99, ExitStatus.UNKNOWN)]
-)
-def test_faster_decoding_with_slower_requests_is_not_good(view, request_speedup, expected):
-    assert status(view, engine(view, Verdict.POOR, speedup=1.9, request=request_speedup)) is expected
+def test_the_verdict_and_the_speedup_of_requests_determine_the_status(
+    view, verdict, speedup, request_speedup, expected
+):
+    assert status(view, engine(view, verdict, speedup=speedup, request=request_speedup)) is expected
 
 
 @pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])

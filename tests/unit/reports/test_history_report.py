@@ -76,7 +76,7 @@ def flat(form, history):
 
 
 class Page(HTMLParser):
-    """Notes the tags, texts and addresses of a page; tags must be closed in order."""
+    """Notes the tags and addresses of a page; tags must be closed in order."""
 
     VOID = frozenset({"meta", "rect", "line", "path"})
 
@@ -88,13 +88,13 @@ class Page(HTMLParser):
         assert self.open == []
 
     def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
+        self.handle_startendtag(tag, attrs)
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_startendtag(self, tag, attrs):
         self.tags.add(tag)
+        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -119,20 +119,10 @@ def test_json_has_the_slots_and_sums():
     assert [each["target"] for each in document["engines"]] == ["a:8000", "b:8000"]
     assert document["fleet"]["summary"]["shares"]["hurt"]["tokens"] == 1000
     first = document["engines"][0]
-    assert first["slots"][0]["speedup"] == {
-        "value": 2.0,
-        "lower": 1.5,
-        "upper": 2.5,
-        "standard_error": 0.1,
-        "degrees": 0,
-    }
+    speedup = {"value": 2.0, "lower": 1.5, "upper": 2.5, "standard_error": 0.1, "degrees": 0}
+    assert first["slots"][0]["speedup"] == speedup
     assert first["drops"][0]["depth"] == 0.5
     assert first["changes"][0]["name"] == "4 draft tokens instead of 2"
-
-
-def test_an_incomplete_report_says_so():
-    for form in ("text", "html"):
-        assert "interrupted while" in written(form, result(incomplete="interrupted while reading a:8000"))
 
 
 def test_a_page_is_self_contained_and_well_formed():
@@ -202,12 +192,11 @@ def test_without_a_cost_by_load_the_report_says_what_is_missing(setting, loads, 
     assert (found["tokens"], found["text"]) == (None, "")
 
 
-def test_the_saved_time_is_in_decode_hours():
+def test_saved_time_missing_drafts_and_an_incomplete_history_are_said():
     long = engine(at(SLOT, 0, decode_seconds=36_000.0))
     assert "10.0 (5.0 to 15.0) decode-hours" in written("text", result(long))
-
-
-def test_without_drafts_the_report_says_so():
+    for form in ("text", "html"):
+        assert "interrupted while" in written(form, result(incomplete="interrupted while reading a:8000"))
     plain = at(SLOT, 0, outcome=SlotOutcome.PLAIN, speedup=None, drafts=0, positions=(), tokens=0)
     for form in HISTORY_FORMATS:
         assert written(form, result(engine(plain)))

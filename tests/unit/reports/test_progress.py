@@ -7,19 +7,16 @@ import os
 import pytest
 
 from spec_decode_exporter.reports.progress import ObservationOutput, Streams
-
-
-class Terminal(io.StringIO):
-    """Stream that is a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self):
-        return True
+from tests.fakes.references import observation
 
 
 class Pipe(io.StringIO):
     encoding = "utf-8"
+
+
+class Terminal(Pipe):
+    def isatty(self):
+        return True
 
 
 def streams(out=None, err=None, **environ):
@@ -44,9 +41,9 @@ LIVE, REPEATED, BAR, NOTHING = (True, True), (True, False), (False, True), (Fals
         ("text", 30, 2.0, streams(), REPEATED),
     ],
 )
-async def test_the_output_depends_on_the_streams_and_flags(observed, form, seconds, every, where, expected):
+def test_the_output_depends_on_the_streams_and_flags(form, seconds, every, where, expected):
     output = ObservationOutput(form, seconds, every, where)
-    output.show(await observed("steady", seconds=12))
+    output.show(observation("steady", seconds=12))
     written = where.out.getvalue(), where.err.getvalue()
     assert (
         bool(written[0]),
@@ -54,8 +51,8 @@ async def test_the_output_depends_on_the_streams_and_flags(observed, form, secon
     ) == expected
 
 
-async def test_a_warning_takes_its_own_line_and_a_live_report_has_none(observed):
-    view = await observed("steady", seconds=12)
+def test_a_warning_takes_its_own_line_and_a_live_report_has_none():
+    view = observation("steady", seconds=12)
     where, live = streams(err=Terminal()), streams(Terminal(), Terminal())
     for output in (ObservationOutput("text", 30, None, where), ObservationOutput("text", 0, None, live)):
         output.show(view)
@@ -64,8 +61,8 @@ async def test_a_warning_takes_its_own_line_and_a_live_report_has_none(observed)
     assert not live.err.getvalue()
 
 
-async def test_only_the_last_report_advises_to_observe_again(observed):
-    where, view = streams(), await observed("harmful")
+def test_only_the_last_report_advises_to_observe_again():
+    where, view = streams(), observation("harmful")
     output = ObservationOutput("text", 0, None, where)
     output.show(view)
     first = where.out.getvalue()
@@ -74,20 +71,20 @@ async def test_only_the_last_report_advises_to_observe_again(observed):
     assert "Observe it again with --for 1m." in where.out.getvalue()[len(first) :].partition("\n")[0]
 
 
-async def test_each_json_report_is_one_line(observed):
+def test_each_json_report_is_one_line():
     where = streams()
     shown = ObservationOutput("json", 0, None, where)
-    view = await observed("steady", seconds=12)
+    view = observation("steady", seconds=12)
     shown.show(view)
     shown.report(view)
     first, second = where.out.getvalue().splitlines()
     assert json.loads(first) == json.loads(second) == view.model_dump(mode="json")
 
 
-async def test_progress_is_one_line_that_is_erased_at_the_end(observed):
+def test_progress_is_one_line_that_is_erased_at_the_end():
     where = streams(err=Terminal())
     shown = ObservationOutput("text", 30, None, where)
-    shown.show(await observed("steady", None, seconds=12))
+    shown.show(observation("steady", None, seconds=12))
     line = where.err.getvalue()
     assert "12 of 30s" in line
     assert "1 of 2 unseen" in line
@@ -97,11 +94,11 @@ async def test_progress_is_one_line_that_is_erased_at_the_end(observed):
     assert not where.out.getvalue()
 
 
-async def test_a_live_report_uses_the_alternate_screen_and_its_height(observed, monkeypatch):
+def test_a_live_report_uses_the_alternate_screen_and_its_height(monkeypatch):
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 20)))
     where = streams(Terminal(), Terminal())
     shown = ObservationOutput("text", 0, None, where)
-    view = await observed("steady")
+    view = observation("steady")
     shown.show(view)
     drawn = where.out.getvalue()
     assert drawn.startswith("\x1b[?1049h")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
-from math import inf, sqrt
+from math import inf
 
 import pytest
 from pydantic import ValidationError
@@ -23,7 +22,7 @@ from spec_decode_exporter.window.history import Window, row_of
 from spec_decode_exporter.window.ring import Increments
 from tests.conftest import settle
 from tests.fakes.arms import window_over
-from tests.fakes.references import changed, take, taken
+from tests.fakes.references import take
 from tests.fakes.simulated import Server
 from tests.fakes.windows import increment, increments, window
 
@@ -74,25 +73,19 @@ def test_the_acceptance_rate_and_length_have_their_own_bounds(busy_server):
         assert found[key] == MeasuredFigure(**estimate._asdict())
 
 
-@pytest.mark.parametrize(
-    ("quantity", "value"),
-    [
-        ("draft_length_tokens", 2.0),
-        ("coverage_ratio", 1.0),
-        ("step_seconds", 0.04),
-        ("drafts_per_second", 100.0),
-        ("draft_tokens_per_second", 200.0),
-        ("requests_per_second", 2.0),
-        ("running_requests", 4.0),
-        ("waiting_requests", 1.0),
-        ("kv_cache_usage_ratio", 0.5),
-        ("prefix_cache_hit_ratio", 0.25),
-    ],
-)
-def test_constant_figures_have_no_error(busy_server, quantity, value):
-    one = of(busy_server).quantities[quantity]
-    assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3)
-    assert one.standard_error == pytest.approx(0, abs=1e-9)
+CONSTANT = {
+    "draft_length_tokens": 2.0, "coverage_ratio": 1.0, "step_seconds": 0.04, "drafts_per_second": 100.0,
+    "draft_tokens_per_second": 200.0, "requests_per_second": 2.0, "running_requests": 4.0, "waiting_requests": 1.0,
+    "kv_cache_usage_ratio": 0.5, "prefix_cache_hit_ratio": 0.25,
+}  # fmt: skip
+
+
+def test_constant_figures_have_no_error(busy_server):
+    found = of(busy_server).quantities
+    for quantity, value in CONSTANT.items():
+        one = found[quantity]
+        assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3), quantity
+        assert one.standard_error == pytest.approx(0, abs=1e-9), quantity
 
 
 def gauged(engine, missed, number=300):
@@ -128,27 +121,11 @@ def test_every_figure_is_there_with_bounds_around_it(busy_server):
     )
 
 
-def test_errors_of_positions_are_at_least_those_of_independent_drafts(busy_server):
-    found = of(busy_server)
-    for place, one in enumerate(found.position_acceptance_ratio):
-        share = busy_server.positions[place] / 6000
-        assert one.value == share
-        assert one.standard_error >= sqrt(share * (1 - share) / 6000)
-    first, second = found.position_conditional_acceptance_ratio
-    assert first == found.position_acceptance_ratio[0]
-    assert second.value == busy_server.positions[1] / busy_server.positions[0]
-    bounds = WindowEvaluation(busy_server, Knowledge()).conditional_bounds(1)
-    assert second == MeasuredFigure(**bounds._asdict())
-
-
-def test_a_window_without_requests_has_figures_and_no_bounds():
+def test_a_window_without_requests_has_figures_and_no_bounds_and_an_empty_one_nothing():
     found = of(window(100, 200, 90, positions=(60, 30)))
     assert found.quantities.keys() >= {"draft_acceptance_ratio", "drafts_per_second"}
     assert all(one.lower is None for one in found.quantities.values())
     assert [one.value for one in found.position_acceptance_ratio] == [0.6, 0.3]
-
-
-def test_unknown_figures_are_absent():
     found = of(window())
     assert (dict(found.quantities), dict(found.counts), found.tokens) == ({}, {}, 0)
 
@@ -179,14 +156,11 @@ def test_a_quantile_without_a_last_rank_or_a_last_edge_has_no_bounds():
     assert found[Latency.END_TO_END].p50 == MeasuredFigure(value=0.1)
 
 
-def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds():
-    found = of(window(), {Latency.DECODE_STEP: HUNDREDS}).latency_seconds[Latency.DECODE_STEP]
-    assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
-
-
-def test_an_empty_histogram_has_no_quantiles():
+def test_a_quantile_has_no_bounds_if_it_is_of_steps_that_depend_and_is_absent_without_values():
     empty = Buckets((0.1, inf), (0, 0))
-    assert of(window(), {Latency.QUEUE: empty}).latency_seconds[Latency.QUEUE].p50 is None
+    found = of(window(), {Latency.DECODE_STEP: HUNDREDS, Latency.QUEUE: empty}).latency_seconds
+    assert found[Latency.DECODE_STEP].p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
+    assert found[Latency.QUEUE].p50 is None
 
 
 def test_ranks_hold_a_quantile_in_95_of_100_samples():
@@ -213,29 +187,26 @@ def test_a_measurement_is_equal_after_json_and_back(busy_server):
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
+BOUNDED = {"value": 1.0, "lower": 0.5, "upper": 2.0}
+QUANTILES = {"p50": None, "p95": None, "p99": None}
+
+
 @pytest.mark.parametrize(
     ("model", "fields"),
     [
         (MeasuredFigure, {"value": float("nan")}),
         (MeasuredFigure, {"value": 1.0, "lower": 0.5}),
-        (MeasuredFigure, {"value": 1.0, "lower": 1.5, "upper": 2.0}),
-        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1}),
-        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": -0.1, "degrees": 3}),
-        (MeasuredFigure, {"value": 1.0, "lower": 0.5, "upper": 2.0, "standard_error": 0.1, "degrees": 13}),
-        (MeasuredFigure, {"value": 1.0, "more": 1}),
-        (MeasuredHistogram, {"bounds": [0.1], "counts": [3], "p50": None, "p95": None, "p99": None}),
-        (MeasuredHistogram, {"bounds": [0.1], "counts": [3, 2], "p50": None, "p95": None, "p99": None}),
+        (MeasuredFigure, BOUNDED | {"lower": 1.5}),
+        (MeasuredFigure, BOUNDED | {"standard_error": 0.1}),
+        (MeasuredFigure, BOUNDED | {"standard_error": -0.1, "degrees": 3}),
+        (MeasuredFigure, BOUNDED | {"standard_error": 0.1, "degrees": 13}),
+        (MeasuredHistogram, QUANTILES | {"bounds": [0.1], "counts": [3]}),
+        (MeasuredHistogram, QUANTILES | {"bounds": [0.1], "counts": [3, 2]}),
     ],
 )
 def test_impossible_measurements_are_rejected(model, fields):
     with pytest.raises(ValidationError):
         model.model_validate(fields)
-
-
-def test_positions_of_different_lengths_are_rejected(busy_server):
-    written = json.loads(of(busy_server).model_dump_json())
-    with pytest.raises(ValidationError, match="positions"):
-        Measurement.model_validate({**written, "position_accepted_tokens": [1]})
 
 
 # Servers
@@ -276,17 +247,3 @@ async def test_a_page_without_engines_is_an_error(network, clock, monkeypatch):
     monkeypatch.setattr(server, "answer", lambda _: b"up 1\n")
     message = await failed(clock, CHECKED_AFTER + 1, "http://a:1")
     assert message == "a:1 shows no engine: is a:1/metrics the metrics page of a server?"
-
-
-async def test_an_idle_server_has_no_bounds(network, clock):
-    document = await taken(network, clock, 60, a=("idle", 1))
-    assert not any(
-        model.acceptance is not None and model.acceptance.lower is not None for model in document.models
-    )
-
-
-async def test_a_server_without_speculation_is_measured_too(network, clock):
-    document = await taken(network, clock, 60, a=(changed(speculation={"tokens": 0}), 1))
-    (model,) = document.models
-    assert (model.acceptance, model.measurement.tokens) == (None, 0)
-    assert model.measurement.quantities["time_per_output_token_seconds"].lower is not None

@@ -15,18 +15,13 @@ from spec_decode_exporter.reports.references import (
     sealed,
     write,
 )
-from tests.fakes.references import references
+from tests.fakes.references import measured
 from tests.paths import DATA
-
-__all__ = ("references",)
-
-
-REFERENCES = DATA / "references"
 
 
 @pytest.fixture(name="document")
-def document_fixture(references):
-    return references["two"]
+def document_fixture():
+    return measured("steady")
 
 
 @pytest.fixture(name="path")
@@ -128,17 +123,13 @@ def test_a_number_that_no_measurement_has_is_rejected(path, document, number):
         read(path)
 
 
-def test_a_missing_file_or_a_folder_is_rejected(tmp_path):
+def test_a_missing_file_a_folder_and_a_pipe_are_rejected(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in (".", "pipe"):
+        with pytest.raises(ReferenceFileError, match="it is not a plain file"):
+            read(tmp_path / name)
     with pytest.raises(ReferenceFileError, match="cannot be read: No such file or directory"):
         read(tmp_path / "missing.json")
-    with pytest.raises(ReferenceFileError, match="it is not a plain file"):
-        read(tmp_path)
-
-
-def test_a_pipe_does_not_block(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ReferenceFileError, match="it is not a plain file"):
-        read(tmp_path / "pipe")
 
 
 def test_an_endless_file_is_read_to_the_limit(path, monkeypatch):
@@ -175,7 +166,7 @@ def test_rates_are_those_of_the_selected_model(path, document):
 
 def test_a_file_of_an_earlier_release_is_read():
     """Written before its models and engines had their present order of fields."""
-    document = read(REFERENCES / "reference_v1.json")
+    document = read(DATA / "references" / "reference_v1.json")
     assert [(model.model_name, model.engines, model.measurement.tokens) for model in document.models] == [
         ("meta-llama/Llama-3.1-8B-Instruct", 2, 4)
     ]

@@ -20,49 +20,39 @@ def safetensors(path, size, header=b"{}"):
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
 
 
-def test_a_folder_and_its_config_are_the_same(folder):
+INDEX = "model.safetensors.index.json"
+
+
+def read(path, dtype=None, kv_bytes_per_token=None):
+    return model_of(path, dtype and dtype_of(dtype), kv_bytes_per_token)
+
+
+def test_a_folder_and_its_config_are_the_same_and_without_files_the_weights_are_computed(folder):
     path = folder("Llama", LLAMA_8B)
-    assert model_of(path, None, None) == model_of(f"{path}/config.json", None, None)
-    assert model_of(path, None, None).name == "Llama"
+    model = read(path)
+    assert model == read(f"{path}/config.json")
+    assert (model.name, model.weight_bytes, model.counted) == ("Llama", 2 * 8_030_261_248, True)
 
 
-def test_without_files_the_weights_are_computed(folder):
-    model = model_of(folder("m", LLAMA_8B), None, None)
-    assert (model.weight_bytes, model.counted) == (2 * 8_030_261_248, True)
-
-
-def test_the_index_has_the_size_of_the_weights(folder):
-    path = folder(
-        "m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 16_060_522_496}}}
-    )
-    model = model_of(path, None, None)
-    assert (model.weight_bytes, model.counted) == (16_060_522_496, False)
-
-
-def test_the_size_of_a_single_file_excludes_its_header(folder):
-    path = folder("m", LLAMA_8B)
+def test_the_size_of_the_weights_is_that_of_the_index_or_of_the_file_without_its_header(folder):
+    path = folder("m", LLAMA_8B, **{INDEX: {"metadata": {"total_size": 16_060_522_496}}})
+    assert (read(path).weight_bytes, read(path).counted) == (16_060_522_496, False)
+    path = folder("n", LLAMA_8B)
     safetensors(Path(path) / "model.safetensors", 1000, b'{"a":1}')
-    assert model_of(path, None, None).weight_bytes == 1000
+    assert read(path).weight_bytes == 1000
 
 
 @pytest.mark.parametrize(
-    "index",
-    [
-        {},
-        {"metadata": None},
-        {"metadata": {"total_size": "1"}},
-        {"metadata": {"total_size": 0}},
-        {"metadata": {"total_size": True}},
-    ],
+    "index", [{}, {"metadata": None}, *({"metadata": {"total_size": size}} for size in ("1", 0, True))]
 )
 def test_an_index_without_a_size_is_ignored(folder, index):
-    assert model_of(folder("m", LLAMA_8B, **{"model.safetensors.index.json": index}), None, None).counted
+    assert read(folder("m", LLAMA_8B, **{INDEX: index})).counted
 
 
 def test_another_dtype_than_that_of_the_files_is_computed(folder):
     """Embedding and output matrix are not quantized."""
-    path = folder("m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 7}}})
-    model = model_of(path, dtype_of("int8"), None)
+    path = folder("m", LLAMA_8B, **{INDEX: {"metadata": {"total_size": 7}}})
+    model = read(path, "int8")
     tables = 2 * 128256 * 4096
     assert model.weight_bytes == (8_030_261_248 - tables) + 2 * tables
 
@@ -81,9 +71,7 @@ def test_another_dtype_than_that_of_the_files_is_computed(folder):
     ],
 )  # fmt: skip
 def test_the_dtype_of_a_quantized_checkpoint_is_read(folder, quantised, dtype):
-    assert (
-        model_of(folder("m", {**LLAMA_8B, "quantization_config": quantised}), None, None).dtype.name == dtype
-    )
+    assert read(folder("m", {**LLAMA_8B, "quantization_config": quantised})).dtype.name == dtype
 
 
 def test_mxfp4_applies_to_the_experts_only(folder):
@@ -93,13 +81,14 @@ def test_mxfp4_applies_to_the_experts_only(folder):
         **CASES["gpt_oss"][0],
         "quantization_config": {"quant_method": "mxfp4"},
     }
-    model = model_of(folder("m", config), None, None)
+    model = read(folder("m", config))
     own, bits = model.parameters, model.dtype.bits
     assert model.weight_bytes == pytest.approx(2 * (own.total - own.experts) + own.experts * bits / 8)
     assert model.weight_bytes == pytest.approx(13.76e9, rel=0.01)
-    read = own.read_bytes(model.dtype, 1)
-    assert read == pytest.approx(2 * (own.layers + own.output) + own.experts * own.expert_share * 4.25 / 8)
-    assert model_of("20B", dtype_of("mxfp4"), None).weight_bytes == 20e9 * 4.25 / 8
+    assert own.read_bytes(model.dtype, 1) == pytest.approx(
+        2 * (own.layers + own.output) + own.experts * own.expert_share * 4.25 / 8
+    )
+    assert read("20B", "mxfp4").weight_bytes == 20e9 * 4.25 / 8
 
 
 @pytest.mark.parametrize(
@@ -114,8 +103,8 @@ def test_mxfp4_applies_to_the_experts_only(folder):
 def test_an_unknown_quantization_asks_for_the_dtype(folder, quantised):
     path = folder("m", {**LLAMA_8B, "quantization_config": quantised})
     with pytest.raises(ModelError, match=r"say it by --target.dtype or --draft.dtype"):
-        model_of(path, None, None)
-    assert model_of(path, dtype_of("int4"), None).dtype.name == "int4"
+        read(path)
+    assert read(path, "int4").dtype.name == "int4"
 
 
 def tokenizer(tokens, **more):
@@ -125,7 +114,7 @@ def tokenizer(tokens, **more):
 def test_the_digest_of_a_vocabulary_depends_on_its_tokens(folder):
     """The preprocessing of the text does not matter."""
     a, b, c = (
-        model_of(folder(name, LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
+        read(folder(name, LLAMA_8B, **{"tokenizer.json": content})).vocabulary
         for name, content in (
             ("a", tokenizer({"x": 0, "y": 1})),
             ("b", tokenizer({"y": 1, "x": 0}, post_processor={"type": "Sequence"})),
@@ -133,7 +122,7 @@ def test_the_digest_of_a_vocabulary_depends_on_its_tokens(folder):
         )
     )
     assert a == b != c
-    assert model_of(folder("d", LLAMA_8B), None, None).vocabulary is None
+    assert read(folder("d", LLAMA_8B)).vocabulary is None
 
 
 @pytest.mark.parametrize(
@@ -153,29 +142,29 @@ def test_the_digest_of_a_vocabulary_depends_on_its_tokens(folder):
 def test_a_text_that_is_no_model_is_rejected(text, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=says):
-        model_of(text, None, None)
+        read(text)
 
 
 def test_untrusted_values_are_truncated(folder):
     path = folder("m", {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000}})
     with pytest.raises(ModelError) as refused:
-        model_of(path, None, None)
+        read(path)
     assert len(str(refused.value)) < 400
 
 
 def test_an_error_names_its_file_once(folder):
     path = folder("m", LLAMA_8B, **{"tokenizer.json": None})
     with pytest.raises(ModelError, match=r"^[^:]*/m/config\.json: tokenizer\.json is no JSON object"):
-        model_of(path, None, None)
+        read(path)
     with pytest.raises(ModelError, match=r"^/dev/null: it cannot be read: it is not a plain file$"):
-        model_of("/dev/null", None, None)
+        read("/dev/null")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", "[" * 100_000, "1e999", "null"])
 def test_a_file_that_is_no_config_is_named(tmp_path, content):
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"config\.json"):
-        model_of(str(tmp_path), None, None)
+        read(str(tmp_path))
 
 
 UNKNOWN = {"model_type": "novel_moe", "num_experts": 8, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}
@@ -201,13 +190,13 @@ def test_the_headers_of_the_files_have_the_size_of_an_unknown_architecture(folde
     """Its KV cache stays unknown."""
     path = folder("m", UNKNOWN)
     checkpoint(path, TENSORS)
-    model = model_of(path, None, None)
+    model = read(path)
     own = model.parameters
     assert (own.layers, own.experts, own.embedding, own.output) == (250_000, 4_000_000, 1_000_000, 1_000_000)
     assert (own.total, own.active, own.tied) == (6_250_000, 3_250_000, False)
     assert (model.weight_bytes, model.counted, model.sequence_bytes(100, 1, 2)) == (12_500_000, False, None)
-    assert model_of(path, None, 1000).sequence_bytes(100, 1, 2) == 100_000
-    half = model_of(path, dtype_of("int8"), None)
+    assert read(path, None, 1000).sequence_bytes(100, 1, 2) == 100_000
+    half = read(path, "int8")
     assert (half.weight_bytes, half.counted) == (4_250_000 + 2 * 2_000_000, True)
 
 
@@ -215,20 +204,20 @@ def test_headers_count_all_files_and_a_tied_output(folder):
     path = folder("m", UNKNOWN)
     checkpoint(path, {"model.embed_tokens.weight": 2_000_000}, "model-00001-of-00002.safetensors")
     checkpoint(path, {"model.norm.weight": 4_000}, "model-00002-of-00002.safetensors")
-    model = model_of(path, None, None)
+    model = read(path)
     assert (model.parameters.total, model.parameters.tied, model.weight_bytes) == (1_002_000, True, 2_004_000)
 
 
 def test_missing_files_of_an_unknown_architecture_are_an_error(folder):
     files = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
-    path = folder("m", UNKNOWN, **{"model.safetensors.index.json": {"weight_map": files}})
+    path = folder("m", UNKNOWN, **{INDEX: {"weight_map": files}})
     with pytest.raises(
         ModelError, match=r"'novel_moe' is not known here; .*or a folder with its safetensors"
     ):
-        model_of(path, None, None)
+        read(path)
     checkpoint(path, TENSORS, files["a"])
     with pytest.raises(ModelError, match="1 of its safetensors are missing, such as 'model-00002-of-00002"):
-        model_of(path, None, None)
+        read(path)
 
 
 @pytest.mark.parametrize(
@@ -238,4 +227,4 @@ def test_a_header_without_tensors_is_no_size(folder, header):
     path = folder("m", UNKNOWN)
     safetensors(Path(path) / "model.safetensors", 0, header)
     with pytest.raises(ModelError):
-        model_of(path, None, None)
+        read(path)

@@ -1,0 +1,12 @@
+"""Golden files: texts that change only when somebody wants it; ``make generate`` writes them."""
+
+from __future__ import annotations
+
+import os
+
+
+def is_golden(path, found):
+    """Compare a text with a golden file; write it if UPDATE_GOLDEN is set."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(found, encoding="utf-8")
+    assert found == path.read_text(encoding="utf-8"), "read the difference; if it is wanted: make generate"
