@@ -10,77 +10,87 @@ import ssl
 import threading
 import zlib
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import pytest
 
 from spec_decode_exporter.config.http_settings import Authorization, HeaderValues, HttpSettings, TlsConfig
 from spec_decode_exporter.scrape.client import Client, Connection, Resolver, ResponseParser
 from spec_decode_exporter.scrape.errors import PollError
+from tests.robustness.faults import CHUNKED, Respond, answer, close, endless, hang, head, sends
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
+GZIP = "Content-Encoding: gzip"
 SOON = 0.05
 """A timeout for what must run into it."""
 
 
-def answer(body: bytes = PAGE, *headers: str, status: str = "200 OK", length: int | None = None) -> bytes:
-    length = len(body) if length is None else length
-    return "\r\n".join([f"HTTP/1.1 {status}", f"Content-Length: {length}", *headers, "", ""]).encode() + body
+OK = answer(PAGE)
 
 
-def unsized(body: bytes, *headers: str) -> bytes:
-    return "\r\n".join(["HTTP/1.1 200 OK", *headers, "", ""]).encode() + body
-
-
-def sending(data: bytes):
-    """Respond with `data`."""
-
-    async def respond(reader, writer):
-        writer.write(data)
-
-    return respond
-
-
-def closing(data: bytes = b""):
-    """Respond with `data` and close the connection."""
-
-    async def respond(reader, writer):
-        writer.write(data)
-        writer.close()
-
-    return respond
-
-
-def then_hang(data: bytes = b""):
-    """Respond with `data`, then hang."""
-
-    async def respond(reader, writer):
-        writer.write(data)
-        await reader.read()
-
-    return respond
-
-
-def flood(head: bytes, piece: bytes):
-    """Respond with `head`, then with `piece` endlessly."""
-
-    async def respond(reader, writer):
-        writer.write(head)
-        while True:
-            writer.write(piece)
-            await writer.drain()
-
-    return respond
-
-
-def in_turn(*responses):
+def in_turn(*responses: Respond) -> Respond:
     """Handle each request by the next of these functions."""
     remaining = iter(responses)
 
-    async def respond(reader, writer):
-        await next(remaining)(reader, writer)
+    async def respond(writer):
+        await next(remaining)(writer)
 
     return respond
+
+
+@dataclass
+class FaultServer:
+    """Server on loopback: `respond` handles each request; it counts connections and requests."""
+
+    respond: Respond
+    scheme: str
+    port: int = 0
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
+    handlers: set[asyncio.Task] = field(default_factory=set)
+
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/metrics"
+
+    async def serve(self, reader, writer):
+        self.connections += 1
+        self.handlers.add(asyncio.current_task())
+        self.open.add(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while not writer.is_closing():
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                await self.respond(writer)
+                await writer.drain()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+@pytest.fixture
+async def fault_server():
+    """Start servers that return the given bytes or call the given function."""
+    gc.freeze()  # the collection below scans only objects of the test: all others take a third of a second
+    servers = []
+
+    async def start(respond: Respond | bytes, *, ssl=None) -> FaultServer:
+        server = FaultServer(respond if callable(respond) else sends(respond), "https" if ssl else "http")
+        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=ssl)
+        server.port = listening.sockets[0].getsockname()[1]
+        servers.append((listening, server))
+        return server
+
+    yield start
+    for listening, server in servers:
+        listening.close()
+        for writer in server.open:
+            writer.transport.abort()
+        for handler in server.handlers:
+            handler.cancel()
+        await asyncio.gather(*server.handlers, return_exceptions=True)
+    gc.collect()  # what was not closed warns now, and a warning is an error
+    gc.unfreeze()
 
 
 @pytest.fixture
@@ -117,7 +127,7 @@ async def test_credentials_and_headers_are_sent(make_client, fault_server, tmp_p
     client = make_client(
         HttpSettings(authorization=bearer, http_headers={"X-Scope": HeaderValues(values=("a",))})
     )
-    server = await fault_server(answer())
+    server = await fault_server(OK)
     await client.get(server.url())
     assert b"\r\nAuthorization: Bearer let-me-in\r\n" in server.requests[0]
     assert b"\r\nX-Scope: a\r\n" in server.requests[0]
@@ -129,16 +139,16 @@ async def test_credentials_and_headers_are_sent(make_client, fault_server, tmp_p
 @pytest.mark.parametrize(
     ("second", "outcome", "requests"),
     [
-        ((closing(), sending(answer())), PAGE, 3),
-        ((closing(), closing()), "refused", 3),
-        ((closing(answer()[:30]),), "malformed", 2),
+        ((sends(b"", close), sends(OK)), PAGE, 3),
+        ((sends(b"", close), sends(b"", close)), "refused", 3),
+        ((sends(OK[:30], close),), "malformed", 2),
     ],
     ids=["again", "only once", "not after the first byte of a response"],
 )
 async def test_a_request_on_a_connection_that_closes_is_sent_again(
     client, fault_server, second, outcome, requests
 ):
-    server = await fault_server(in_turn(sending(answer()), *second))
+    server = await fault_server(in_turn(sends(OK), *second))
     await client.get(server.url())
     if outcome == PAGE:
         assert (await client.get(server.url())).body == PAGE
@@ -151,10 +161,10 @@ async def test_a_request_on_a_connection_that_closes_is_sent_again(
     "data",
     [
         answer(PAGE, "Connection: close"),
-        answer().replace(b"HTTP/1.1", b"HTTP/1.0"),
-        answer() + b"and more",
-        answer() + answer(b"unasked"),
-        answer() + b"HTTP/1.1 404 Not Found\r\n\r\n",
+        OK.replace(b"HTTP/1.1", b"HTTP/1.0"),
+        OK + b"and more",
+        OK + answer(b"unasked"),
+        OK + b"HTTP/1.1 404 Not Found\r\n\r\n",
     ],
     ids=["close", "http-1.0", "garbage after it", "second answer", "second answer, an error"],
 )
@@ -172,7 +182,7 @@ async def test_a_connection_is_used_for_its_own_server_only(client, fault_server
 
 
 async def test_unrequested_data_between_polls_closes_the_connection(client, fault_server, until):
-    server = await fault_server(answer())
+    server = await fault_server(OK)
     await client.get(server.url())
     next(iter(server.open)).write(answer(b"stale", status="408 Request Timeout"))
     await until(lambda: not client._connection.is_open)
@@ -185,7 +195,7 @@ async def test_unrequested_data_between_polls_closes_the_connection(client, faul
 @pytest.mark.parametrize(
     "data",
     [
-        unsized(b"3\r\nabc\r\n2;extension=1\r\nde\r\n0\r\nTrailer: 1\r\n\r\n", "Transfer-Encoding: chunked"),
+        head(CHUNKED) + b"3\r\nabc\r\n2;extension=1\r\nde\r\n0\r\nTrailer: 1\r\n\r\n",
         b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + answer(b"abcde"),
         answer(gzip.compress(b"abcde"), "Content-Encoding: gzip"),
         answer(zlib.compress(b"abcde"), "Content-Encoding: deflate"),
@@ -199,23 +209,20 @@ async def test_supported_encodings_of_a_body_are_decoded(client, fault_server, d
     assert server.connections == 1
 
 
-CHUNKED, GZIP = "Transfer-Encoding: chunked", "Content-Encoding: gzip"
-
-
 @pytest.mark.parametrize(
     ("reason", "respond"),
     [
-        ("malformed", closing(unsized(b"2\r\nab\r\n", CHUNKED))),
-        ("malformed", closing(answer(gzip.compress(PAGE)[:-9], GZIP))),
-        ("malformed", closing(answer(gzip.compress(PAGE) + b"more", GZIP))),
-        ("malformed", closing(answer(PAGE, GZIP))),
-        ("malformed", closing(answer(PAGE, "Content-Encoding: br"))),
-        ("malformed", closing(unsized(PAGE, "Transfer-Encoding: gzip"))),
-        ("too_large", flood(unsized(b"", GZIP), gzip.compress(bytes(10**7)))),
-        ("too_large", flood(unsized(b"0\r\n", CHUNKED), b"X-Trailer: 1\r\n" * 500)),
-        ("too_large", flood(unsized(b"", CHUNKED), b"1;" + b"e" * 5000)),
+        ("malformed", sends(head(CHUNKED) + b"2\r\nab\r\n", close)),
+        ("malformed", sends(answer(gzip.compress(PAGE)[:-9], GZIP), close)),
+        ("malformed", sends(answer(gzip.compress(PAGE) + b"more", GZIP), close)),
+        ("malformed", sends(answer(PAGE, GZIP), close)),
+        ("malformed", sends(answer(PAGE, "Content-Encoding: br"), close)),
+        ("malformed", sends(head("Transfer-Encoding: gzip") + PAGE, close)),
+        ("too_large", endless(head(GZIP), gzip.compress(bytes(10**7)))),
+        ("too_large", endless(head(CHUNKED) + b"0\r\n", b"X-Trailer: 1\r\n" * 500)),
+        ("too_large", endless(head(CHUNKED), b"1;" + b"e" * 5000)),
         # The body of an error is not waited for.
-        ("status", then_hang(answer(b"", status="999 Odd", length=10**9))),
+        ("status", sends(answer(b"", status="999 Odd", length=10**9), hang)),
     ],
     ids=[
         "without the last chunk", "cut gzip", "more after gzip", "not the gzip it claims", "unknown coding",
@@ -275,7 +282,7 @@ async def test_the_timeout_covers_the_connection(make_client):
 
 
 async def test_after_a_timeout_the_next_poll_has_a_new_connection(make_client, fault_server):
-    server = await fault_server(in_turn(then_hang(), sending(answer())))
+    server = await fault_server(in_turn(sends(b"", hang), sends(OK)))
     client = make_client(timeout=SOON)
     assert (await failure(client, server.url())).reason == "timeout"
     client._timeout = 20.0
@@ -284,14 +291,13 @@ async def test_after_a_timeout_the_next_poll_has_a_new_connection(make_client, f
 
 
 async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, until):
-    server = await fault_server(then_hang(b"HTTP/1.1"))
+    server = await fault_server(sends(b"HTTP/1.1", hang))
     poll = asyncio.create_task(client.get(server.url()))
     await until(lambda: server.requests)
     poll.cancel()
     with pytest.raises(asyncio.CancelledError):
         await poll
     assert client._connection is None
-    await until(lambda: not server.open)
 
 
 async def test_a_failed_response_is_released_without_garbage_collection(client, fault_server, until):
@@ -338,7 +344,7 @@ async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(
     monkeypatch.setattr(socket, "getaddrinfo", stuck)
     dead, other = (make_client(resolver=Resolver(name, 1)) for name in "ab")
     waiting = asyncio.create_task(dead.get("http://dead.test/"))
-    server = await fault_server(answer())
+    server = await fault_server(OK)
     assert (await other.get(f"http://localhost:{server.port}/")).body == PAGE
     assert not waiting.done()
     released.set()
@@ -356,13 +362,13 @@ def tls(certificates):
 
 @pytest.mark.parametrize("with_tls", [False, True], ids=["http", "https"])
 async def test_a_body_may_end_with_the_connection(make_client, fault_server, tls, certificates, with_tls):
-    server = await fault_server(closing(unsized(PAGE)), ssl=tls if with_tls else None)
+    server = await fault_server(sends(head() + PAGE, close), ssl=tls if with_tls else None)
     client = make_client(HttpSettings(tls_config=TlsConfig.model_construct(ca_file=certificates.authority)))
     assert (await client.get(server.url())).body == PAGE
 
 
 async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, fault_server, tls):
-    server = await fault_server(answer(), ssl=tls)
+    server = await fault_server(OK, ssl=tls)
     error = await failure(client, server.url())
     assert error.reason == "tls"
     assert "certificate" in str(error)
