@@ -51,16 +51,6 @@ def blocked(reader, limit):
     return stream
 
 
-def test_lines_are_written_in_their_order(reader):
-    reader.may_read.set()
-    stream = BackgroundStream(reader.read)
-    for number in range(1000):
-        print(number, file=stream)
-    stream.drain(CEILING)
-    assert reader.text == "".join(f"{number}\n" for number in range(1000))
-    assert stream.lines_dropped == 0
-
-
 def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_says_how_many(reader):
     stream = blocked(reader, limit=12)
     stream.write("second\n")

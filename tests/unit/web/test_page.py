@@ -18,17 +18,12 @@ from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
-from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
+from spec_decode_exporter.requests.cells import Sums
 from spec_decode_exporter.requests.findings import (
-    GroupFindings,
-    GroupKey,
-    ModelFindings,
     RequestFindings,
-    WindowFindings,
 )
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.views.engine_view import EngineView, view_of_setting
@@ -318,103 +313,35 @@ async def test_every_part_of_the_traffic_has_words():
 
 # Requests
 
-SPEEDS = {Effect.GAINS: (1.5, 1.4, 1.6), Effect.LOSES: (0.8, 0.7, 0.9), Effect.UNCLEAR: (1.0, 0.9, 1.1)}
-
-
-def summary(number=10, speed=None, **changes):
-    said = {
-        "requests": number,
-        "drafts": 20 * number,
-        "draft_tokens": 80 * number,
-        "accepted_tokens": 40 * number,
-        "acceptance_counts": [0] * 20,
-        "acceptance_length": None,
-        "cached_ratio": None,
-        "time_to_first_token_seconds": None,
-        "effect": Effect.UNCLEAR,
-        "acceptance_ratio": Percentiles(0.25, 0.5, 0.75),
-        "acceptance_length_tokens": Percentiles(2.0, 3.0, 4.0),
-        "time_per_output_token_seconds": Percentiles(0.01, 0.02, 0.03),
-        "speedup_ratio": Estimate(*speed, standard_error=0.1) if speed else None,
-        "below_break_even": 3,
-        "evaluated": number,
-        "rejected": 0,
-        "repetitive": 0,
-    }
-    return SimpleNamespace(**{**said, **changes})
-
-
-def group(kind="chat", effect=Effect.UNCLEAR, number=10, model="llama", temperature="0", **changes):
-    own = summary(number, SPEEDS[effect], effect=effect, **changes)
-    return GroupFindings(GroupKey(model, kind, temperature), own)
-
-
-def found(*groups, partial=False, **changes):
-    names = dict.fromkeys(each.key.model_name for each in groups)
-    number = sum(each.summary.requests for each in groups)
-    models = [ModelFindings(each, summary(number), None, False, ()) for each in names]
-    windows = {
-        label: WindowFindings(seconds, partial, groups, models)
-        for label, seconds in (("30s", 30), ("5m", 300))
-    }
-    return replace(
-        RequestFindings(enabled=True, windows=windows, sources={RequestSource.METRICS: number}), **changes
-    )
-
-
-async def requests(findings):
-    html = await shown(requests=findings)
-    return html[html.index("requests-title") : html.index("targets-title")]
-
-
-def rows(html):
-    return re.findall(r'<th scope="row" role="rowheader"><bdi>([^<]*)', html)
-
 
 async def test_without_requests_there_is_no_section_or_it_names_the_endpoint():
     assert "requests-title" not in await shown(requests=RequestFindings())
-    text = text_of(await requests(RequestFindings(enabled=True)))
+    text = text_of(await shown(requests=RequestFindings(enabled=True)))
     assert "No request was received yet. Send the metrics of vLLM's responses to /api/v1/requests." in text
 
 
-async def test_losing_groups_come_first_then_large_ones():
-    groups = [
-        group("small", Effect.GAINS, 5),
-        group("large", Effect.GAINS, 50),
-        group("slow", Effect.LOSES, 1),
-    ]
-    assert rows(await requests(found(*groups))) == ["slow", "large", "small"]
-
-
-async def test_requests_are_counted_with_those_that_are_rejected_merged_or_pathological():
-    refused = dict.fromkeys(Refusal, 2) | {Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0}
-    sources = {RequestSource.METRICS: 7, RequestSource.USAGE: 3}
-    counts = {
-        "refused": refused,
-        "folded": {"request_type": 7, "user": 0},
-        "sources": sources,
-        "partial": True,
-    }
-    text = text_of(await requests(found(group(rejected=3, repetitive=1200), **counts)))
+async def test_requests_of_a_mix_begin_with_those_that_lose_and_are_counted_with_those_that_are_rejected():
+    html = await shown(
+        requests=replace(
+            await mixed_requests(),
+            refused=dict.fromkeys(Refusal, 2) | {Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0},
+            folded={"request_type": 7, "user": 0},
+            sources={RequestSource.METRICS: 7, RequestSource.USAGE: 3},
+        )
+    )
+    section = html[html.index("requests-title") : html.index("targets-title")]
+    assert re.search(r'<th scope="row" role="rowheader"><bdi>([^<]*)', section)[1] == "creative"
+    text = text_of(section)
     for part in (
+        "Mixed workload",
+        "Serve creative requests at temperature up to 1",
+        "with two modes: ",
         "Since the start 10 requests were received; 3 of them report a rate only; rejected 2 malformed, ",
         ", 3 000 above the rate, 2 dropped by the sender, ",
         "; counted as other 7 by request_type.",
-        "Some requests of the last 5m are missing",
-        "3 had almost nothing accepted",
-        "1 200 had almost everything accepted",
     ):
         assert part in text
     assert len(re.search("rejected (.*?);", text)[1].split(", ")) == len(Refusal) - 1
-
-
-async def test_the_mixed_workload_of_the_simulator_is_shown():
-    html = await requests(await mixed_requests())
-    text = text_of(html)
-    assert rows(html)[0] == "creative"
-    assert "Mixed workload" in text
-    assert "Serve creative requests at temperature up to 1" in text
-    assert "with two modes: " in text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import ssl
 from types import SimpleNamespace
 
 import pytest
-import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
@@ -526,14 +525,6 @@ def encrypted(trusting):
     return {"ssl": trusting(), "server_hostname": "localhost"}
 
 
-async def test_a_client_that_is_not_admitted_gets_no_response(idle, context, encrypted, until):
-    await idle.start(Tls(lambda: context, lambda _transport: False))
-    reader, _ = await idle.connect(REQUEST, **encrypted)
-    assert await hung_up(reader)
-    await until(lambda: idle.connections == 0)
-    assert idle.begun == 0
-
-
 async def test_a_handshake_that_does_not_begin_times_out(idle, context, monkeypatch):
     monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
     await idle.start(Tls(lambda: context))
@@ -548,16 +539,3 @@ async def test_handshakes_count_as_connections_and_can_be_replaced(idle, context
         await idle.answered(**encrypted)
     assert await hung_up(first)
     assert idle.connections == 2
-
-
-async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):
-    contexts = [context]
-    await idle.start(Tls(lambda: contexts[-1]))
-    for _ in range(5):  # a request may arrive with the end of the handshake
-        reader, writer = await idle.answered(**encrypted)
-    contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    trustme.CA().issue_cert("localhost").configure_cert(contexts[-1])
-    with pytest.raises(ssl.SSLError):
-        await idle.connect(REQUEST, **encrypted)
-    writer.write(REQUEST)  # the open connection stays
-    assert await text_of(reader) == "here"
