@@ -11,12 +11,7 @@ from aiohttp import web
 
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.cli import recommend
-from spec_decode_exporter.cli.recommend import (
-    NoSnapshotError,
-    read_snapshot,
-    read_snapshot_of,
-    snapshot_url,
-)
+from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of, snapshot_url
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot

@@ -42,8 +42,7 @@ COUNTS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "fir
 WINDOWS = st.builds(
     counted,
     st.dictionaries(
-        st.sampled_from((*COUNTS, "decode_nanoseconds")),
-        st.one_of(st.none(), st.integers(0, 10**9)),
+        st.sampled_from((*COUNTS, "decode_nanoseconds")), st.one_of(st.none(), st.integers(0, 10**9))
     ),
     seconds=st.floats(1, 60),
     running=st.one_of(st.none(), st.floats(0, 100)),

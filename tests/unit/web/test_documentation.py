@@ -98,14 +98,8 @@ SERVED = frozenset({"semantics.md", "runbooks/A.md", "files/rules/arms.yml", "fi
     [
         ("[a](../semantics.md#x)", '<p><a href="../semantics.md#x">a</a></p>\n'),
         ("[a](../maintainers/x.md) and [b](A.md)", '<p>a and <a href="A.md">b</a></p>\n'),
-        (
-            "[a](../../config/prometheus/rules/arms.yml)",
-            '<p><a href="../files/rules/arms.yml">a</a></p>\n',
-        ),
-        (
-            "[a](../../grafana/dashboards/a.json)",
-            '<p><a href="../files/dashboards/a.json">a</a></p>\n',
-        ),
+        ("[a](../../config/prometheus/rules/arms.yml)", '<p><a href="../files/rules/arms.yml">a</a></p>\n'),
+        ("[a](../../grafana/dashboards/a.json)", '<p><a href="../files/dashboards/a.json">a</a></p>\n'),
         ("[a](//evil.example/semantics.md)", "<p>a</p>\n"),
         ("[a](/etc/passwd)", "<p>a</p>\n"),
         ("![a](x.png)", "<p></p>\n"),

@@ -13,12 +13,7 @@ from multidict import CIMultiDict
 
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.hosts import (
-    AllowedHosts,
-    is_foreign,
-    parse_authority,
-    parse_external_url,
-)
+from spec_decode_exporter.web.hosts import AllowedHosts, is_foreign, parse_authority, parse_external_url
 
 NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
 

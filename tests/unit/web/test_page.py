@@ -22,9 +22,7 @@ from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.cells import Sums
-from spec_decode_exporter.requests.findings import (
-    RequestFindings,
-)
+from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.views.engine_view import EngineView, view_of_setting
 from spec_decode_exporter.views.fleet_view import (

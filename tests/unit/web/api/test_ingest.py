@@ -55,8 +55,7 @@ async def client(aiohttp_client, make_state, sources, receiver):
         return Snapshot(requests=await receiver.findings())
 
     state = make_state(
-        **{**sources, "snapshot": taken},
-        receiver=lambda: receiver if receiver.is_open else None,
+        **{**sources, "snapshot": taken}, receiver=lambda: receiver if receiver.is_open else None
     )
     return await aiohttp_client(create_app(state))
 
