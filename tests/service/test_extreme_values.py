@@ -49,12 +49,7 @@ from tests.fakes.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
-FAILURES = {
-    "internal_error",
-    "poll_crashed",
-    "saving_failed",
-    "task_died",
-}
+FAILURES = {"internal_error", "poll_crashed", "saving_failed", "task_died"}
 READ = {
     f"{kind.prefixes[0]}{names[0]}": quantity
     for kind in ENGINES
@@ -211,68 +206,62 @@ class Chain:
 
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
-        errors = self.errors
+        errors, wall = self.errors, self.clock.wall()
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
-        _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
-        for group in grouped(taken.engines, ["model_name"]):
-            _check_json(group_view(*group).model_dump_json())
         histories = self.overview.histories()
-        for labels, window in histories.engines:
-            for step in (1.0, 10.0):
-                _check_json(history_view(labels, window, histories.offset, step).model_dump_json())
-        for target in self.overview.targets():
-            _check_json(target.model_dump_json())
+        present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
+        models = [
+            snapshot_view(taken, wall, "1"),
+            *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
+            *(
+                history_view(labels, window, histories.offset, step)
+                for labels, window in histories.engines
+                for step in (1.0, 10.0)
+            ),
+            *self.overview.targets(),
+            *(view for views in lists(taken.requests, errors).values() for view in views),
+            *(measure(each.longest, each.latencies) for each in present),
+        ]
+        if present:
+            window = Window.sum_of([evaluation.longest.window for evaluation in present])
+            latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
+            models.append(measure(WindowEvaluation(window, Knowledge()), latencies))
+        for model in models:
+            _check_json(model.model_dump_json())
         for event in self.events.since().events:
             _check_json(to_json(event))
         for labels, snapshot in taken.engines:
             _check_json(json.dumps(self.summaries.line(labels, snapshot)))
-        present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
-        for evaluation in present:
-            measure(evaluation.longest, evaluation.latencies)
-        if present:
-            window = Window.sum_of([evaluation.longest.window for evaluation in present])
-            latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
-            _check_json(measure(WindowEvaluation(window, Knowledge()), latencies).model_dump_json())
-        for views in lists(taken.requests, self.errors).values():
-            for view in views:
-                _check_json(view.model_dump_json())
         await self._check_page(taken)
         self._check_report()
 
     async def _check_page(self, taken):
-        opened = tuple(id_of(labels) for labels, _ in taken.engines)
-
         async def snapshot():
             return taken
 
-        state = SimpleNamespace(
-            version="1", clock=self.clock, snapshot=snapshot, events=self.events, errors=self.errors
-        )
-        html = str(await content(self.errors, await page_facts(state, PageQuery("", opened))))
-        assert "Cannot be shown" not in html
-        for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
+        opened = tuple(id_of(labels) for labels, _ in taken.engines)
+        names = {"version": "1", "clock": self.clock, "events": self.events, "errors": self.errors}
+        facts = await page_facts(SimpleNamespace(snapshot=snapshot, **names), PageQuery("", opened))
+        html = str(await content(self.errors, facts))
+        for word in ("Cannot be shown", '"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
             assert word not in html, word
 
     def _check_report(self):
         now = self.clock.monotonic()
+        engines = (each for watch in self.fleet for each in watch.snapshots_over(7.0, now))
         seen = ObservationView(
             time=self.clock.wall(),
             version="1",
-            engines=tuple(
-                EngineView(labels=labels, snapshot=snapshot)
-                for watch in self.fleet
-                for labels, snapshot in watch.snapshots_over(7.0, now)
-            ),
+            engines=tuple(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in engines),
             seconds=7.0,
             targets=tuple(target_view(watch.status()) for watch in self.fleet),
             events=self.events.since().events,
         )
         _check_json(seen.model_dump_json())
-        observation_status(seen)
         _check_json(json_report(seen))
-        text = report(seen, TextStyle())
-        assert "internal error" not in text
+        observation_status(seen)
+        assert "internal error" not in report(seen, TextStyle())
 
 
 async def _check_metrics(taken, errors):

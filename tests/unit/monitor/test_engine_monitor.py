@@ -362,11 +362,6 @@ class TestDecision:
         assert event.fields == {"configured_tokens": 6, "before": 4}
         assert (kept.its.verdict, kept.its.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
 
-    def test_another_method_resets_it_and_is_no_event(self, kept, working):
-        kept.watch.use((30.0, 300.0), Assumptions(Speculation("mtp", tokens=4), self.COSTS))
-        assert names_of(kept.poll(working(290))) == []
-        assert (kept.its.verdict, kept.its.known.changes) == (Verdict.INSUFFICIENT, 1)
-
     def test_a_cost_that_becomes_known_resets_it(self, working, monkeypatch):
         """An experiment tells it; its arms count at once."""
         known = curve((8, 0.08), source=CostSource.EXPERIMENT)

@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.recommended_setting import Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, State, Verdict
+from spec_decode_exporter.analysis.verdict import Advice, Decision, State, Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -42,22 +42,17 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
     return watch
 
 
-@pytest.mark.parametrize(
-    ("name", "seconds", "paying"), [("steady", 400, True), ("harmful", 400, False), ("overload", 330, None)]
-)
-def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
-    scenario = load_scenario(name)
-    findings = watched(scenario, seconds, cost=scenario.target_settings()["cost"]).snapshot
-    evaluation = findings.evaluation
+def test_the_speedup_of_an_overload_is_estimated_and_the_verdict_is_about_the_time_after_it():
+    # From 210 s on one request a second arrives: drafting pays again, and did not over five minutes.
+    scenario, seconds = load_scenario("overload"), 330
+    evaluation = watched(scenario, seconds, cost=scenario.target_settings()["cost"]).snapshot.evaluation
     for its in evaluation.windows:
         true = speedup(scenario, seconds - its.window.length, seconds, seed=3)
         # What is left is the time for prompts, which a step with drafts shares with one without.
         assert its.estimated_speedup_ratio == pytest.approx(true, rel=0.1)
-    if paying is None:  # the next test is about its verdict
-        return
-    assert (evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
-    assert (evaluation.verdict is Verdict.HARMFUL) is not paying
-    assert paying or evaluation.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
+    assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
+    assert evaluation.basis is Basis.SHORTER
+    assert evaluation.own == Decision(Verdict.HEALTHY, Advice())
 
 
 def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
@@ -84,16 +79,6 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     true_first = (after - before) / (number - number_before)
     assert request.first_token_seconds == pytest.approx(true_first, rel=0.01)
     assert request.prefix_hit_ratio == pytest.approx(0.25, abs=0.03)
-
-
-def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
-    # From 210 s on one request a second arrives: drafting pays again, and did not over five minutes.
-    scenario = load_scenario("overload")
-    findings = watched(scenario, 330, cost=scenario.target_settings()["cost"]).snapshot
-    evaluation = findings.evaluation
-    assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
-    assert evaluation.basis is Basis.SHORTER
-    assert evaluation.own == Decision(Verdict.HEALTHY, Advice())
 
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
