@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -56,12 +57,12 @@ def text(content: str) -> Make:
 
 
 @asynccontextmanager
-async def served(answer: Answer) -> AsyncIterator[str]:
+async def served(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve what ``answer`` returns at every path; yield the URL."""
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
-    server = TestServer(app)
-    await server.start_server()
+    server = TestServer(app, scheme="https" if tls else "http")
+    await server.start_server(ssl=tls)
     try:
         yield str(server.make_url("/"))
     finally:

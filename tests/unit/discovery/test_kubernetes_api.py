@@ -6,18 +6,18 @@ import asyncio
 import gzip
 import json
 import ssl
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import trustme
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery import kubernetes_api, pods
 from spec_decode_exporter.discovery.pods import PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
+from tests.robustness.inputs.row import served
 
 GONE = ("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"})
 LIST = "/api/v1/namespaces/inference/pods"
@@ -115,23 +115,10 @@ class Api:
         return [request for request in self.requests if "watch" not in request]
 
 
-@asynccontextmanager
-async def serving(answer, **tls):
-    """Serve an answer in place of the simulated API; yield the address."""
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    server = TestServer(app, scheme="https" if tls else "http")
-    await server.start_server(**tls)
-    try:
-        yield str(server.make_url("/"))
-    finally:
-        await server.close()
-
-
 @pytest.fixture
 async def api():
     api = Api()
-    async with serving(api.answer) as api.url:
+    async with served(api.answer) as api.url:
         yield api
         api.newest = None
         api.news.set()
@@ -200,7 +187,7 @@ async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
                 await response.write(b" ")
         return response
 
-    async with serving(answer) as url:
+    async with served(answer) as url:
         await failure(discovery(api_server=url), "comes in too many small pieces")
 
 
@@ -415,7 +402,7 @@ async def test_the_certificate_must_be_trusted_and_bear_the_name(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert(name).configure_cert(context)
     tls = {"ca_file": tmp_path / "ca.pem"}
-    async with serving(api.answer, ssl=context) as url:
+    async with served(api.answer, context) as url:
         if not accepted:
             way = discovery(api_server=url, tls_config=TlsConfig(**tls))
             assert "object at" not in str(await failure(way, "CERTIFICATE_VERIFY_FAILED"))
@@ -432,7 +419,7 @@ async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path
         asked.append(request.path)
         raise web.HTTPFound("/elsewhere")
 
-    async with serving(elsewhere) as url:
+    async with served(elsewhere) as url:
         token = Authorization(credentials_file=tmp_path / "token")
         await failure(discovery(api_server=url, authorization=token), "status 302")
     assert asked == [LIST]
