@@ -53,20 +53,13 @@ class Server:
         self.limits: dict[str, int | None] = {}
         self.spent = 0.0
         self.delay = None
-        self.at_once = 0
-        self.most_at_once = 0
 
     async def get(self, url: str, *, max_body: int | None = None) -> HttpResponse:
         self.asked.append(url)
         self.limits[url] = max_body
-        self.at_once += 1
-        self.most_at_once = max(self.at_once, self.most_at_once)
-        try:
-            if self.delay:
-                await self.delay()
-            body = self._body(url)
-        finally:
-            self.at_once -= 1
+        if self.delay:
+            await self.delay()
+        body = self._body(url)
         if isinstance(body, Exception):
             raise body
         if max_body is not None and len(body) > max_body:
@@ -313,17 +306,6 @@ async def test_the_second_poll_with_histograms_is_earlier_by_the_phase(make, rec
     await polls(make(phase=0.6), 20)
     seen = [polled.reading.samples["tiny-llama", "0"].latencies is not None for polled in received]
     assert [number for number, is_read in enumerate(seen) if is_read] == [0, 4, 14]
-
-
-async def test_polls_of_a_slow_server_never_overlap(make, server, clock, running):
-    async def slowly():
-        await clock.sleep_until(clock.monotonic() + 2.5)
-
-    server.delay = slowly
-    running(make(filter="off"))
-    await clock.advance(30)
-    assert server.most_at_once == 1
-    assert len(server.asked) == pytest.approx(10, abs=1)
 
 
 @pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
