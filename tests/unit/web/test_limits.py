@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import itertools
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.limits import LOCAL, LOOPBACK, Limit, counted_address, packed
+from spec_decode_exporter.web.limits import LOCAL, LOOPBACK, Limit, counted_address
 from tests.conftest import settle
 
 
@@ -38,11 +37,6 @@ from tests.conftest import settle
 )
 def test_a_client_is_counted_by_the_part_of_its_address_that_it_cannot_choose(peer, counted):
     assert counted_address(peer) == counted
-
-
-@given(st.binary(max_size=300), st.integers(0, 1000))
-def test_a_packed_body_is_unpacked_to_the_same(data, times):
-    assert gzip.decompress(asyncio.run(packed(data * times))) == data * times
 
 
 class Request:

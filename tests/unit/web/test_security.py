@@ -34,6 +34,7 @@ from spec_decode_exporter.web.security import (
 from tests.paths import CHECKOUT
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
+USERS = f"basic_auth_users:\n  alice: {HASH}\n"
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
 
 
@@ -42,26 +43,6 @@ def problems(path):
     with pytest.raises(ConfigError) as refused:
         read_web_config(path)
     return [(each.place.rpartition("/")[2], each.path, each.message) for each in refused.value.problems]
-
-
-GOOD = {
-    "empty": "",
-    "certificate": CERTIFICATE,
-    "users": f"basic_auth_users:\n  alice: {HASH}\n  bob: {HASH.replace('2y', '2b')}\n",
-    "rate": "rate_limit: {interval: 100ms, burst: 20}\n",
-    "no rate": "rate_limit: {interval: 0, burst: 0}\n",
-    "mutual": CERTIFICATE
-    + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n"
-    + "  client_allowed_sans: [prometheus.example]\n",
-    "optional": CERTIFICATE
-    + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n",
-    "oldest version": CERTIFICATE + "  min_version: TLS13\n",
-}
-
-
-@pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_configurations_of_exporter_toolkit_are_accepted(folder, text):
-    read_web_config(folder.write(text))
 
 
 # fmt: off
@@ -110,7 +91,7 @@ def test_all_errors_are_reported_at_once_and_without_a_hash_or_a_key(folder):
 
 def test_users_without_bcrypt_are_reported_with_the_remedy(folder, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda _: None)
-    [(_, key, message)] = problems(folder.write(GOOD["users"]))
+    [(_, key, message)] = problems(folder.write(USERS))
     assert key == "basic_auth_users"
     assert message == "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
     read_web_config(folder.write(CERTIFICATE))
@@ -191,7 +172,6 @@ def test_the_files_of_the_document_are_valid_and_its_table_lists_every_key(folde
     assert {"basic_auth_users", *TlsServer.model_fields, *RateLimit.model_fields} <= named
 
 
-USERS = f"basic_auth_users:\n  alice: {HASH}\n"
 BOTH_USERS = f"{USERS}  bob: {HASH}\n"
 
 

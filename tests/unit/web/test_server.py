@@ -381,14 +381,6 @@ async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_t
         await serving.connect()
 
 
-async def test_close_waits_for_a_limited_time(idle, until, monkeypatch):
-    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
-    await idle.start()
-    [waiting] = await idle.waiting(1, until)
-    await idle.server.close()
-    assert await hung_up(waiting)
-
-
 # Requests
 
 
@@ -494,20 +486,6 @@ async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(i
         await ended.wait()
         await until(lambda: len(asyncio.all_tasks()) == 2)  # the test and the accept loop
     assert logs == []
-
-
-@pytest.mark.parametrize(
-    "head", [b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 99999999999999"]
-)
-async def test_an_unread_body_is_rejected_without_waiting_for_it(idle, make_state, monkeypatch, head):
-    monkeypatch.setitem(module._OPTIONS, "lingering_time", 0.01)
-    await idle.start(app=create_app(make_state()))
-    reader, writer = await idle.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
-    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
-    writer.write_eof()
-    answer = await reader.read()
-    assert b"Connection: close\r\n" in answer
-    assert b"at most 65536 bytes" in answer
 
 
 # TLS
