@@ -6,13 +6,11 @@ can be. The reader raises its own error or returns finite numbers, from which re
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
 from math import isfinite
 
 import pytest
@@ -27,10 +25,7 @@ from spec_decode_exporter.cli.plan import plan_of
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.core.numbers import MAX_UNIX
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi
-from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_recording
 from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
 from spec_decode_exporter.reports.observation_report import json_report
@@ -39,13 +34,10 @@ from spec_decode_exporter.reports.plan.plan_report import as_json
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
 from spec_decode_exporter.reports.text import TextStyle
-from spec_decode_exporter.requests.record import NotJsonError
-from spec_decode_exporter.requests.record import read as read_requests
 from spec_decode_exporter.scrape.server_info import served_speculation
 from spec_decode_exporter.web.api import EVENTS, HISTORY
 from spec_decode_exporter.web.endpoint import RequestError, read
 from tests.fakes.references import observation
-from tests.unit.history.test_query_api import Answer
 from tests.unit.reports.plan.conftest import LLAMA_8B
 
 NUMBERS = (
@@ -180,48 +172,6 @@ def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
     assert plan_with("config.json")(text.replace(f'"{_PLACE}"', "Infinity").encode(), tmp_path)
 
 
-def matrix(sample):
-    return {
-        "status": "success",
-        "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [sample]}]},
-    }
-
-
-async def test_the_answer_of_a_history_has_times_that_were_asked_for():
-    for body in spoiled(matrix([1.7e9, "1"])):
-        with suppress(HistoryError):
-            (series,) = await QueryApi("http://p", Answer(body)).samples("a", 1.7e9, 60)
-            assert all(1.7e9 - 61 <= time <= 1.7e9 + 1 for time in series.times)
-    for number in NUMBERS:
-        scalar = {"status": "success", "data": {"resultType": "scalar", "result": [1.7e9, number]}}
-        with suppress(HistoryError):
-            assert 0 <= await QueryApi("http://p", Answer(json.dumps(scalar).encode())).time() <= MAX_UNIX
-
-
-def test_a_recording_names_the_line_of_a_wrong_number(tmp_path):
-    path = tmp_path / "recording.gz"
-    line = {
-        "target": "a",
-        "t": 1.0,
-        "time": 1.8e9,
-        "page": "up 1\n",
-        "server_info": {"num_speculative_tokens": 4},
-    }
-    refused = 0
-    for body in spoiled(line):
-        path.write_bytes(gzip.compress(json.dumps({"format": FORMAT}).encode() + b"\n" + body + b"\n", 1))
-        reason = ""
-        try:
-            (poll,) = read_recording(path)
-        except RecordingError as error:
-            reason = str(error)
-        assert reason.startswith(f"{path}, line 2: ") or (
-            isfinite(poll.moment) and datetime.fromtimestamp(poll.wall, UTC)
-        )
-        refused += bool(reason)
-    assert refused > len(NUMBERS)
-
-
 def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(tmp_path):
     file = tmp_path / "observation.json"
     engine = json.loads(json_report(observation("steady", seconds=10)))["engines"][0]
@@ -254,34 +204,6 @@ def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
                 assert is_finite(read(model, MultiDict({name: text})))
                 accepted += 1
     assert accepted
-
-
-async def test_a_sent_request_is_counted_or_refused():
-    decoding = {
-        "num_spec_steps": 2,
-        "num_draft_tokens": 8,
-        "num_accepted_draft_tokens": 3,
-        "num_spec_tokens": 4,
-    }
-    record = {
-        "model": "m",
-        "temperature": 0.5,
-        "n": 1,
-        "metrics": {
-            "generation_time_ms": 1.5,
-            "time_to_first_token_ms": 2.5,
-            "speculative_decoding": {**decoding, "acceptance_histogram": [0, 1, 1, 0, 0]},
-        },
-        "usage": {"completion_tokens": 6, "prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 3}},
-    }
-    counted = 0
-    for body in spoiled(record):
-        with suppress(NotJsonError):
-            batch = await read_requests(body, lines=False, salt=None)
-            assert len(batch.requests) + batch.refused.total() == 1
-            assert is_finite(batch.requests)
-            counted += len(batch.requests)
-    assert counted
 
 
 @pytest.mark.parametrize(

@@ -176,13 +176,6 @@ def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):
     assert fed(dropped, intervals([2.1] * 24)) == [(10, end)]
 
 
-def test_a_drop_that_ends_within_the_hour_does_not_change_the_baseline(dropped, fed):
-    [(place, drop)] = fed(dropped, intervals([5.0]))
-    assert (place, drop.transition) == (1, ENDED)
-    assert fed(dropped, intervals([2.1] * 12)) == []
-    assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
-
-
 def test_after_eight_hours_of_a_drop_the_baseline_is_reset(dropped, fed):
     [(place, drop)] = fed(dropped, intervals([1.785] * 8 * HOUR))
     assert (place, drop.transition) == (8 * HOUR - 1, LEARNED_AGAIN)

@@ -138,12 +138,6 @@ def test_a_present_drop_has_its_age_and_its_newest_length(dropped, fed):
     assert dropped.live() is None
 
 
-def test_variances_do_not_compare_intervals_across_a_drop(dropped, fed):
-    fed(dropped, usual(600, accepted=13))
-    assert dropped.state.baseline.length > 2.1
-    assert all(each.sum == pytest.approx(0, abs=1e-20) for each in dropped.state.noise.lengths)
-
-
 def test_the_baseline_has_a_memory_of_half_an_hour(detector, fed):
     fed(detector, usual(4 * HOUR))
     fed(detector, usual(1800 + 20, accepted=12))

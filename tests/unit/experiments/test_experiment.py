@@ -109,13 +109,6 @@ class TestExperiment:
         found = [[each.first_token.p95 for each in arms[name].windows] for name in ("off", "eagle")]
         assert found == [[None, pytest.approx(9.1)]] * 2
 
-    def test_an_arm_of_two_engines_is_as_fast_as_one(self):
-        one = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
-        two = compared(member("off", window_of(PLAIN)), *[member("eagle", window_of(EAGLE))] * 2)
-        assert two.arms["eagle"].windows[-1].engines == 2
-        for basis, speedup in one.arms["eagle"].windows[-1].speedups.items():
-            assert two.arms["eagle"].windows[-1].speedups[basis].value == pytest.approx(speedup.value)
-
 
 def types_of(easy, pace=0.025):
     """Return per-request data of 144 000 tokens: easy requests take half of the time per token of hard ones."""

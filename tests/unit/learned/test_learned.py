@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
-from spec_decode_exporter.learned.baseline import LEARNED, Baseline
+from spec_decode_exporter.learned.baseline import LEARNED
 from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
@@ -143,13 +143,6 @@ class TestADrafterThatIsNotKnown:
         assert again.baseline is None
 
 
-def test_other_thresholds_do_not(fed):
-    fed.run(200)
-    policy = EAGLE.policy.model_copy(update={"min_drafts": 7})
-    fed.learned.assume(replace(EAGLE, policy=policy))
-    assert fed.baseline is not None
-
-
 class TestWhatIsSaved:
     @pytest.fixture(name="saved")
     def saved_fixture(self, fed):
@@ -182,13 +175,6 @@ class TestWhatIsSaved:
         again.run(2)
         assert again.baseline is not None
 
-    def test_is_nothing_before_anything_was_drafted(self, fed):
-        assert fed.learned.state is None
-        fed.run(100, drafts=0)
-        assert fed.learned.state is None
-        fed.run(1)
-        assert fed.learned.state is not None
-
     def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, fed, saved, again):
         again.run(1000, tokens=0, drafts=0)
         assert again.learned.state == saved
@@ -202,12 +188,6 @@ class TestWhatIsSaved:
         assert fed.history.tokens == 0
         assert fed.learned.state.tokens == 4
         assert fed.learned.state.drops.sudden.baseline.units > 1000
-
-    def test_is_nothing_of_an_engine_that_came_to_have_another_k(self, fed):
-        fed.run(300)
-        fed.restart()
-        fed.run(2, tokens=5, drafts=0)
-        assert fed.learned.state is None
 
     def test_waits_for_positions_that_are_created_one_by_one(self, fed, again):
         again.run(20, tokens=3)
@@ -311,12 +291,6 @@ class TestTheBaseline:
         assert histograms.keys() == set(LEARNED)
         assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
 
-    def test_engines_of_one_model_share_it(self, make_sample):
-        baseline = Baseline()
-        Server(make_sample, baseline).run(600, drafts=False)
-        Server(make_sample, baseline).run(600, drafts=False)
-        assert baseline.period(WALL).seconds == pytest.approx(2 * 600, rel=0.01)
-
 
 class TestPlainSteps:
     def test_pauses_of_the_same_process_are_measured(self, make_sample):
@@ -389,9 +363,3 @@ class TestSumsByDraftTokens:
         depths = again.learned.state.depths
         assert depths[4].steps == pytest.approx(steps[4] + 89 * 286, rel=0.01)
         assert depths[0].steps == pytest.approx(steps[0], rel=0.01)
-
-    def test_another_drafter_has_none_yet(self, make_sample):
-        server = Server(make_sample).run(60, drafts=True)
-        server.learned.assume(Assumptions(Speculation("mtp")))
-        server.run(1, drafts=True)
-        assert server.learned.state.depths[4].steps == pytest.approx(286)

@@ -166,14 +166,6 @@ def test_a_failing_disk_is_logged_once_and_its_recovery_too(path, log, break_dis
     assert [entry["event"] for entry in log[1:]] == ["state_file_written_again"]
 
 
-def test_another_reason_is_logged_too(path, log, break_disk):
-    file = opened(path)
-    for number in (errno.ENOSPC, errno.EROFS, errno.EROFS):
-        break_disk("replace", number)
-        file.save([])
-    assert [reason for _, reason in events(log)] == ["No space left on device", "Read-only file system"]
-
-
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
 def test_only_a_plain_file_is_read_or_replaced(path, log, make):
     make(path)
