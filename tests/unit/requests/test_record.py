@@ -354,26 +354,6 @@ def test_with_a_salt_any_string_is_a_user(user, salt, characters):
     assert not request.user or int(request.user, 16)
 
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text() | st.just(SECRET),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)  # fmt: skip
-PATHS = ["usage.prompt_tokens", "usage.completion_tokens_details", CACHED, "metrics.time_to_first_token_ms", "model", "metrics", SPECULATION, *COUNTS, HISTOGRAM, "usage", "temperature",
-         "request_type", "n", "stream", "target", "user", "choices", "messages", "prompt"]  # fmt: skip
-
-
-@given(st.sampled_from(PATHS), ANYTHING)
-def test_a_mistake_never_repeats_the_value_of_a_field(path, value):
-    batch = batch_of(changed(path, value), salt=SALT)
-    assert len(batch.requests) + sum(batch.refused.values()) == 1
-    assert all(SECRET not in mistake.detail and len(mistake.detail) < 200 for mistake in batch.mistakes)
-    for request in batch.requests:
-        stored = (request.model_name, request.request_type, request.target)
-        assert request.drafts * request.tokens >= request.draft_tokens >= request.accepted_tokens >= 0
-        assert all(name.isprintable() and len(name) <= MAX_NAME_CHARACTERS for name in stored)
-
-
 def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
     """vLLM 0.33.0, `/inference/v1/generate`: without a model, a usage and times."""
     counts = {
