@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.reload import PAUSE_SECONDS, ConfigReloader, config_warnings
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.config.schema import Config
-from tests.conftest import settle
+from tests.conftest import PAGES_AT_ONCE, settle
 
 MISTAKE = ConfigError([Problem("exporter.yml:1", "tagrets", "is not a key")])
 
@@ -35,10 +35,7 @@ class File:
 
 @pytest.fixture
 async def file(clock, monkeypatch):
-    async def at_once(function, *arguments):
-        return function(*arguments)
-
-    monkeypatch.setattr("spec_decode_exporter.app.reload.CONFIGURATION.run", at_once)
+    monkeypatch.setattr("spec_decode_exporter.app.reload.CONFIGURATION", PAGES_AT_ONCE)
     return File(clock)
 
 

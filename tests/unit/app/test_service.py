@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.core.tasks import CONFIGURATION
 from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server import parse_listen_address
+from tests.conftest import PAGES_AT_ONCE
 from tests.fakes.simulated import Server
 
 TARGET = "targets:\n  - url: http://vllm:8000/metrics\n    name: one\n"
@@ -199,10 +199,7 @@ def baseline_drafts(file):
 async def watching(start, file, monkeypatch):
     """A service over the configuration as Kubernetes mounts it: a link to what a ConfigMap holds now."""
 
-    async def at_once(function, *arguments):
-        return function(*arguments)
-
-    monkeypatch.setattr(CONFIGURATION, "run", at_once)
+    monkeypatch.setattr("spec_decode_exporter.app.reload.CONFIGURATION", PAGES_AT_ONCE)
     mounted = file.parent / "mounted.yml"
     mounted.symlink_to(file)
     service = await start(mounted, watched=mounted)

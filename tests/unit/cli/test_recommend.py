@@ -19,7 +19,7 @@ from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
 from spec_decode_exporter.web.server import parse_listen_address
-from tests.unit.web.api.conftest import target_view
+from tests.unit.web.api.conftest import target
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 
@@ -73,7 +73,7 @@ def test_another_file_is_rejected_by_name(file, text, problem):
 
 
 def test_a_server_without_an_engine_is_an_error(program, file, observation):
-    unreachable = target_view("chat-1").model_copy(update={"up": False, "error": "timeout: no answer"})
+    unreachable = target("chat-1").model_copy(update={"up": False, "error": "timeout: no answer"})
     file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))
     status, _, error = program("recommend", "--snapshot", str(file))
     assert status == 1

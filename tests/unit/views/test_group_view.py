@@ -103,20 +103,6 @@ def test_a_group_of_one_engine_has_the_engine_s_values(busy):
             assert getattr(shown, name) == getattr(expected, "value", expected), name
 
 
-def test_an_engine_that_does_not_draft_leaves_the_ratios_of_the_others(with_window):
-    drafting = counted(
-        {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15, "decode_steps": 20}, [10, 4, 1]
-    )
-    plain = counted({"decode_steps": 100, "generation_tokens": 100, "first_tokens": 0})
-    (group,) = group_views([(labels(n), with_window(each)) for n, each in enumerate((drafting, plain))], [])
-    (shown,) = group.windows
-    assert (group.labels, shown.engines) == ({}, 2)
-    assert (shown.draft_acceptance_ratio, shown.acceptance_length_tokens) == (0.5, 2.5)
-    assert (shown.coverage_ratio, shown.effective_tokens_per_step) == (0.5, 1.0)
-    assert shown.position_acceptance_ratio == (1.0, 0.4, 0.1)
-    assert (shown.counts.drafts, shown.counts.decode_steps) == (10, 120)
-
-
 def test_positions_of_different_k_are_never_mixed(with_window):
     counts = {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15}
     engines = [(labels(k), with_window(counted(counts, [5] * k))) for k in (3, 4)]

@@ -9,8 +9,9 @@ import pytest
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.fleet_view import TargetView
+from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
+from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.views.fleet_view import target_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.application import create_app
 
@@ -69,27 +70,10 @@ def events():
     return log
 
 
-def target_view(name):
-    return TargetView(
-        target=name,
-        address="vllm:8000/metrics",
-        labels={"target": name},
-        discovery="static",
-        up=True,
-        error="",
-        engine_kind="vllm",
-        front_end="python",
-        page="filtered",
-        version="0.32.0",
-        polls=POLLS,
-        poll_failures={"refused": 1},
-        poll_seconds=0.01,
-        poll_bytes=1000,
-        poll_interval_seconds=1.0,
-        last_success_timestamp_seconds=NOW,
-        engines_on_page=1,
-        engines=(),
-    )
+def target(name):
+    """Return the document of a target that is up."""
+    record = PollRecord(up=True, polls=POLLS, version="0.32.0", engines=1)
+    return target_view(TargetStatus(record, engine_kind="vllm", name=name, labels={"target": name}))
 
 
 @pytest.fixture
@@ -106,7 +90,7 @@ def sources(engines, events):
         "histories": lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
         ),
-        "targets": lambda: [target_view("chat"), target_view("code")],
+        "targets": lambda: [target("chat"), target("code")],
         "events": events,
     }
 
