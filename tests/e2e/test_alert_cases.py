@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.contract.promql import promtool
 from tests.contract.rules.alert_cases import CASES
 from tests.contract.rules.alert_series import outdated, polite_pool, recorded
-from tests.contract.rules.test_promtool import promtool
 
 
 @pytest.fixture(scope="module")

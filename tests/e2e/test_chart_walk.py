@@ -38,9 +38,9 @@ PATHS = {
 SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
 
 
-def block(mark, kind="yaml"):
+def block(mark):
     """Return the block of the document whose text begins with, or follows, a mark."""
-    found = re.search(rf"(?:```{kind}\n{mark}|{mark}\n```{kind}\n)(.*?)```", TEXT, re.DOTALL)[1]
+    found = re.search(rf"(?:```yaml\n{mark}|{mark}\n```yaml\n)(.*?)```", TEXT, re.DOTALL)[1]
     return re.sub(r"<[a-z ]*>", "example", found)
 
 
@@ -180,15 +180,13 @@ def test_the_rules_of_the_chart_are_taken_and_none_fails(prometheus, e2e):
     e2e.eventually(lambda: health() == {"ok"})
 
 
-def test_the_series_join_with_those_of_vllm_as_the_document_says(prometheus, e2e):
-    query = block("", kind="promql").replace('"5m"', '"30s"')
-    e2e.eventually(lambda: prometheus.query("vllm:num_requests_running or vllm_num_requests_running"))
-    if not prometheus.query("vllm:num_requests_running"):
-        query = query.replace("vllm:", "vllm_")  # Prometheus 2, of a server that gives it OpenMetrics
-    ((labels, _),) = e2e.eventually(lambda: prometheus.query(query))
-    assert (labels["namespace"], labels["pod"]) == ("inference", "drill")
+def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_its_own_pod(prometheus, e2e):
+    running = "(vllm:num_requests_running or vllm_num_requests_running)"  # Prometheus 2 writes it so
+    query = f"spec_decode_acceptance_length_tokens * on (namespace, pod, model_name, engine) group_left () {running}"
+    found = e2e.eventually(lambda: prometheus.query(query))
+    assert {(labels["namespace"], labels["pod"]) for labels, _ in found} == {("inference", "drill")}
     ((labels, _),) = e2e.eventually(lambda: prometheus.query("spec_decode_exporter_build_info"))
-    assert labels["namespace"] == "monitoring", "what is the exporter's own has its own pod"
+    assert labels["namespace"] == "monitoring"
 
 
 def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, configuration, e2e):

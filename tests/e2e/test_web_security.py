@@ -207,7 +207,7 @@ def test_deliberately_slow_clients_do_not_delay_others(start, e2e, way):
         attack.kill()
         attack.wait()
     answered = [seconds for status, seconds in taken if status == 200]
-    assert len(taken) > 20
+    assert len(taken) > 5
     assert len(answered) >= 0.95 * len(taken), taken
     assert sorted(answered)[int(0.95 * len(answered))] < 1 + waited
     assert "Traceback" not in exporter.log

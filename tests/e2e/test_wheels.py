@@ -15,15 +15,9 @@ import pytest
 from tests.paths import CHECKOUT
 
 LOCK = CHECKOUT / "image" / "requirements.lock"
-PLATFORMS = (
-    "x86_64-manylinux_2_28",
-    "aarch64-manylinux_2_28",
-    "x86_64-unknown-linux-musl",
-    "aarch64-unknown-linux-musl",
-)
+LINUX = ("manylinux_2_28", "unknown-linux-musl")
+PLATFORMS = [f"{machine}-{system}" for machine in ("x86_64", "aarch64") for system in LINUX]
 PYTHONS = ("3.11", "3.12", "3.13")
-
-pytestmark = pytest.mark.e2e
 
 
 def resolve(lock, platform, python):
@@ -31,18 +25,9 @@ def resolve(lock, platform, python):
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed; `make wheels` installs it")
-    options = (
-        "--quiet",
-        "--no-build",
-        "--no-header",
-        "--python-platform",
-        platform,
-        "--python-version",
-        python,
-    )
-    return subprocess.run(
-        [uv, "pip", "compile", *options, lock], check=False, capture_output=True, text=True, timeout=300
-    )
+    place = ("--python-platform", platform, "--python-version", python)
+    words = [uv, "pip", "compile", "--quiet", "--no-build", "--no-header", *place, lock]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.timeout(180)

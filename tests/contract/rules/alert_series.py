@@ -64,7 +64,7 @@ class _Recording:
 
 
 def _values(name: str, samples: Mapping[int, float]) -> str:
-    """Return values in promtool's notation: its clock begins at 0, and ``1x2`` is ``1 1 1``."""
+    """Return values in promtool's notation: its clock begins at 0, ``1x2`` is ``1 1 1``, and ``_x2`` is ``_ _``."""
     past = WALL if "_timestamp_seconds{" in name else 0.0
     words: list[list[Any]] = []
     seen = False
@@ -76,7 +76,7 @@ def _values(name: str, samples: Mapping[int, float]) -> str:
             words[-1][1] += 1
         else:
             words.append([word, 0])
-    return " ".join(f"{word}x{more}" if more else word for word, more in words)
+    return " ".join(f"{word}x{more + (word == '_')}" if more else word for word, more in words)
 
 
 def _number(value: float) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from clients import Truth
 from process import get
 from prometheus_client.parser import text_string_to_metric_families
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
-from truth import Truth
 from watch import LONG, Page
 
 EXACT = 1e-9

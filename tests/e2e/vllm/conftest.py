@@ -12,7 +12,7 @@ import pytest
 # The modules beside the tests are imported from this folder, wherever pytest was started.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from truth import Truth
+from clients import Truth
 from watch import Page
 
 TABLE = pytest.StashKey[list[str]]()

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from clients import Truth, of_response
 from process import HOST, get
-from truth import Truth, of_response, total
 
 from tests.paths import CHECKOUT
 
@@ -42,7 +42,7 @@ class Receiver:
 
     def truth(self) -> Truth:
         """Add up the records."""
-        return total(of_response(record) for record in list(self.records))
+        return sum(map(of_response, list(self.records)), Truth())
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         records = self.records

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import get
-from truth import Load, drive
 from vllm_server import QUIET, ngram, vllm
 from watch import watch
 

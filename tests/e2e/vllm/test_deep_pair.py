@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from clients import Times, answers_of, send, send_until
 from process import free_port, until
-from request_times import Times, answers_of, send, send_until
 from vllm_server import DEV_MODE, QUIET, draft_model, vllm
 from watch import (
     COST,

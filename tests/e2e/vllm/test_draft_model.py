@@ -4,9 +4,9 @@ import json
 import time
 
 import pytest
+from clients import Load, drive, driving
 from compare import check_counters, check_vllm, check_windows
 from process import get, until
-from truth import Load, drive, driving
 from vllm_server import DEV_MODE, QUIET, draft_model, models, vllm
 from watch import watch
 

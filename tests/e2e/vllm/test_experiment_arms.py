@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from clients import Times, answers_of, send
 from process import Server, until
-from request_times import Times, answers_of, send
 from vllm_server import QUIET, draft_model, vllm
 from watch import COST, SPEEDUP, TARGET, Watch, bounds, watch
 

@@ -7,8 +7,8 @@ the server has come back with a draft model.
 from __future__ import annotations
 
 import pytest
+from clients import long_prompts, send, send_until
 from process import free_port
-from request_times import long_prompts, send, send_until
 from vllm_server import QUIET, draft_model, vllm
 from watch import REQUEST_SPEEDUP, bounds, engine, has_bounds, learned, said, watch
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import get
-from truth import Load, drive
 from vllm_server import ngram, vllm
 from watch import watch
 

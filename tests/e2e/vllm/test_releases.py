@@ -15,9 +15,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from clients import PROMPTS, Load, drive
 from compare import check_counters, check_windows
 from process import Server, get
-from truth import PROMPTS, Load, drive
 from vllm_server import MODEL, draft_model, vllm
 from watch import Page, Watch, watch
 

@@ -9,9 +9,9 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from clients import PROMPTS, Load, Truth, drive, of_response
 from inside import FLAGS, PLAIN_FLAGS, Receiver, counted, sample
 from process import HOST, get, until
-from truth import PROMPTS, Load, drive, of_response, total
 from vllm_server import MODEL, ngram, vllm
 
 VOLATILE = re.compile(
@@ -151,7 +151,8 @@ def without_none(metrics):
 
 
 def total_of(receiver, temperature):
-    return total(of_response(record) for record in receiver.records if record["temperature"] == temperature)
+    records = [record for record in receiver.records if record["temperature"] == temperature]
+    return sum(map(of_response, records), Truth())
 
 
 def settle(server, receiver):

@@ -16,10 +16,10 @@ from statistics import median
 from types import SimpleNamespace
 
 import pytest
+from clients import Load, Truth, drive
 from compare import check_counters, check_vllm
 from inside import FLAGS
 from process import HOST, free_port, get, until
-from truth import Load, Truth, drive
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import watch
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import free_port, until
-from truth import Load, drive
 from vllm_server import QUIET, draft_model, vllm
 from watch import watch
 

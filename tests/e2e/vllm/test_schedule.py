@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from request_times import Body, send, send_until
-from truth import PROMPTS
+from clients import PROMPTS, Body, send, send_until
 from vllm_server import DEV_MODE, QUIET, SPECULATION, models, vllm
 from watch import COST, SPEEDUP, Watch, bounds, engine, said, watch
 
