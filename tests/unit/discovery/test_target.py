@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-from structlog.testing import capture_logs
-
 from spec_decode_exporter.config.labels import (
     MAX_LABEL_CHARACTERS,
     MAX_LABEL_VALUE,
     MAX_LABELS,
-    label_problem,
-    value_problem,
 )
 from spec_decode_exporter.discovery.target import LabelFilter
-
-
-@given(st.dictionaries(st.text(max_size=5) | st.sampled_from(["a", "job", "le", "__x"]), st.text(max_size=5)))
-def test_any_labels_give_labels_within_the_limits(labels):
-    with capture_logs() as logs:
-        kept = LabelFilter("x").kept(labels)
-    assert kept == tuple(sorted(kept))
-    assert all(label_problem(name) is None and value_problem(value) is None for name, value in kept)
-    assert len(kept) + len(logs) == len(labels)
 
 
 def test_labels_beyond_the_limits_of_a_target_are_dropped_with_one_warning(log):

@@ -144,24 +144,6 @@ def test_all_spellings_have_the_same_meaning(settings):
         assert config_speculation(written) == expected
 
 
-fragments = st.lists(
-    st.sampled_from(
-        ["--speculative-config", "-sc", "-sc.", "=", " ", "'", '"', "{", "}", "\\", "$", "$(A)", "${A}", "\n", "#", ";",
-         '"method":', '"ngram"', "--spec-tokens", "\ud800", "\x00", "9" * 5000, "."]
-    )
-    | st.text(max_size=5),
-    max_size=8,
-).map("".join)  # fmt: skip
-
-
-@given(st.lists(fragments, max_size=5), st.dictionaries(st.sampled_from("AB"), fragments))
-def test_any_command_line_gives_valid_settings_or_none(words, environ):
-    found = pod_speculation(words, environ)
-    if found is not None:
-        found.method.encode()
-        assert found.tokens is None or 0 < found.tokens <= 128
-
-
 @pytest.mark.parametrize("text", ["", "{", "{}", "ngram", "vllm serve m"])
 def test_a_configuration_without_settings_is_rejected(text):
     with pytest.raises(ValueError, match="vLLM's JSON"):
