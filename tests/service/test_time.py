@@ -7,15 +7,11 @@ import gc
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.window.history import History
-from spec_decode_exporter.window.poll import Reset
 from tests.fakes.simulated import Server
 
 LIGHT = "load: {rate: 2}"
@@ -49,25 +45,6 @@ async def test_a_changed_wall_clock_affects_only_reported_times(story):
     last = [each.pop(("spec_decode_exporter_last_success_timestamp_seconds", "")) for each in pages]
     assert last[1] == pytest.approx(last[0] + sum(jumps))
     assert pages[0] == pages[1]
-
-
-@given(
-    jumps=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20),
-    restart=st.integers(0, 19),
-)
-def test_however_the_wall_clock_jumps_at_most_the_first_second_of_a_new_process_is_missed(
-    make_sample, jumps, restart
-):
-    history, moment, wall, drafts, created = History(60.0), 1_000.0, 2e9, 50, 2e9 - 1e4
-    for number, jump in enumerate(jumps):
-        moment, wall = moment + 1.0, wall + 1.0
-        if number == restart:
-            drafts, created = 0, wall - 0.5
-        drafts += 5
-        history.observe(make_sample(drafts, drafts * 3, drafts, created=created), moment, wall + jump, 1.0)
-    totals, restarted = history.totals(), 0 < restart < len(jumps)
-    assert 5 * (len(jumps) - 1) - totals.counters.drafts in ({0, 5} if restarted else {0})
-    assert totals.resets[Reset.RESTART] == restarted
 
 
 async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, network):
@@ -146,11 +123,11 @@ async def test_reloads_leave_nothing_behind(reloading, clock):
         await clock.advance(10.0)
 
     await clock.advance(300.0)  # windows that fill up hold more objects
-    await reloads(50)
+    await reloads(30)
     tasks, objects = held()
-    await reloads(200)
+    await reloads(100)
     assert held()[0] == tasks
-    assert held()[1] < objects + 100
+    assert held()[1] < objects + 90
     assert [watch.status().record.up for watch in reloading.fleet] == [True] * 3
 
 
