@@ -133,6 +133,14 @@ def discovery(api):
     return make
 
 
+@pytest.fixture
+async def way(discovery):
+    """Discovery that has listed the pods."""
+    way = discovery()
+    await way.targets()
+    return way
+
+
 async def names(way: PodDiscovery) -> list[str]:
     """Return the pods in the namespace ``inference`` that a refresh finds."""
     return [target.name.removeprefix("inference/") for target in await way.targets()]
@@ -239,9 +247,7 @@ async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_eve
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the status"])
-async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, discovery, how):
-    way = discovery()
-    await way.targets()
+async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, way, how):
     if how == "as the status":
         api.watch_refusal = 410, "too old"
     else:
@@ -278,11 +284,9 @@ async def test_watches_without_a_result_are_reported_after_two_and_their_pauses_
 
 
 async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_off(
-    api, discovery, until, monkeypatch
+    api, way, until, monkeypatch
 ):
     monkeypatch.setattr(pods, "_TOO_SHORT", 0.0)
-    way = discovery()
-    await way.targets()
     api.refusal = 503, "later"
     await failure(way)
     api.refusal = None
@@ -309,10 +313,8 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_
     ],
     ids=["not a pod", "beyond the limit"],
 )
-async def test_pods_are_listed_again_after_an_unreadable_event(api, discovery, monkeypatch, line, message):
+async def test_pods_are_listed_again_after_an_unreadable_event(api, way, monkeypatch, line, message):
     monkeypatch.setattr(kubernetes_api, "MAX_LINE_BYTES", 1000)
-    way = discovery()
-    await way.targets()
     api.tell(line)
     await asyncio.wait_for(failure(way, message), 10)
     api.tell("end")
@@ -336,11 +338,9 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert (way.refresh, len(api.lists)) == (1.0, 2)
 
 
-async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatch):
+async def test_a_silently_lost_connection_is_detected(api, way, monkeypatch):
     """The read timeout is 50 ms here."""
     monkeypatch.setattr(pods, "_GRACE", 0.05 - 150)
-    way = discovery()
-    await way.targets()
     assert await asyncio.wait_for(names(way), 10) == ["a"]
     assert len(api.watches) == 1
 

@@ -37,6 +37,11 @@ def take_fixture(make_request):
     return take
 
 
+@pytest.fixture
+def store(make_store):
+    return make_store()
+
+
 def counts_of(summary):
     return summary.requests, summary.drafts, summary.draft_tokens, summary.accepted_tokens
 
@@ -61,8 +66,7 @@ def since_start(found):
 # Groups and windows.
 
 
-def test_an_empty_store_has_empty_windows(make_store, evaluate):
-    store = make_store()
+def test_an_empty_store_has_empty_windows(store, evaluate):
     assert store.last == RequestFindings(enabled=True)
     found = evaluate(store, 1000.0)
     assert (found.taken, found.refused, found.since_start) == (0, {}, {})
@@ -71,8 +75,7 @@ def test_an_empty_store_has_empty_windows(make_store, evaluate):
     assert store.last is found
 
 
-def test_a_request_is_in_its_group_and_in_its_model(make_store, take, evaluate):
-    store = make_store()
+def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     take(store, request_type="chat", temperature=0.7, completion_tokens=101, decode_seconds=2.0)
     found = evaluate(store, 1000.0)
     key = GroupKey("llama", "chat", "0.3-0.7")
@@ -88,10 +91,7 @@ def test_a_request_is_in_its_group_and_in_its_model(make_store, take, evaluate):
     assert found.since_start[key].acceptance_length_tokens_histogram.count == 1
 
 
-def test_a_request_without_attributes_that_did_not_draft_counts_but_has_no_acceptance(
-    make_store, take, evaluate
-):
-    store = make_store()
+def test_a_request_without_attributes_that_did_not_draft_counts_but_has_no_acceptance(store, take, evaluate):
     take(store, drafts=0, accepted_tokens=0)
     found = evaluate(store, 1000.0)
     (group,) = found.windows["30s"].groups
@@ -115,8 +115,7 @@ def test_a_window_of_merged_cells_lacks_no_request(make_store, take, evaluate):
             assert not partial(found)
 
 
-def test_a_window_is_partial_until_the_store_is_as_old(make_store, take, evaluate):
-    store = make_store()
+def test_a_window_is_partial_until_the_store_is_as_old(store, take, evaluate):
     evaluate(store, 1000.0)
     take(store, 1010.0)
     for now, lacking, covered in ((1040.0, {"5m"}, 40.0), (1300.0, set(), 300.0)):
@@ -125,8 +124,7 @@ def test_a_window_is_partial_until_the_store_is_as_old(make_store, take, evaluat
         assert [window.covered_seconds for window in found.windows.values()] == [30.0, covered]
 
 
-def test_a_window_that_a_reload_made_longer_is_partial(make_store, take, evaluate):
-    store = make_store()
+def test_a_window_that_a_reload_made_longer_is_partial(store, take, evaluate):
     evaluate(store, 0.0)
     for now in range(0, 7200, 60):
         take(store, float(now))
@@ -139,8 +137,7 @@ def test_a_window_that_a_reload_made_longer_is_partial(make_store, take, evaluat
     assert (partial(found), in_windows(found)["1h"]) == (set(), 60)
 
 
-def test_windows_that_began_during_a_pause_are_partial(make_store, take, evaluate):
-    store = make_store()
+def test_windows_that_began_during_a_pause_are_partial(store, take, evaluate):
     evaluate(store, 0.0)
     take(store, 990.0)
     assert not partial(evaluate(store, 1000.0))
@@ -149,8 +146,7 @@ def test_windows_that_began_during_a_pause_are_partial(make_store, take, evaluat
     assert seen == [{"30s", "5m"}, {"5m"}, set()]
 
 
-def test_refusals_are_counted_by_reason_and_requests_by_their_source(make_store, take, evaluate):
-    store = make_store()
+def test_refusals_are_counted_by_reason_and_requests_by_their_source(store, take, evaluate):
     store.refuse(Refusal.RATE, 7)
     store.refuse(Refusal.RATE)
     store.refuse(Refusal.MALFORMED)
@@ -161,8 +157,7 @@ def test_refusals_are_counted_by_reason_and_requests_by_their_source(make_store,
     assert found.sources == {RequestSource.METRICS: 1, RequestSource.USAGE: 2}
 
 
-def test_each_request_is_evaluated_at_its_own_cost(make_store, take, evaluate):
-    store = make_store()
+def test_each_request_is_evaluated_at_its_own_cost(store, take, evaluate):
     for cost in (make_cost(0.05, 0.0), make_cost(0.5, 0.0), None):
         take(store, accepted_tokens=30, cost=cost)
     summary = evaluate(store, 1000.0).windows["30s"].models[0].summary
@@ -259,8 +254,7 @@ def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
 # Evaluations.
 
 
-async def test_findings_are_reused_until_something_changes(make_store, take):
-    store = make_store()
+async def test_findings_are_reused_until_something_changes(store, take):
     take(store)
     # Concurrent readers share one evaluation.
     first, other = await asyncio.gather(*(store.findings((30.0,), 1000.0) for _ in range(2)))
@@ -271,8 +265,7 @@ async def test_findings_are_reused_until_something_changes(make_store, take):
     assert in_windows(await store.findings((30.0,), 1040.0)) == {"30s": 0}
 
 
-async def test_many_requests_are_evaluated_only_at_intervals(make_store, take):
-    store = make_store()
+async def test_many_requests_are_evaluated_only_at_intervals(store, take):
     take(store, number=MAX_EAGER_REQUESTS + 1)
     first = await store.findings((30.0,), 1000.0)
     take(store, 1001.0)
@@ -287,8 +280,7 @@ async def test_many_requests_are_evaluated_only_at_intervals(make_store, take):
         assert in_windows(await store.findings((30.0,), now)) == {"30s": number}
 
 
-async def test_requests_may_arrive_during_an_evaluation(make_store, take):
-    store = make_store()
+async def test_requests_may_arrive_during_an_evaluation(store, take):
     for number in range(1000):
         take(store, 1000.0 + number / 100, request_type=f"t{number % 7}")
     looking, later = asyncio.ensure_future(store.findings((30.0, 300.0), 1010.0)), 1010.0
