@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.figures.window_figures import Price
 from tests.fakes.windows import summed, window
 
 TOLERANCE = 0.03
@@ -134,13 +134,6 @@ def test_speed_ups_by_hand(depths, price, expected):
     assert speedups(depths, price)[:4] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("every_step", [False, True])
-def test_the_present_depth_has_the_estimated_speedup(every_step):
-    its = window(100, 400, 230, positions=(80, 65, 50, 35), **HALF_COVERED)
-    price = Price(0.1, 0.05, every_step)
-    assert depths_of(its).speedup(price, 4) == pytest.approx(WindowFigures(its).work.speedup(price))
-
-
 @pytest.mark.parametrize(("length", "beyond"), [(4, 2), (3.8, 2), (3.79, 0), (4.02, 2)])
 def test_short_drafts_prevent_extrapolation(length, beyond):
     assert len(drafted(80, 65, 50, 35, length=length)) == 4 + beyond
@@ -257,12 +250,6 @@ class TestChangingK:
         expected = [(1 + a) / (1 + 0.2 + 0.1 * t) for a, t in zip(accepted, lengths, strict=True)]
         assert speedups(self.DEPTHS, self.PRICE) == pytest.approx(expected)
 
-    def test_a_position_s_benefit_is_of_the_drafts_that_had_it(self):
-        known = self.DEPTHS.each(self.PRICE)
-        reached, before = (0.8, 0.64, 0.48, 0.32), (1 / 1.2, *(depth.speedup for depth in known))
-        expected = [p / (0.1 * speedup) for p, speedup in zip(reached, before, strict=False)]
-        assert [depth.marginal_benefit for depth in known] == pytest.approx(expected)
-
     def test_alone_a_depth_does_not_depend_on_the_schedule(self):
         alone = self.DEPTHS.speedups_alone(self.PRICE, 4, searches=False)
         accepted = (0.0, 0.8, 1.44, 1.92, 2.24)
@@ -273,11 +260,6 @@ class TestSpeedupsAlone:
     def test_without_a_schedule_they_are_those_of_the_depths_as_far_as_can_be_extrapolated(self):
         price = Price(0.1, 0.05)
         assert GOOD.speedups_alone(price, 99, searches=False) == pytest.approx([1.0, *speedups(GOOD, price)])
-
-    def test_discarded_tokens_reduce_them(self):
-        counts = {"decode_steps": 400, "generation_tokens": 1190, "first_tokens": 2}
-        depths = drafted(320, 260, 200, 140, drafts=400, **counts)
-        assert depths.speedups_alone(FREE, 4, searches=False)[4] == pytest.approx(1188 / 400)
 
     @pytest.mark.parametrize(("searches", "expected"), [(False, 3.3 / 1.4), (True, 2.15 / 1.2)])
     def test_every_step_has_a_draft_unless_the_method_searches(self, searches, expected):

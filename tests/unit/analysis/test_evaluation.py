@@ -14,7 +14,6 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.window_figures import WindowFigures
 from tests.fakes.evaluations import GOOD, POOR, busy_window, evaluation, knowledge
 from tests.fakes.windows import window
 
@@ -84,15 +83,6 @@ class TestRequests:
         assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
         assert its.request.bounds.lower <= expected <= its.request.bounds.upper
         assert its.verdict is verdict
-
-    @pytest.mark.parametrize(
-        ("requests", "verdict"),
-        [(0, Verdict.INSUFFICIENT), (7, Verdict.INSUFFICIENT), (8, Verdict.MARGINAL)],
-    )
-    def test_too_few_have_no_advice_and_at_first_no_verdict(self, requests, verdict):
-        windows = busy_window(length=30.0), counted(busy_window(), first_tokens=requests)
-        its = Evaluation(windows, at(0.2))
-        assert (its.verdict, its.action, its.recommended) == (verdict, Action.COLLECT, None)
 
 
 class TestEvaluatedWindow:
@@ -237,26 +227,3 @@ def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alon
     assert (its.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
     assert its.longest.acceptance_length_bounds is None
     assert its.longest.total.accepted_tokens == 300 * 230
-
-
-class TestColumns:
-    """Columns of increments: 20 kB an engine, which nothing needs between two evaluations."""
-
-    @staticmethod
-    def columns_of(its):
-        parts = (*its.windows, its.evaluated)
-        return [name for each in parts for name in ("increments", "works") if name in each.__dict__]
-
-    def test_a_settled_evaluation_reads_no_column_for_a_page(self, monkeypatch):
-        its = evaluation(at(0.1), first_token=0.5)
-        its.settle()
-        assert self.columns_of(its) == []
-        monkeypatch.setattr(WindowFigures, "columns", None)
-        assert (its.verdict, its.recommended.tokens, its.longest.request is None) == (
-            Verdict.HEALTHY,
-            4,
-            False,
-        )
-        for each in its.windows:
-            assert each.speedup_bounds.lower < each.acceptance_length_bounds.value
-            assert each.draft_acceptance_bounds.lower < each.break_even_cost_bounds.value

@@ -12,12 +12,8 @@ import pytest
 
 from docs.generate.metrics import series_of
 from spec_decode_exporter.analysis.figure_table import (
-    COMPARED,
     FIGURE,
-    MEASURED,
-    GroupSum,
     Unit,
-    Windows,
     columns_of,
     term,
 )
@@ -73,30 +69,6 @@ def test_no_key_label_or_help_is_there_twice(column):
     assert sorted(values) == sorted(set(values))
 
 
-CHECKS = {
-    "sources are series of vLLM": lambda its: (
-        its.sources and all(series_of(name).startswith("vllm:") for name in its.sources)
-    ),
-    "a list has an index": lambda its: (its.each is not None) is bool(its.index),
-    "a figure has a formula or terms": lambda its: its.over or its.value or its.each,
-    "the report has its section": lambda its: (
-        its.report is None or its.report.section in {"Acceptance", "Time", "Waste"}
-    ),
-    "a compared one has bounds or terms for them": lambda its: its.compared is None or its.bounds or its.over,
-    "the ratio of a group names its counters": lambda its: (
-        its.groups is not GroupSum.RATIO_OF_SUMS or its.counters
-    ),
-    "bounds have windows that are shown": lambda its: (
-        not its.bounds or its.windows in {Windows.EACH, Windows.BARE}
-    ),
-}
-
-
-@every(CHECKS)
-def test_every_row(check):
-    assert [figure.key for figure in FIGURE.values() if not CHECKS[check](figure)] == []
-
-
 @every([page, observation_report, comparison])
 def test_every_unit_has_a_format_in_every_table(table):
     assert set(table._FORMATS) == set(Unit)
@@ -136,8 +108,3 @@ def test_a_ratio_is_that_of_its_terms(figure, its):
     both = Window.sum_of([its.window, its.window])
     above, below = (sum(columns_of(both, both.increments, name)) for name in figure.over)
     assert figure.of(WindowEvaluation(both, its.known)) == pytest.approx(above / below + bonus)
-
-
-def test_figures_of_comparisons_alone_are_compared():
-    assert {figure.key for figure in MEASURED} < {figure.key for figure in COMPARED}
-    assert len(COMPARED) > 15

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import end_to_end
-from benchmarks.end_to_end import SCENARIOS, Outcome, Trial, missed, row, trials
+from benchmarks.end_to_end import SCENARIOS, Outcome, Trial, missed, trials
 
 
 @pytest.fixture(name="trial", scope="module")
@@ -44,10 +44,3 @@ def test_the_scenarios_are_what_their_names_say(trial, monkeypatch):
 def test_a_missed_goal_is_named(outcome, change, goals):
     without_baseline = replace(outcome, with_baseline=False, verdict="healthy")
     assert missed([replace(outcome, **change), without_baseline]) == goals
-
-
-def test_the_row_of_a_scenario_counts_false_verdicts_and_findings(outcome):
-    wrong = replace(outcome, verdict="optimal", findings=frozenset({"prefix_cache_lost"}))
-    cells = row("lost", [outcome, wrong])
-    assert cells[:3] == ["lost", "yes", "2"]
-    assert "1 of 2" in cells

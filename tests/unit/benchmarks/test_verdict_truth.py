@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import verdict_truth
-from benchmarks.truth.cells import cells
-from benchmarks.truth.sources import Recording, Reported, Source
-from benchmarks.verdict_truth import Outcome, Score, score
+from benchmarks.truth.sources import Reported, Source
+from benchmarks.verdict_truth import Outcome, Score
 
 
 def outcome_of(truth, verdict):
@@ -46,12 +45,6 @@ def test_a_verdict_is_false_if_the_truth_is_clearly_on_the_other_side(truth, ver
 )
 def test_goals_are_missed_beyond_their_limits(outcomes, decided, missed):
     assert Score(source_of(None, decided), tuple(outcomes)).missed() == missed
-
-
-def test_cells_in_which_another_source_was_used_do_not_count():
-    other = Reported("healthy", 1.4, 1.6, "configured")
-    scored = score(source_of(lambda _: other), [Recording(next(cells(1, 1)))])
-    assert (scored.outcomes, scored.elsewhere) == ((), 1)
 
 
 @pytest.mark.parametrize(("truth", "status"), [(1.1, 0), (0.9, 1)])

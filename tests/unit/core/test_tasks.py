@@ -16,7 +16,6 @@ from spec_decode_exporter.core.tasks import (
     RESTARTED_AFTER,
     STATE,
     TARGET_LISTS,
-    Background,
     ThreadPool,
     cancel,
     keep_running,
@@ -59,23 +58,6 @@ async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it
         ("internal_error", "one"),
         ("internal_error_ended", "one"),
     ]
-
-
-async def test_background_tasks_are_kept_until_they_end_or_are_cancelled():
-    done, background = [], Background()
-
-    async def endless():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            done.append("cancelled")
-
-    background.start(asyncio.sleep(0))
-    background.start(endless())
-    await settle()
-    assert done == []
-    await background.cancel()
-    assert done == ["cancelled"]
 
 
 @pytest.mark.parametrize("busy", KINDS, ids=["pages", "lists", "passwords", "state"])

@@ -288,16 +288,6 @@ def test_the_length_and_the_rate_have_the_bounds_of_their_ratios():
     assert rate[:4] == pytest.approx([each / 4 for each in plain[:4]])
 
 
-def test_variation_within_a_fortieth_of_a_window_has_no_effect():
-    accepted = [second // 10 + second % 2 for second in range(300)]
-    found = busy(accepted, **LONG).acceptance_length_bounds
-    eights = [sum(accepted[:4]), *(sum(accepted[first : first + 8]) for first in range(4, 300, 8))]
-    merged = estimate_of(eights, [40] + [80] * 37, 12, (0.0, 99.0))
-    whole = estimate_of(accepted, [10] * 300, 12, (0.0, 99.0))
-    assert found.standard_error == pytest.approx(merged.standard_error)
-    assert found.standard_error == pytest.approx(whole.standard_error, rel=0.02)
-
-
 def test_increments_that_agree_by_chance_have_the_bounds_of_independent_drafts():
     its = busy((20,) * 30, positions=(200, 200, 150, 50))
     error, length = sqrt(its.draft_variance / 300), its.acceptance_length_bounds

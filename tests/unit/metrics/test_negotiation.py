@@ -44,7 +44,6 @@ CLIENTS = [
 RULES = [
     # Quality decides before the order and before what we like.
     ("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.8", TEXT),
-    ("application/openmetrics-text;version=1.0.0;q=0.1,text/plain;q=0.2", TEXT),
     # Equal quality: the more capable one, wherever it stands.
     ("text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0", OPENMETRICS),
     ("text/plain;version=0.0.4;q=0.5,text/plain;version=1.0.0;q=0.5", TEXT_1),
@@ -52,14 +51,12 @@ RULES = [
     ("text/plain,*/*", TEXT),
     ("application/openmetrics-text,*/*", OPENMETRICS),
     ("text/*", TEXT),
-    ("application/*", OPENMETRICS),
     # The most specific range decides, even if a wilder one is liked more.
     ("*/*,application/openmetrics-text;q=0.1,text/plain;q=0.5", TEXT),
     ("text/plain;q=0.9,text/plain;version=0.0.4;q=0.1,application/openmetrics-text;q=0.5", TEXT_1),
     # Quality 0 excludes.
     ("application/openmetrics-text;version=1.0.0;q=0,text/plain;q=0.1", TEXT),
     ("text/plain;q=0,*/*", OPENMETRICS),
-    ("text/plain;version=0.0.4;q=0,text/plain;q=0.5", TEXT_1),
     ("application/openmetrics-text;q=0,*/*;q=0.1", TEXT),
     # A client that accepts none of the formats gets the oldest.
     ("*/*;q=0", TEXT),
@@ -67,13 +64,10 @@ RULES = [
     ("application/openmetrics-text;version=2.0.0", TEXT),
     # Letters' case, spaces, quotes and unknown parameters make no difference.
     ('  APPLICATION/OpenMetrics-Text ; Version="1.0.0" ; charset=utf-8 ; Q=0.5 ', OPENMETRICS),
-    ("application/openmetrics-text;version=1.0.0;escaping=values", OPENMETRICS),
     # A quality that cannot be read takes its range out, not the header.
     ("application/openmetrics-text;q=high,text/plain;version=1.0.0;q=0.1", TEXT_1),
-    ("application/openmetrics-text;q=-1", TEXT),
     ("application/openmetrics-text;q=nan", TEXT),
     ("application/openmetrics-text;q=\u0661", TEXT),
-    ("application/openmetrics-text;version=abc", TEXT),
     (",,;;,=;q=1,/", TEXT),
 ]
 
@@ -119,10 +113,8 @@ def test_a_content_type_names_its_version_and_from_1_0_on_its_escaping(format_):
         ("identity", False),
         ("gzip;q=0", False),
         ("gzip;q=0.0, *", False),
-        ("*;q=0", False),
         ("gzip;q=0.5, identity", False),
         ("gzip;q=lots", False),
-        ("xgzip", False),
         # Characters beyond the limit, and an element that it cuts, are omitted.
         ("gzip;q=1," + " " * (MAX_CHARACTERS - 20) + "," + "gzip;q=0.5", True),
         ("identity," + " " * (MAX_CHARACTERS - 15) + ",gzip;q=0.999", False),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import socket
 from dataclasses import replace
 
 import aiohttp
@@ -51,13 +49,6 @@ async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, mak
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
         await page(server)
-
-
-async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_server, make_simulation):
-    server = await make_server(make_simulation(), host="")
-    for host in (LOCAL, "::1") if socket.has_dualstack_ipv6() else (LOCAL,):
-        _, writer = await asyncio.open_connection(host, server.port)
-        writer.close()
 
 
 async def test_a_port_that_was_taken_during_an_outage_is_tried_again(

@@ -86,10 +86,6 @@ def test_draft_positions_of_a_rust_page_appear_with_the_first_draft(make_simulat
     assert found == [False, True]
 
 
-def test_without_speculation_the_python_page_has_none_of_its_families(page_like):
-    assert "spec_decode" not in page_like(speculation={"tokens": 0})
-
-
 def test_the_filtered_page_has_the_lines_of_the_recorded_one(page_like, recorded):
     page = recorded("vllm-0.32.0-filtered-k4.prom")
     names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}

@@ -70,6 +70,20 @@ def test_an_outage_longer_than_the_window_is_not_in_it():
     assert fed.poll((101, 102, 103)).counts() == (1, 2, 3)
 
 
+def test_the_histograms_of_a_page_belong_together():
+    """Their order does not matter, and one that is broken takes the page with it."""
+
+    def queue(*counts):
+        return {Latency.QUEUE: Buckets((5.0, inf), counts)}
+
+    histograms = Histograms(60.0)
+    histograms.add(latencies(1, 2, 3) | queue(0, 1), Answers(), 0.0, INTERVAL)
+    histograms.add(queue(3, 2) | latencies(2, 4, 6), Answers(), 10.0, INTERVAL)
+    assert histograms.latencies(10.0) == {}
+    histograms.add(queue(4, 6) | latencies(3, 6, 9), Answers(), 20.0, INTERVAL)
+    assert histograms.latencies(20.0) == latencies(1, 2, 3) | queue(1, 4)
+
+
 def test_other_bounds_reset_the_window():
     fed = Fed(polls=5).poll((7, 9), bounds=(0.5, inf))
     assert fed.counts() is None
@@ -89,12 +103,6 @@ def test_after_a_restart_at_an_unknown_time_latencies_and_answers_are_still_of_o
     fed.histograms.restart(None)
     assert (fed.poll((1, 1, 5), 7).counts(), fed.requests()) == ((2, 4, 6), 2)
     assert (fed.poll((2, 2, 9), 8).counts(), fed.requests()) == ((1 + 1, 2 + 1, 3 + 4), 1 + 1)
-
-
-def test_a_restart_before_any_histogram_was_seen_is_no_error():
-    fed = Fed()
-    fed.histograms.restart(5.0)
-    assert fed.poll((1, 1, 1)).counts() is None
 
 
 @pytest.mark.parametrize("counts", [(1, 1, 1), (3, 9, 8), (30, 30, 29)])

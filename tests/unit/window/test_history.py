@@ -170,12 +170,6 @@ def test_creation_times_that_come_back_are_several_servers(created, alternates):
     assert Fed(*samples, longest=30.0).history.alternates is alternates
 
 
-def test_a_fall_with_the_creation_time_of_before_is_no_other_server():
-    history = Fed(busy(1, created=at(-5)), busy(9, created=at(-1)), busy(3, created=at(-1))).history
-    assert history.totals().resets == {Reset.RESTART: 1, Reset.DECREASE: 1}
-    assert not history.alternates
-
-
 @pytest.mark.parametrize(("interval", "seconds"), [(1.0, 10.0), (5.0, 15.0)])
 def test_after_three_intervals_and_10_s_without_a_poll_the_engine_is_gone(interval, seconds):
     engine = Fed(busy(1), interval=interval)
@@ -310,13 +304,6 @@ def test_windows_of_several_engines_add_up_but_their_time_does_not():
 def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():
     both = Window.sum_of([window(4, decode_steps=3, gauges=(1.0, 2.0, 0.5)), window(2, gauges=(None, 3.0))])
     assert (both.total.drafts, both.total.decode_steps, both.mean) == (6, None, (None, 5.0, None))
-
-
-def test_windows_of_different_times_add_up_with_their_time_and_without_increments():
-    early, late = engine_window(1, 2, 3, running_requests=2.0), engine_window(10, 20, offset=900.0)
-    both = Window.over_time([early, late])
-    assert (both.length, both.seconds, both.polls, both.total.drafts) == (600.0, 5.0, 5, 36)
-    assert (both.positions, both.mean, len(both.increments)) == ((36, 0), Means(), 0)
 
 
 # Random lives of a server. Times are multiples of an eighth of a second, so that sums are exact in binary.
