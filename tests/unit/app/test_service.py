@@ -1,4 +1,4 @@
-"""The whole exporter: its configuration while it runs, its state file, and requests after a reload."""
+"""The whole exporter: its configuration while it runs, and its state file."""
 
 from __future__ import annotations
 

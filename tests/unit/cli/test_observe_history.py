@@ -1,4 +1,4 @@
-"""``observe --prometheus.url``: its times, matchers and output."""
+"""``observe --prometheus.url``: its times and its report."""
 
 from __future__ import annotations
 

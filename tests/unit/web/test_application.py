@@ -1,4 +1,4 @@
-"""The application: headers of every response, formats of /metrics, and the lifecycle API."""
+"""The application: headers of every response, rejected polls and reloads, and internal errors."""
 
 from __future__ import annotations
 

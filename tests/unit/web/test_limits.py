@@ -1,4 +1,4 @@
-"""Limits of concurrent requests, by client. Here clients differ by their loopback address."""
+"""Limits of concurrent requests, by client."""
 
 from __future__ import annotations
 
