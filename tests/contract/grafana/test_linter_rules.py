@@ -30,10 +30,7 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 ONE_ENGINE_AT_A_TIME = {("spec-decode-engine", "instance")}
 """A dashboard of one engine has one exporter; with several, figures of different servers would lie over each other."""
 
-NOT_OURS = {
-    "ALERTS": "alerts of a whole model have neither job nor instance",
-    "ALERTS_FOR_STATE": "likewise",
-}
+NOT_OURS = {"ALERTS": "alerts of a whole model have neither job nor instance", "ALERTS_FOR_STATE": "likewise"}
 
 OF_ARMS = {"Arms side by side", "Experiments that the exporter compares"}
 """Tables whose rows are arms, which may be in several clusters."""

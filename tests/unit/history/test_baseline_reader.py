@@ -99,20 +99,6 @@ async def test_without_known_metrics_the_keys_are_named():
         await reader(StoredHistory()).servers()
 
 
-async def test_both_replicas_of_a_pair_are_one_server():
-    stored = simulated(PLAIN, 900, prometheus_replica="one")
-    stored.simulate(PLAIN, 900, job="vllm", instance="a:8000", prometheus_replica="two")
-    assert len(await reader(stored).servers()) == 1
-
-
-async def test_a_limit_of_samples_leads_to_smaller_pages():
-    stored = simulated(PLAIN, 1800)
-    (whole,) = (await baselines(stored)).values()
-    stored.max_samples = 1000
-    (again,) = (await baselines(stored)).values()
-    assert (again.kept.steps, again.kept.requests) == (whole.kept.steps, whole.kept.requests)
-
-
 async def test_the_event_loop_goes_on_after_each_slice_of_scrapes(monkeypatch):
     monkeypatch.setattr(baseline_reader, "SCRAPES_SLICE", 4)
     reading = asyncio.ensure_future(baselines(simulated(PLAIN, 1800)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from asyncio import Event
-from itertools import count
 
 import pytest
 from structlog.testing import capture_logs
@@ -115,22 +114,6 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     assert low <= 4 * exact <= high
 
 
-async def test_a_new_target_is_read_at_once_though_time_passes_meanwhile(exporter, clock, monkeypatch):
-    moments = count(clock.monotonic(), 0.001)
-    monkeypatch.setattr(clock, "monotonic", lambda: next(moments))
-    one = exporter("a")
-    await settle(1)
-    one.fleet.follow(static_targets(one.config))
-    await settle(20)
-    await one.baselines.read_due()
-    assert one.baseline("a").end
-
-
-async def test_a_target_without_a_history_asks_nothing(exporter, stored):
-    await exporter("a", baseline=None).follow(20.0)
-    assert not stored.queries
-
-
 async def test_the_own_history_of_a_target_replaces_the_general_one(exporter, stored):
     target = {"url": "http://a:1/metrics", "baseline": {"prometheus": {"url": "http://other:9090"}}}
     one = exporter(targets=[target])
@@ -216,13 +199,3 @@ async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
     assert not_read(logs) == [("a", "an internal error, which the log has")]
     ((_, snapshot),) = one.fleet.engines()
     assert snapshot.totals.counters[0] > 100
-
-
-async def test_the_baseline_survives_a_restart(exporter, clock):
-    one = exporter("a")
-    await one.follow(20.0)
-    one.fleet.remember()
-    again = Remembered()
-    again.recall(one.remembered.entries(clock.wall()))
-    kept = again.baseline(ModelKey("a", DRAFTING.model_name))
-    assert kept.period(clock.wall()) == one.baseline("a").period(clock.wall())

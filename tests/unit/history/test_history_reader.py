@@ -43,14 +43,6 @@ async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
     assert mean_speedup(engine.slots).value == pytest.approx(truth, rel=0.04)
 
 
-async def test_time_before_speculation_was_enabled_is_its_baseline(enabled):
-    engine = await only_engine(enabled)
-    assert {slot.outcome for slot in engine.slots if slot.end < START + 1790} == {SlotOutcome.PLAIN}
-    assert {slot.cost_source for slot in engine.slots if slot.drafts} == {"baseline"}
-    (period,) = engine.baselines
-    assert 1200 < period.seconds <= 1800
-
-
 @pytest.mark.parametrize("late", [(0.0,), (0.0, 0.4, 0.8)], ids=["regular scrapes", "irregular scrapes"])
 async def test_no_increment_is_lost_or_counted_twice(late):
     stored = simulated(STEADY, 3000, late=late)

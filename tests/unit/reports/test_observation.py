@@ -75,17 +75,6 @@ async def test_thirty_seconds_from_the_first_poll_to_the_last_are_enough_for_a_v
     assert its.total.drafts == server.simulation.engines[0].counts.drafts - before
 
 
-async def test_a_slow_server_needs_more_time_for_the_verdict_harmful(network, clock):
-    """In 30 s four requests pass one after the other; the verdict needs seven."""
-    network.servers["a:1"] = Server(clock, "harmful", running=60)
-    snapshot = only(await observed(clock, 30, described("harmful")))
-    assert (snapshot.evaluation.verdict, snapshot.evaluation.action) == (Verdict.POOR, Action.COLLECT)
-    assert "few_requests" in {finding.name for finding in snapshot.findings}
-    evaluation = only(await observed(clock, 60, described("harmful"))).evaluation
-    assert evaluation.verdict is Verdict.HARMFUL
-    assert evaluation.action in {Action.DISABLE, Action.DECREASE}
-
-
 async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     config = observed_config([described("steady")], 40)

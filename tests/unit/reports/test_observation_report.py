@@ -130,13 +130,6 @@ def test_speculation_that_is_enabled_is_compared_with_the_time_before():
 # Missing data
 
 
-def test_the_advised_length_suffices_for_enough_requests():
-    found = re.search(r"--for (\d+)m\.", section(report(observation("harmful"), PLAIN), "Missing data"))
-    assert found
-    view = observation("harmful", seconds=60 * int(found[1]))
-    assert "Missing data" not in report(view, PLAIN)
-
-
 def test_too_few_drafts_name_the_missing_number():
     few = Finding(
         name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=""

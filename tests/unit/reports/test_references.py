@@ -37,10 +37,7 @@ def test_a_written_file_is_read_back(path, document):
 
 def test_a_file_is_never_replaced(path, document):
     path.write_text("precious")
-    for refused in (
-        lambda: check_free(path),
-        lambda: write(path, document),
-    ):
+    for refused in (lambda: check_free(path), lambda: write(path, document)):
         with pytest.raises(ReferenceFileError, match="is there already; name another, or remove it"):
             refused()
     assert path.read_text() == "precious"

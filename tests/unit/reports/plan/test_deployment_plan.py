@@ -90,12 +90,6 @@ def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
         assert 2**30 // room.kv_cache_bytes_per_token // 128 * 128 == tokens
 
 
-def test_a_cache_in_fp8_holds_twice_as_much(llamas):
-    found, half = planned(*llamas), planned(*llamas, "--kv-cache-dtype", "fp8")
-    assert half.with_draft.kv_cache_bytes_per_token == found.with_draft.kv_cache_bytes_per_token / 2
-    assert half.with_draft.kv_cache_bytes == found.with_draft.kv_cache_bytes
-
-
 def test_heads_are_not_divided_and_a_latent_vector_is_whole_on_every_gpu():
     (few,) = cache_layers(config_of({**LLAMA_8B, "num_key_value_heads": 2}), 1)
     assert [few.sequence(1, gpus) for gpus in (1, 2, 4)] == [512, 256, 256]
@@ -286,10 +280,6 @@ def test_the_worked_example_of_the_semantics():
     assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
 
 
-def test_a_draft_that_never_pays_is_not_drafted():
-    assert drafting([0.4, 0.15], 0.375, price=Price(0.5, 0.0)).best_tokens == 0
-
-
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), prices)
 def test_a_window_gives_the_same_speedup(counts, price):
     counts = sorted(counts, reverse=True)
@@ -321,12 +311,6 @@ def test_the_speedup_at_break_even_is_one(price, tokens):
         assert planned_speedup(least, price, tokens) == pytest.approx(1, abs=1e-9)
         rate = drafting(acceptance=least).depths[tokens - 1].acceptance_ratio
         assert rate == pytest.approx(price.token + price.step / tokens, abs=1e-9)
-
-
-@given(st.floats(0, 1), st.floats(0, 1), prices, st.integers(1, MAX_TOKENS))
-def test_more_acceptance_is_never_slower(one, other, price, tokens):
-    less, more = (planned_speedup(acceptance, price, tokens) for acceptance in sorted((one, other)))
-    assert less <= more
 
 
 @given(st.floats(0, 1), prices)

@@ -10,7 +10,7 @@ import pytest
 from spec_decode_exporter.reports.plan.checkpoint import METHODS
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, FAMILIES
-from spec_decode_exporter.reports.plan.plan_report import RULES, as_json, as_text, parameters_text, warnings
+from spec_decode_exporter.reports.plan.plan_report import RULES, as_json, as_text, warnings
 from spec_decode_exporter.reports.text import TextStyle, cells
 from tests.fakes.golden import is_golden
 from tests.paths import CHECKOUT, DATA
@@ -43,13 +43,6 @@ def test_the_report_fits_a_terminal_and_has_colors_there_alone(llamas, width):
     assert max(map(cells, found.splitlines())) <= width
     assert "\x1b" in found
     assert "\x1b" not in text(planned(*llamas))
-
-
-def test_the_verdict_stands_beside_the_bounds_of_the_cost(llamas):
-    plan = planned(*llamas)
-    least, most = plan.depth.speedup_lower_ratio, plan.depth.speedup_upper_ratio
-    said = f"speed-up: {plan.speedup_ratio:.2f}, {least:.2f} to {most:.2f} by the possible costs, at the assumed acceptance of 0.7: **unclear**"
-    assert said in prose(plan)
 
 
 def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_report():
@@ -149,14 +142,6 @@ def test_missing_data_names_its_model(folder):
     found = prose(planned("--target", target, "--draft", "1B"))
     assert "unknown for the draft: a number of parameters does not determine it" in found
     assert "or --draft.kv-bytes-per-token." in found
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(70_600_000_000, "70.6B"), (999_900_000, "1B"), (596_000_000, "596M"), (10**12, "1T")],
-)
-def test_the_number_of_weights_has_three_digits(number, text):
-    assert parameters_text(number) == text
 
 
 # Warnings
