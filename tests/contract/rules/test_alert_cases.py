@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.promql import promtool
+from tests.contract.promql import needs, promtool
 from tests.contract.rules.alert_cases import ALERTS, CASES, FOLDER, WITHOUT_A_CASE
 from tests.contract.rules.alert_series import case_hash, code_of, path_of, read
-from tests.contract.rules.shipped import needs
 
 
 def test_every_alert_has_a_case():
