@@ -34,29 +34,17 @@ phases:
   - at: {RECOVERY_AT}s
     acceptance: {{mean: 0.85}}
 """
-MIXED = """
-model_name: mixed-model
-speculation: {tokens: 4}
-acceptance: {mean: 0.9, spread: 0.05}
-load: {concurrency: 32}
-mix:
-  - {request_type: chat, temperature: 0, share: 1}
-  - {request_type: creative, temperature: 1, share: 1, acceptance: {mean: 0.3}}
-"""
 SCENARIOS = {
     "chat": f"model_name: chat-model{DROPPING}",
     "code-1": f"model_name: code-model{DROPPING}",
     "code-2": f"model_name: code-model{DROPPING}",
     "calm": "model_name: calm-model",
     "away": "model_name: away-model",
-    "mixed": MIXED,
 }
-"""One server drops alone, two of one model drop together, one does not, one is stopped by the test, and one has requests
-of two kinds, which are sent to the exporter."""
+"""One server drops alone, two of one model drop together, one does not, and one is stopped by the test."""
 
 MODEL_DROPPED = ("SpecDecodeModelAcceptanceDropped", {"model_name": "code-model"})
 CHAT_DROPPED = ("SpecDecodeSuddenDrop", {"target": "chat"})
-MIXED_WORKLOAD = ("SpecDecodeMixedWorkload", {"model_name": "mixed-model"})
 TARGET_DOWN = ("SpecDecodeTargetDown", {"target": "away"})
 
 
@@ -106,17 +94,16 @@ def alertmanager_config(webhook):
 def stack(start, e2e, alerting_tools, tmp_path_factory):
     """The shipped stack without containers."""
     scenarios, alerts = tmp_path_factory.mktemp("scenarios"), tmp_path_factory.mktemp("alerts")
-    servers, port = {}, e2e.free_port()
-    sending = {"mixed": ("--requests.url", f"http://127.0.0.1:{port}")}
+    servers = {}
     for name, text in SCENARIOS.items():
         (scenarios / f"{name}.yml").write_text(text)
-        servers[name] = start(e2e.Simulator, scenarios / f"{name}.yml", *sending.get(name, ()), name=name)
+        servers[name] = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
     for server in servers.values():
         server.wait_for(server.url)
     began = time.monotonic()
     targets = [{"name": name, "url": server.url} for name, server in servers.items()]
-    told = {"cost": {"draft_cost_ratio": 0.05}, "targets": targets, "requests": {"ingest": True}}
-    exporter = start(e2e.Exporter, json.dumps(told), port=port)
+    told = {"cost": {"draft_cost_ratio": 0.05}, "targets": targets}
+    exporter = start(e2e.Exporter, json.dumps(told))
     webhook = start(e2e.Webhook)
     alertmanager = start(e2e.Alertmanager, alertmanager_config(webhook))
     alertmanager.wait_for(f"{alertmanager.url}/-/ready")
@@ -225,15 +212,6 @@ def test_a_model_that_drops_everywhere_is_one_alert_for_the_night(alarmed, stack
         and each["labels"]["model_name"] == "code-model"
     ]
     assert all(moment < alarmed.model_notified for moment in sent)
-
-
-def test_requests_of_two_kinds_are_advice_that_says_how_far_apart_they_are(alarmed, stack, e2e):
-    """Their responses went to the exporter's API, as from a gateway."""
-    _, receiver, alert = e2e.eventually(lambda: notified(stack.webhook, "firing", MIXED_WORKLOAD))
-    assert receiver == "advice"
-    said = re.search(r"at most ([\d.]+)% .* at least ([\d.]+)%", alert["annotations"]["description"])
-    lowest, highest = map(float, said.groups())
-    assert 0 < lowest < highest - 20 < highest <= 100
 
 
 def test_the_overview_shows_what_fires(alarmed):
