@@ -11,6 +11,7 @@ from tests.fakes.simulated_history import START, StoredHistory
 PLAIN = Scenario.model_validate(
     {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
 )
+DRAFTING = PLAIN.model_copy(update={"speculation": PLAIN.speculation.model_copy(update={"tokens": 4})})
 ENABLED = {
     **PLAIN.model_dump(mode="json"),
     "phases": [{"at": "30m", "restart": {"down": "20s", "tokens": 4}}],

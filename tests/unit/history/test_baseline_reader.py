@@ -21,7 +21,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Sampl
 from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.scrape.engines import ENGINES, Counter
 from tests.fakes.simulated_history import START, StoredHistory
-from tests.unit.history.conftest import PLAIN, simulated, without
+from tests.unit.history.conftest import DRAFTING, PLAIN, simulated, without
 
 DAY = 86_400.0
 
@@ -89,9 +89,8 @@ async def test_without_such_a_period_the_lookback_is_named():
 
 
 async def test_a_pause_of_a_server_that_speculates_is_no_baseline():
-    drafting = PLAIN.model_copy(update={"speculation": PLAIN.speculation.model_copy(update={"tokens": 3})})
     with pytest.raises(HistoryError, match="no period of this server without speculation"):
-        await baselines(simulated(drafting, 600))
+        await baselines(simulated(DRAFTING, 600))
 
 
 async def test_without_known_metrics_the_keys_are_named():

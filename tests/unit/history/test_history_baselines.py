@@ -26,9 +26,8 @@ from spec_decode_exporter.scrape.errors import PollError
 from tests.conftest import settle
 from tests.fakes.simulated import Server
 from tests.fakes.simulated_history import StoredHistory
-from tests.unit.history.conftest import PLAIN
+from tests.unit.history.conftest import DRAFTING, PLAIN
 
-DRAFTING = PLAIN.model_copy(update={"speculation": PLAIN.speculation.model_copy(update={"tokens": 4})})
 HISTORY = {"prometheus": {"url": "http://prometheus:9090", "lookback": "1h"}}
 
 
