@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.robustness.fuzz.harness import CORPUS, Harness, harness
+from tests.robustness.fuzz.harness import CORPUS, Harness
 
-_ROUND = 500
 _JSON = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 
 
@@ -52,28 +49,3 @@ def documents(words: tuple[str, ...]) -> st.SearchStrategy[bytes]:
         max_leaves=15,
     )
     return inside.map(lambda value: json.dumps(value).encode())
-
-
-def attacked_by_chance(name: str, seconds: float) -> int:
-    """Attack for a number of seconds; return the number of inputs."""
-    attacked = harness(name)
-    count, begun = 0, time.monotonic()
-
-    @settings(
-        max_examples=_ROUND,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(inputs(name, attacked))
-    def check(data):
-        nonlocal count
-        count += 1
-        attacked.attack(data)
-
-    number = 0
-    while time.monotonic() - begun < seconds:
-        seed(number)(check)()
-        number += 1
-    return count

@@ -170,8 +170,7 @@ _REQUESTS: Final = Row(
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "space": lambda: posted(b"[" + b" " * (openapi.MAX_BODY_BYTES - 2) + b"]"),
         "empty lines": lambda: posted(
-            _RECORD + b"\n" * (openapi.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD,
-            openapi.NDJSON,
+            _RECORD + b"\n" * (openapi.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD, openapi.NDJSON
         ),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), openapi.NDJSON
@@ -184,11 +183,4 @@ _REQUESTS: Final = Row(
 )
 
 
-ROWS: Final = (
-    _HEAD,
-    _ACCEPT,
-    _API_QUERY,
-    _PAGE_QUERY,
-    _SINCE,
-    _REQUESTS,
-)
+ROWS: Final = (_HEAD, _ACCEPT, _API_QUERY, _PAGE_QUERY, _SINCE, _REQUESTS)

@@ -270,7 +270,7 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the most ports with the longest path": _annotated(
                 port=_numbers(MAX_PORTS), path="m" * (MAX_PATH - 1), scheme="https"
-            ),
+            )
         },
         beyond={
             "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
@@ -367,10 +367,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
         _environment,
-        worst={
-            "the longest name": text(f"{_LONG_HOST} {MAX_PORT}"),
-            "an IPv6 address": text("fd00::1 443"),
-        },
+        worst={"the longest name": text(f"{_LONG_HOST} {MAX_PORT}"), "an IPv6 address": text("fd00::1 443")},
         beyond={
             "userinfo": text("host@evil.example 443"),
             "a path": text("host 443/evil.example"),

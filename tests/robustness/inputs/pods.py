@@ -113,9 +113,6 @@ ROWS: tuple[Row, ...] = (
             ),
             "empty lines": filled(b"", b"\n", b"", MAX_LINE_BYTES),
         },
-        beyond={
-            "bytes": _large_event(MAX_LINE_BYTES + MIB),
-            "an event that is no object": lambda: b"[]",
-        },
+        beyond={"bytes": _large_event(MAX_LINE_BYTES + MIB), "an event that is no object": lambda: b"[]"},
     ),
 )
