@@ -83,19 +83,6 @@ def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
     assert (tmp_path / "err").read_text() == "b\\ud800\n"
 
 
-def test_a_non_blocking_pipe_gets_the_whole_text():
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    text = "x" * 1_000_000
-    thread = threading.Thread(target=to_descriptor(write), args=(text,))
-    thread.start()
-    with os.fdopen(read, "rb") as reading:
-        found = reading.read(len(text))
-        thread.join()
-        os.close(write)
-    assert found == text.encode()
-
-
 def test_a_closed_pipe_and_a_full_disk_are_ignored(monkeypatch):
     read, write = os.pipe()
     os.close(read)

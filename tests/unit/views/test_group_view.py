@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped
@@ -53,7 +52,6 @@ RATIOS = {
     "draft_length_tokens": ("draft_tokens", "drafts", 0),
     "coverage_ratio": ("drafts", "decode_steps", 0),
 }
-RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
@@ -76,22 +74,6 @@ def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
         denominator = sum(count_of(each, below) for each in both)
         expected = float(Fraction(numerator, denominator) + plus) if denominator else None
         assert getattr(shown, name) == (None if expected is None else pytest.approx(expected)), name
-
-
-@FEW
-@given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
-def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
-    engines = [(labels(n), with_window(each)) for n, each in enumerate(windows)]
-    ((shown,),) = (group.windows for group in group_views(engines, ["model_name"]))
-    for name in COUNTS:
-        counts = [count_of(each, name) for each in windows if count_of(each, name) is not None]
-        assert getattr(shown.counts, name) == (sum(counts) if counts else None)
-    grouped_rates = RATES & type(shown).model_computed_fields.keys()
-    assert len(grouped_rates) == 5
-    own = [EngineView(labels=its, snapshot=snapshot).windows[0] for its, snapshot in engines]
-    for name in grouped_rates:
-        rates = [getattr(each, name) for each in own if getattr(each, name) is not None]
-        assert getattr(shown, name) == (pytest.approx(sum(rates)) if rates else None)
 
 
 def test_a_group_of_one_engine_has_the_engine_s_values(busy):

@@ -26,14 +26,6 @@ def drafting(make_sample, second):
     )
 
 
-def test_counters_that_the_engine_lacks_are_null(make_sample):
-    window = polled([make_sample(generation_tokens=second) for second in range(5)])
-    view = history_view(LABELS, window, 0.0, 1.0)
-    assert (view.drafts, view.decode_steps, view.running_requests) == (None, None, None)
-    assert view.generation_tokens == (1, 1, 1, 1)
-    assert view.draft_acceptance_ratio == view.effective_tokens_per_step == (None,) * 4
-
-
 def test_steps_begin_at_multiples_of_their_length_in_unix_time(make_sample):
     window = polled([drafting(make_sample, second) for second in range(25)])
     view = history_view(LABELS, window, OFFSET, 10.0)

@@ -19,7 +19,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
-from tests.every import every
 from tests.fakes.evaluations import advised
 
 BANDS = (
@@ -120,13 +119,6 @@ def test_in_a_pause_without_any_acceptance_the_text_says_how_to_measure_it(shown
     assert (view.tokens, view.paused_from, view.drafted_time) == (None, 8, None)
     never = shown(SpeculationSetting(pause=Pause(1, None)), action=Action.COLLECT)
     assert never.measure.endswith("To measure it, schedule 1 token from 1 on one replica.")
-
-
-@every(Obstacle)
-def test_every_reason_against_a_schedule_has_a_text_with_a_remedy(obstacle, shown):
-    (found,) = shown(replace(BY_LOAD, obstacles=(obstacle,))).obstacles
-    assert found.name is obstacle
-    assert "{" not in found.text
 
 
 def test_the_document_of_a_saved_setting_is_read_again(shown):

@@ -23,7 +23,6 @@ from spec_decode_exporter.views.templating import (
 
 HTML = environment("spec_decode_exporter.views", html=True)
 TEXT = environment("spec_decode_exporter.views", html=False)
-PARTS = HTML.get_template("parts.html").module
 
 
 class Reading(HTMLParser):
@@ -98,10 +97,3 @@ def test_a_moment_is_an_age_with_its_exact_time(seconds, age):
     html = moment(1_790_000_000, 1_790_000_000 + seconds)
     assert f">{age}<" in html
     assert 'datetime="2026-09-21T14:13:20.000+00:00" title="2026-09-21 14:13:20 UTC"' in html
-
-
-def test_a_bar_is_a_share_of_its_width():
-    assert 'class="fill" x="0.0" width="25.0"' in PARTS.bar(0.25, "fill")
-    assert 'x="10.0" width="15.0"' in PARTS.bar(0.25, "fill", begin=0.1)
-    assert "fill" not in PARTS.bar(None, "fill")
-    assert 'x1="50.0"' in PARTS.bar(0.25, "fill", mark=0.5)

@@ -118,10 +118,8 @@ MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED
     [
         (0.86, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
         (0.80, (1.4, 0.9, 2.1), None, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
-        (0.79, (1.1, 0.8, 1.7), None, "Unclear: about 1.1 times as fast (0.8 to 1.7 by what drafting costs others)."),
         (0.21, (0.9, 0.5, 1.2), None, "Unclear: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
         (0.20, (0.9, 0.5, 1.2), None, "Probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
-        (None, (0.97, 0.0, 1.04), None, "Unclear: about 0.97 times as fast (0.0 to 1.04 by what drafting costs others)."),
         (0.5, (1.0, 0.6, 1.6), MEASURED, "Unclear: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
 )  # fmt: skip
@@ -173,21 +171,6 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, tex
     assert recommendation_text(engine(action=Action.SWITCH_METHOD, known={"faster_method": faster})) == text
 
 
-@pytest.mark.parametrize(
-    ("speedups", "text"),
-    [
-        ((1.1, 1.05, 0.9), "Try 1 token instead of 8 or switch speculation off"),
-        ((1.0, 0.9), "Switch speculation off, or configure"),
-        ((), "Switch speculation off, or configure"),
-    ],
-)
-def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_the_better_number(speedups, text):
-    depths = [Depth(tokens, speedup, "measured", None) for tokens, speedup in enumerate(speedups, 1)]
-    said = recommendation_text(engine(action=Action.DISABLE, depths=depths, findings=["cost_without_load"]))
-    assert said.startswith(text)
-    assert "cost.running_requests" in said
-
-
 @pytest.mark.parametrize("state", [*State])
 @pytest.mark.parametrize("action", Action)
 def test_every_advice_has_a_sentence(action, state):
@@ -217,8 +200,6 @@ def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice
     [
         ([], "Too little was drafted, or too unevenly, to say whether speculation pays."),
         ([Need(Evidence.SECONDS, 100.0, 84.0)], "Too early to say whether speculation pays: a verdict needs 100 s; 84 s seen."),
-        ([Need(Evidence.DRAFTS, 100, 37)], "Too early to say whether speculation pays: a verdict needs 100 drafts; 37 seen."),
-        ([Need(Evidence.POLLS, 3, 2)], "Too early to say whether speculation pays: a verdict needs 3 polls; 2 seen."),
         ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests of equal length one after the other, or 150 s; 3.2 and 34 s seen."),
         ([Need(Evidence.HALF_WIDTH, 0.25, 0.31)], "Too early to say whether speculation pays: the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
         ([Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "Too early to say whether speculation pays: the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
@@ -248,9 +229,7 @@ def test_a_present_drop_without_enough_data_since_comes_first(kind, text):
     ("running", "drafts", "text"),
     [
         (9.0, 0, "Its schedule drafts nothing from 8 running requests, and 9.0 run."),
-        (7.5, 0, "Its schedule drafts nothing from 8 running requests, and 7.5 run."),
         (7.0, 0, "Too little was drafted"),
-        (32.0, 0, "Too little was drafted"),
         (None, 0, "Too little was drafted"),
         (9.0, 5, "Too little was drafted"),
     ],

@@ -9,8 +9,6 @@ from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
-OPEN = {"Accept": "application/openmetrics-text;version=1.0.0"}
-
 
 @pytest.fixture
 async def client(aiohttp_client, make_state):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import re
-from pathlib import Path
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation import rendered, served
 from tests.paths import CHECKOUT
@@ -115,11 +113,6 @@ def test_links_to_served_files_are_kept_and_html_is_shown(text, html):
     assert rendered(text, "runbooks/B.md", SERVED).html == html
 
 
-def test_the_title_is_the_first_heading_or_the_path():
-    assert rendered("# A `b` <c>\n\n## D\n", "semantics.md", SERVED).title == "A b <c>"
-    assert rendered("a", "semantics.md", SERVED).title == "semantics.md"
-
-
 def test_a_wheel_holds_every_served_file_and_no_other():
     builder = WheelBuilder(str(CHECKOUT))
     data = builder.get_default_build_data()
@@ -130,15 +123,3 @@ def test_a_wheel_holds_every_served_file_and_no_other():
     packaged = {str(path): f"{FOLDER}{path.relative_to(CHECKOUT).as_posix()}" for path in paths}
     assert data["force_include"] == packaged
     assert sum(path.stat().st_size for path in paths) < 2_000_000
-
-
-def test_an_installed_wheel_serves_what_it_holds(tmp_path, monkeypatch):
-    for name in ("docs/guide/a.md", "config/prometheus/alerts/b.yml"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text("# A\n")
-    monkeypatch.setattr("spec_decode_exporter.web.documentation.PACKAGED", tmp_path)
-    assert served.__wrapped__() == {
-        "guide/a.md": tmp_path / "docs/guide/a.md",
-        "files/alerts/b.yml": tmp_path / "config/prometheus/alerts/b.yml",
-        "files/spec_decode_requests.py": Path(spec_decode_requests.__file__),
-    }

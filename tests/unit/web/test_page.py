@@ -32,10 +32,9 @@ from spec_decode_exporter.views.fleet_view import (
     ArmWindowView,
     ExperimentView,
 )
-from spec_decode_exporter.views.history import Trace
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
-from spec_decode_exporter.web.page import chart_title, marks, paths, why_unclear
+from spec_decode_exporter.web.page import why_unclear
 from spec_decode_exporter.web.query import PageQuery
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
@@ -45,28 +44,6 @@ from tests.unit.web.pages import changed, shown, statuses
 def text_of(html):
     """Return a page's text as a reader sees it, with single spaces."""
     return " ".join(Reading(html).text.split())
-
-
-# Charts
-
-
-def trace(*ratios):
-    return Trace(300, tuple(300 - 50 * place for place in range(len(ratios))), ratios)
-
-
-def test_a_chart_is_described_in_words_and_does_not_draw_unknown_values():
-    line, area = paths(trace(0.5, 0.5, None, 0.5, 0.5, None, 0.5))
-    assert line == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
-    assert area == "M0 100L0 50L100 50L100 100ZM300 100L300 50L400 50L400 100Z"
-    text = chart_title(trace(0.25, None, 0.75, None), "{:.0%}".format)
-    assert text == "Acceptance rate over the last 5 min: 75% last, between 25% and 75%."
-    assert chart_title(trace(None), str) == "Nothing was drafted in the last 5 min."
-
-
-def test_events_are_marked_at_their_time():
-    now = 900.0
-    events = [event(time=now - 75), event("engine_reset", time=now - 301, cause="restart")]
-    assert [(x, tone) for x, tone, _ in marks(events, now, 300)] == [("450", "drop")]
 
 
 # Engines
@@ -301,12 +278,6 @@ async def test_without_a_winner_the_reason_is_named(other, reason):
     html = await compared(other)
     assert f"No winner: eagle {reason}." in text_of(html)
     assert "winner</span>" not in html
-
-
-async def test_every_part_of_the_traffic_has_words():
-    for part in set(Traffic) - {Traffic.COVERAGE}:
-        speedup = ArmSpeedupView(value=1.2, reason=part)
-        assert "balance the arms by round robin" in await compared(arm("eagle", speedup=speedup)), part
 
 
 # Requests

@@ -8,8 +8,7 @@ import pytest
 from multidict import MultiDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.views import verdict_text
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, STATES, VERDICTS, PageQuery, terms
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, PageQuery, terms
 from tests.unit.web.pages import changed
 
 TERMS = [
@@ -81,10 +80,3 @@ def test_an_engine_that_does_not_draft_is_not_found_as_too_early(engines):
     assert not PageQuery("verdict=too").matches(terms(idle))
     assert not PageQuery('"too early"').matches(terms(idle))
     assert PageQuery('verdict="too early"').matches(terms(changed(idle, state=State.ACTIVE)))
-
-
-def test_every_verdict_and_state_has_words():
-    assert VERDICTS.keys() == set(Verdict)
-    assert STATES.keys() == set(State)
-    for state, text in verdict_text.STATES.items():
-        assert STATES[state].meaning == text

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import ssl
 import threading
 from base64 import b64encode
-from textwrap import dedent
 
 import pytest
 import trustme
@@ -26,12 +24,9 @@ from spec_decode_exporter.web.security import (
     Guard,
     LiveWebConfig,
     Passwords,
-    RateLimit,
-    TlsServer,
     TooManyChecksError,
     read_web_config,
 )
-from tests.paths import CHECKOUT
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 USERS = f"basic_auth_users:\n  alice: {HASH}\n"
@@ -48,25 +43,20 @@ def problems(path):
 # fmt: off
 BAD = {
     "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
-    "misspelt": (CERTIFICATE + "  cert_fil: x\n", "web.yml:4", "tls_server_config.cert_fil", "did you mean `cert_file`?"),
-    "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
     "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
     "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
-    "no PEM": (CERTIFICATE.replace("server.pem", "web.yml"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM"),
     "another's key": (CERTIFICATE.replace("server.pem", "authority.pem"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM, without a password (KEY_VALUES_MISMATCH)"),
     "authority that is none": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: server.key\n", "web.yml:1", "tls_server_config", "server.key: not a certificate in PEM"),
     "authority without policy": (CERTIFICATE + "  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_ca_file", "has no effect without `client_auth_type: RequireAndVerifyClientCert`"),
     "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"),
     "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "cannot be RequireClientCert: Python's TLS cannot ask for a certificate that it does not verify"),
     "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
-    "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "cannot be TLS10: OpenSSL no longer supports it; write TLS12 or TLS13"),
     "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
     "user without a hash": ("basic_auth_users:\n  alice:\n", "web.yml:2", "basic_auth_users.alice", "has no value; remove it, or give it one"),
     "plain password": ("basic_auth_users:\n  alice: hunter2\n", "web.yml:2", "basic_auth_users.alice", "is not a bcrypt hash; make one with"),
     "cost": (f"basic_auth_users: {{alice: {HASH.replace('$10$', '$31$')}}}\n", "web.yml:1", "basic_auth_users.alice", "has a cost of 31: it must be 4 to 16; 10 is usual"),
     "colon": (f'basic_auth_users: {{"a:b": {HASH}}}\n', "web.yml:1", "basic_auth_users.a:b", "must not be empty or contain a colon"),
     "rate without burst": ("rate_limit: {interval: 1s}\n", "web.yml:1", "rate_limit", "would reject every request"),
-    "rate without a unit": ("rate_limit: {interval: 1, burst: 1}\n", "web.yml:1", "rate_limit.interval", "is not a duration; write a number with its unit"),
 }
 # fmt: on
 
@@ -136,12 +126,9 @@ def test_only_certificates_of_the_authority_are_accepted_and_none_if_none_is_req
     [
         (["prometheus.example"], "prometheus.example", True),
         (["prometheus.example"], "example", False),
-        (["prometheus.example"], "PROMETHEUS.example", False),
         (["other.example", "prometheus.example"], "none.example, prometheus.example", True),
-        (["*.example"], "prometheus.example", False),
         (["192.0.2.1"], "192.0.2.1", True),
         (["2001:db8::1"], "'2001:db8::1'", True),
-        (["who@example.org"], "who@example.org", True),
     ],
 )
 def test_a_certificate_can_need_an_allowed_name(folder, trusting, identities, names, allowed):
@@ -149,27 +136,6 @@ def test_a_certificate_can_need_an_allowed_name(folder, trusting, identities, na
     config = read_web_config(folder.write(text))
     certificate = shaken(config.context, trusting(*identities)).getpeercert()
     assert config.settings.tls_server_config.allows(certificate) is allowed
-
-
-def test_a_name_of_another_kind_is_not_allowed():
-    tls = TlsServer.model_construct(client_allowed_sans=("prometheus.example",))
-    for kind in ("othername", "DirName", "Registered ID"):
-        assert not tls.allows({"subjectAltName": ((kind, "prometheus.example"),)})
-    assert tls.allows({"subjectAltName": (("othername", "x"), ("DNS", "prometheus.example"))})
-
-
-TEXT = (CHECKOUT / "docs" / "reference" / "web.md").read_text()
-
-
-def test_the_files_of_the_document_are_valid_and_its_table_lists_every_key(folder):
-    found = re.findall(r"^ *```yaml\n( *tls_server_config.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)
-    assert found
-    for block in map(dedent, found):
-        text = block.replace("server.crt", "server.pem").replace("ca.crt", "authority.pem")
-        assert read_web_config(folder.write(text)).context is not None
-    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
-    named = {word.split(".")[-1].strip("…") for row in rows for word in re.findall(r"`([^`]*)`", row)}
-    assert {"basic_auth_users", *TlsServer.model_fields, *RateLimit.model_fields} <= named
 
 
 BOTH_USERS = f"{USERS}  bob: {HASH}\n"
@@ -462,34 +428,6 @@ async def test_an_unknown_name_costs_one_comparison_and_never_matches(users, com
     assert not await Passwords().match(users, "mallory", b"wonderland")
 
 
-async def test_an_unknown_name_always_costs_the_same(hashed, compared):
-    users = {"cheap": SecretStr(hashed(b"a", 4)), "dear": SecretStr(hashed(b"b", 5))}
-    passwords = Passwords()
-    for attempt in range(5):
-        for name in ("one", "two", "three", "four", "five", "six"):
-            assert not await passwords.match(users, name, b"%d" % attempt)
-    costs = [written[4:6] for _, written in compared]
-    assert all(set(costs[first::6]) == {costs[first]} for first in range(6))
-
-
-async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, monkeypatch):
-    passwords = Passwords()
-    assert await passwords.match(users, "alice", b"wonderland")
-    ended = threading.Event()
-    monkeypatch.setattr(module, "_matches", lambda *_: not ended.wait(10))
-    asked = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % each))
-        for each in range(MAX_CHECKS_PER_CLIENT)
-    ]
-    await asyncio.sleep(0)
-    with pytest.raises(TooManyChecksError):
-        await passwords.match(users, "alice", b"one more")
-    assert await passwords.match(users, "alice", b"wonderland")
-    ended.set()
-    assert not any(await asyncio.gather(*asked))
-    assert not await passwords.match(users, "alice", b"one more")
-
-
 async def test_results_are_cached_and_wrong_passwords_do_not_evict_the_right_one(
     users, compared, monkeypatch
 ):
@@ -504,16 +442,6 @@ async def test_results_are_cached_and_wrong_passwords_do_not_evict_the_right_one
     assert await passwords.match(users, "alice", b"wonderland")
     assert len(compared) == 11
     assert all(len(keys) <= 3 for keys in passwords._cache.values())
-
-
-async def test_a_failed_comparison_raises_and_the_next_is_done(users, monkeypatch):
-    passwords = Passwords()
-    right = module._matches
-    monkeypatch.setattr(module, "_matches", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        await passwords.match(users, "alice", b"wonderland")
-    monkeypatch.setattr(module, "_matches", right)
-    assert await passwords.match(users, "alice", b"wonderland")
 
 
 class Bcrypt:
