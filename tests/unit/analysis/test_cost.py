@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import (
-    CostModel,
-    CostSource,
-    Curve,
-    Point,
-    measured_curves,
-)
+from spec_decode_exporter.analysis.cost import CostModel, CostSource, Curve, Point, measured_curves
 from spec_decode_exporter.analysis.typical_costs import Range, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.figures.window_figures import Work

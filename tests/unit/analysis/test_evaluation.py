@@ -62,6 +62,8 @@ class TestWorkedExamples:
         its = evaluation(known, survival, **more)
         recommended = None if its.recommended is None else its.recommended.tokens
         assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
+        sure = {Verdict.OPTIMAL: 1.0, Verdict.POOR: 0.0, Verdict.HARMFUL: 0.0}
+        assert its.pays_share_ratio == sure.get(verdict, its.evaluated.pays_share_ratio)
 
 
 class TestCost:

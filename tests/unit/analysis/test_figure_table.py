@@ -11,12 +11,7 @@ from dataclasses import replace
 import pytest
 
 from docs.generate.metrics import series_of
-from spec_decode_exporter.analysis.figure_table import (
-    FIGURE,
-    Unit,
-    columns_of,
-    term,
-)
+from spec_decode_exporter.analysis.figure_table import FIGURE, Unit, columns_of, term
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import comparison, observation_report

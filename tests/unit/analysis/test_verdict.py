@@ -98,8 +98,7 @@ def test_it_pays_only_by_the_lower_bound_and_hurts_only_by_the_upper(
 
 
 @pytest.mark.parametrize(
-    ("cost", "lower", "expected"),
-    [(make_cost(), 2.5, OPTIMAL), (None, 2.5, HEALTHY), (None, 1.1, MARGINAL)],
+    ("cost", "lower", "expected"), [(make_cost(), 2.5, OPTIMAL), (None, 2.5, HEALTHY), (None, 1.1, MARGINAL)]
 )
 def test_at_an_unknown_cost_it_is_healthy_at_most(cost, lower, expected):
     assert evaluated(between(lower, 3.0, 3.5), cost=cost).verdict is expected

@@ -67,10 +67,7 @@ SINCE = SimpleNamespace(
 
 PROMPTS = PromptFindings(
     "llama",
-    [
-        PromptBucket("1000-4000", SUMMARY),
-        PromptBucket(">64000", NOTHING),
-    ],
+    [PromptBucket("1000-4000", SUMMARY), PromptBucket(">64000", NOTHING)],
     ContextFall(2000.0, 2.3, 20_000.0, 1.08),
 )
 

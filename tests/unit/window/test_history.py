@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import (
-    History,
-    Means,
-    Window,
-    columns,
-    polls,
-)
+from spec_decode_exporter.window.history import History, Means, Window, columns, polls
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
 from tests.fakes.windows import polled, window

@@ -87,11 +87,7 @@ def test_neighbours_are_merged_down_to_the_maximum(count, most):
     assert len(merged) <= most
 
 
-@given(
-    st.integers(0, 30),
-    st.lists(st.floats(-2.0, 32.0), max_size=40).map(sorted),
-    st.booleans(),
-)
+@given(st.integers(0, 30), st.lists(st.floats(-2.0, 32.0), max_size=40).map(sorted), st.booleans())
 def test_increments_are_added_up_between_moments_where_they_begin(count, moments, detached):
     increments = filled([[n + 1, 1] for n in range(count)], keep=300.0).since(0.0)
     increments = increments.detached() if detached else increments
