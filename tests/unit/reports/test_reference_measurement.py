@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.quantile import quantile, sum_of_histograms
 from spec_decode_exporter.reports.observation import observed_config
 from spec_decode_exporter.reports.reference_measurement import CHECKED_AFTER, NotMeasuredError, measure
-from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHistogram, Measurement
+from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHistogram
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window, row_of
@@ -180,11 +180,6 @@ def test_histograms_of_engines_add_up_if_they_have_the_same_buckets():
     strange = Buckets((0.3, inf), (1, 2))
     engines = [{Latency.QUEUE: HUNDREDS, Latency.END_TO_END: HUNDREDS}, {Latency.QUEUE: other, Latency.END_TO_END: strange}]  # fmt: skip
     assert sum_of_histograms(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
-
-
-def test_a_measurement_is_equal_after_json_and_back(busy_server):
-    found = of(busy_server, {Latency.QUEUE: HUNDREDS})
-    assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
 BOUNDED = {"value": 1.0, "lower": 0.5, "upper": 2.0}

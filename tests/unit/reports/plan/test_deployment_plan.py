@@ -100,13 +100,6 @@ def test_heads_are_not_divided_and_a_latent_vector_is_whole_on_every_gpu():
     assert Attention(2, 100, 4, window=10).sequence(50, 1) == 2 * 100 * 10
 
 
-def test_a_sliding_window_limits_the_cache(folder):
-    kinds = ["sliding_attention", "full_attention"]
-    config = {**LLAMA_8B, "num_hidden_layers": 2, "layer_types": kinds, "sliding_window": 1024}
-    found = planned("--target", folder("m", config), "--draft", "1M", "--context", "4096")
-    assert found.without_draft.sequence_bytes == 2 * 2048 * (1024 + 4096)
-
-
 def test_without_a_config_only_the_bytes_are_known_unless_those_of_a_token_are_given():
     words = ("--target", "8B", "--draft", "1B", "--context", "1000")
     room = planned(*words).with_draft
@@ -347,11 +340,6 @@ def test_the_verdict_is_that_of_the_exporter_at_every_possible_cost(words, verdi
     assert planned("--target", "70B", *words).verdict is verdict
 
 
-def test_a_given_cost_has_the_margin_of_a_configured_one():
-    plan = planned("--target", "70B", "--draft", "8B", "--cost.draft-cost-ratio", "0.2")
-    assert [each.token for each in plan.possible_prices(4)] == pytest.approx([0.15, 0.25])
-
-
 # Observations
 
 PAIR = ("--target", "8B", "--draft", "1B")
@@ -402,16 +390,11 @@ def test_the_return_is_the_gain_per_memory(seen):
 
 def test_the_report_names_the_observation(seen):
     view, file = seen("harmful", "harmful")
-    window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
-    written = " ".join(as_text(found, TextStyle()).split())
-    assert f"observed: `{view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in written
-    assert "of them accepted, 2 engines with " in written
-    assert " tokens a second each" in written
+    text = " ".join(as_text(found, TextStyle()).split())
+    assert f"observed: `{view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in text
+    assert "of them accepted, 2 engines with " in text
     observation = json.loads(as_json(found))["observation"]
-    assert observation["draft_acceptance_ratio"] == pytest.approx(
-        window.draft_acceptance_ratio.value, rel=0.1
-    )
     assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
     assert json.loads(as_json(planned(*PAIR)))["observation"] is None
 

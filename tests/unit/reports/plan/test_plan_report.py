@@ -11,7 +11,7 @@ from spec_decode_exporter.reports.plan.checkpoint import METHODS
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, FAMILIES
 from spec_decode_exporter.reports.plan.plan_report import RULES, as_json, as_text, warnings
-from spec_decode_exporter.reports.text import TextStyle, cells
+from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.golden import is_golden
 from tests.paths import CHECKOUT, DATA
 from tests.unit.reports.plan.conftest import LLAMA_8B, LLAMA_70B, planned
@@ -35,14 +35,6 @@ def test_the_plan_of_a_pair_is_the_golden_one(llamas):
 
 def test_models_that_do_not_fit_have_a_remedy():
     is_golden(GOLDEN / "too_large.txt", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_report_fits_a_terminal_and_has_colors_there_alone(llamas, width):
-    found = text(planned(*llamas), width=width, color=True)
-    assert max(map(cells, found.splitlines())) <= width
-    assert "\x1b" in found
-    assert "\x1b" not in text(planned(*llamas))
 
 
 def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_report():
