@@ -204,22 +204,3 @@ def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
                 assert is_finite(read(model, MultiDict({name: text})))
                 accepted += 1
     assert accepted
-
-
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("plan", "--target", "8B", "--draft", "1B", "--gpu-memory"),
-        ("plan", "--target", "8B", "--draft", "1B", "--throughput"),
-        ("plan", "--target", "8B", "--draft", "1B", "--acceptance"),
-        ("observe", "http://a", "--for"),
-    ],
-    ids=" ".join,
-)
-def test_a_flag_is_refused_or_finite(flags):
-    accepted = 0
-    for number in (*NUMBERS, "1", "1GiB", "1s"):
-        with suppress(SystemExit):
-            assert is_finite(vars(parse([*flags[:-1], f"{flags[-1]}={number}"], {})))
-            accepted += 1
-    assert accepted

@@ -103,10 +103,3 @@ def test_two_detectors_share_the_budget_of_false_alarms(engine, thresholds):
         each.run(HOUR, steps=None)
     found = [thresholds(each.drops, each.drops.state.sudden) for each in (engine, alone, twice)]
     assert found[1] < found[0] == found[2]
-
-
-def test_it_survives_a_restart_of_the_exporter(engine, restarted):
-    other = Engine()
-    other.drops = restarted(engine.drops)
-    other.run(60, drafts=0, accepted=0)
-    assert other.kinds == [(DRAFTING, BEGAN)]

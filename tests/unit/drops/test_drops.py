@@ -26,7 +26,6 @@ WALL = 1_795_225_677.0
 STATE = TypeAdapter(DropState)
 SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
 BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
-MAX_COUNTER = 2**62
 
 
 def replayed(name, model, engine="0"):
@@ -200,17 +199,6 @@ def test_a_state_that_contradicts_itself_starts_again(drops, mistake):
     assert other.status() == DropStatus()
 
 
-def test_a_state_that_contradicts_itself_later_starts_again_then(fed):
-    drops = Drops(DropPolicy())
-    fed(drops, seconds(40))
-    drops.state.sudden.baseline = Sums()
-    drops.state.sudden.time.active = 1000.0
-    drops.state.sudden.time.held = [Sums(0.0, 1000.0, 1100.0, 1300.0, end=1.0)]
-    drops.restore(drops.state)
-    assert fed(drops, seconds(3600)) == []
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
-
-
 @given(st.lists(st.integers(0, 5), max_size=50))
 def test_squares_follow_from_the_positions(accepted):
     positions = [sum(count > place for count in accepted) for place in range(5)]
@@ -224,29 +212,6 @@ def test_squares_follow_from_the_positions(accepted):
     )
     assert exact.squares == sum(count**2 for count in accepted)
     assert drafts_of(increment(**counts), 0.0).squares == sum(accepted) <= exact.squares
-
-
-any_increment = st.tuples(
-    st.floats(0.01, 900),
-    st.integers(0, MAX_COUNTER),
-    st.lists(st.integers(0, MAX_COUNTER), max_size=8),
-    st.none() | st.integers(0, MAX_COUNTER),
-)
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(any_increment, max_size=100))
-def test_any_counts_allow_a_status_and_a_saved_state(restarted, increments):
-    drops, now, found = Drops(DropPolicy()), 0.0, []
-    for length, drafts, positions, steps in increments:
-        counts = {"drafts": drafts, "accepted_tokens": sum(positions)}
-        each = drafts_of(increment(now, now + length, positions, **counts), WALL + now)
-        found += drops.observe(each, None if steps is None else DecodeSteps(steps, searches=True))
-        now += length
-        drops.status()
-    begins = [drop.transition is BEGAN for drop in found if drop.kind is SUDDEN]
-    assert begins == [place % 2 == 0 for place in range(len(begins))]
-    assert restarted(drops).state.sudden.baseline == drops.state.sudden.baseline
 
 
 def numbers(value, chance):

@@ -54,17 +54,6 @@ def test_correlated_drafts_have_a_higher_variance_in_long_sums():
     assert found[32] < found[128] < found[256] < found[512]
 
 
-def test_an_interruption_separates_sums():
-    noise = fed(Noise(), [32] * 10)
-    noise.interrupt()
-    assert set(variances(fed(noise, [64] * 10)).values()) == {0.0}
-
-
-def test_old_differences_lose_weight():
-    noise = fed(Noise(), [32, 64] * 50, kept=0.8)
-    assert variances(fed(noise, [32] * 100, kept=0.8), 32)[32] < 1e-6
-
-
 def test_an_interval_of_many_drafts_counts_at_every_length_up_to_its_own():
     found = variances(fed(Noise(), [1000, 3000] * 5, drafts=1000))
     assert found[1024] == 0  # two of them at a time, all alike

@@ -127,22 +127,6 @@ def test_a_length_as_in_the_hours_before_is_no_drop_though_the_days_before_were_
     assert fed(known, intervals(falling, THIRD_DAY)) == []
 
 
-def test_traffic_in_regimes_of_twenty_minutes_varies_more_than_independent_intervals(fed, evidence):
-    chance = random.Random(3)
-    levels = [chance.choice([1.95, 2.25]) for _ in range(3 * DAY // 2)]
-    regimes, independent = SlowDetector(DropPolicy()), SlowDetector(DropPolicy())
-    fed(regimes, intervals([level for level in levels for _ in range(2)]))
-    fed(independent, intervals([chance.choice([1.95, 2.25]) for _ in range(3 * DAY)]))
-    assert 0 < 1.2 * (evidence(regimes, 1.2) + 0.5) < evidence(independent, 1.2) + 0.5 < (2.1 - 1.2) / 0.15
-
-
-def test_a_shortfall_of_hours_that_recovers_raises_the_deviation(known, fed, evidence):
-    before = evidence(known, 1.9, wall=THIRD_DAY) + 0.5
-    assert before == pytest.approx(0.2 / 0.105, rel=0.01)
-    fed(known, intervals(([2.1 * 0.94] * 16 + [2.1] * 32) * 3, THIRD_DAY))
-    assert 0 < evidence(known, 1.9, wall=THIRD_DAY + 86_400) + 0.5 < before / 1.3
-
-
 @pytest.mark.parametrize(
     ("drafts", "least", "most"), [(100, 0.3, 0.4), (400, 0.15, 0.21), (10**6, 0.1, 0.11)]
 )

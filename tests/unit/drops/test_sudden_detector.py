@@ -10,7 +10,7 @@ import pytest
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import SuddenDetector
-from spec_decode_exporter.drops.sums import Drop, DropKind, LiveDrop, Sums, Transition
+from spec_decode_exporter.drops.sums import Drop, DropKind, Sums, Transition
 
 HOUR = 3600
 WEEK = 7 * 86_400
@@ -79,15 +79,6 @@ def test_detection_begins_after_60_seconds_with_drafts(fed):
         assert detector.dropped is knows
 
 
-def test_time_without_drafts_changes_nothing(detector, fed):
-    fed(detector, silence(60))
-    before, variances = detector.state.baseline, detector.variances
-    assert fed(detector, silence(3 * HOUR)) == []
-    assert detector.state.baseline is before
-    assert detector.variances == variances
-    assert [place for place, _ in fed(detector, usual(100, accepted=4))] == [6]
-
-
 def test_the_baseline_is_frozen_during_a_drop_and_excludes_it_later(dropped, fed):
     baseline, noise = deepcopy(dropped.state.baseline), deepcopy(dropped.state.noise)
     assert fed(dropped, usual(1000, accepted=4)) == []
@@ -130,14 +121,6 @@ def test_a_new_drop_is_not_ended_by_the_drafts_before_it(dropped, fed):
     assert fed(dropped, usual(3)) == []
 
 
-def test_a_present_drop_has_its_age_and_its_newest_length(dropped, fed):
-    assert dropped.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.4), 6.0)
-    fed(dropped, usual(60, accepted=5))
-    assert dropped.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.5), 66.0)
-    fed(dropped, usual(60))
-    assert dropped.live() is None
-
-
 def test_the_baseline_has_a_memory_of_half_an_hour(detector, fed):
     fed(detector, usual(4 * HOUR))
     fed(detector, usual(1800 + 20, accepted=12))
@@ -153,14 +136,6 @@ def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped, fed):
     assert fed(dropped, usual(61, accepted=4)) == []
     assert dropped.dropped is False
     assert dropped.state.baseline.length == pytest.approx(1.4)
-
-
-def test_a_variance_of_ten_minutes_is_doubled(fed):
-    chance, detector = random.Random(1), SuddenDetector(DropPolicy())
-    fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
-    detector.restore(detector.state)  # which updates the variances
-    measured = detector.state.noise.variances(detector.settings.lengths, 900 * 10)
-    assert [each.value for each in detector.variances] == pytest.approx([2 * each.value for each in measured])
 
 
 def test_one_missed_token_after_none_is_no_drop(fed):

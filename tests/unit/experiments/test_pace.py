@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from math import exp, log
+from math import exp
 from random import Random
 
 import pytest
@@ -23,23 +23,11 @@ class TestSpeedup:
         assert found.estimate.upper == pytest.approx(2.0 * exp(2.074 * 0.05))
         assert found.estimate.standard_error == pytest.approx(0.1)
 
-    def test_the_degrees_are_those_of_the_arm_with_the_larger_error(self):
-        found = Pace(1.0, 0.0, 12).speedup_over(Pace(1.0, 0.1, 2), {})
-        assert log(found.estimate.upper) == pytest.approx(4.303 * 0.1)
-
     def test_without_bounds_of_both_there_are_none(self):
         assert Pace(1.0, 0.1, 5).speedup_over(Pace(2.0), {}) == ArmSpeedup(2.0, None)
         assert Pace(1.0).speedup_over(Pace(2.0, 0.1, 5), {}) == ArmSpeedup(2.0, None)
 
-    def test_without_variation_the_bounds_are_exact(self):
-        estimate = Pace(1.0, 0.0, 12).speedup_over(Pace(3.0, 0.0, 12), {}).estimate
-        assert (estimate.lower, estimate.upper) == (3.0, 3.0)
-
-    @given(
-        *[st.floats(1e-6, 1e6)] * 2,
-        *[st.floats(0, 1)] * 2,
-        *[st.integers(1, 12)] * 2,
-    )
+    @given(*[st.floats(1e-6, 1e6)] * 2, *[st.floats(0, 1)] * 2, *[st.integers(1, 12)] * 2)
     def test_to_change_sides_inverts_it_and_its_bounds(self, mine, its, my_error, its_error, freedom, other):
         one, two = Pace(mine, my_error, freedom), Pace(its, its_error, other)
         there, back = one.speedup_over(two, {}).estimate, two.speedup_over(one, {}).estimate

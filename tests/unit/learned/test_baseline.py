@@ -10,7 +10,6 @@ from pydantic import TypeAdapter
 from spec_decode_exporter.learned.baseline import (
     MIN_REQUESTS,
     MIN_SECONDS,
-    SAME_DAY_SECONDS,
     Baseline,
     Period,
 )
@@ -128,11 +127,6 @@ class TestAdopting:
         assert target.period.seconds == HOUR
         assert target.plain(HOUR).period.seconds == 2 * HOUR
 
-    def test_a_shorter_view_of_the_present_period_does_not(self):
-        target = Target().plain(HOUR)
-        assert not target.baseline.adopt(Target().plain(HOUR - 60).baseline)
-        assert target.plain(60).period.seconds == HOUR + 60
-
     @pytest.mark.parametrize(
         ("target", "history"),
         [(Target(), Target().plain(HOUR).drafting()), (Target().drafting(), Target().plain(HOUR))],
@@ -169,13 +163,6 @@ class TestRequests:
         assert (request.prefix_hit_ratio, request.prompt_tokens) == (None, None)
         assert Target().plain(HOUR, first_token_nanoseconds=0).request is None
 
-    def test_newer_ones_have_more_weight(self):
-        target = Target().plain(600).drafting(0.0)
-        target.baseline.ended = False
-        target.wall += SAME_DAY_SECONDS - 600
-        target.plain(600, first_token_nanoseconds=5 * 81_000_000)
-        assert target.request.first_token_seconds == pytest.approx((0.051 + 2 * 0.081) / 3, rel=1e-2)
-
 
 class TestHistograms:
     BOUNDS = (0.1, 1.0, inf)
@@ -192,23 +179,10 @@ class TestHistograms:
         assert self.added(period, (0, 0, 0), (1, 2, 3)) == (1, 102, 113)
         assert period.histograms[Latency.TIME_TO_FIRST_TOKEN].bounds == (0.1, 1.0)
 
-    def test_older_ones_have_less_weight(self):
-        period = Period(end=WALL)
-        self.added(period, (0, 0, 0), (4, 8, 8))
-        period.end += SAME_DAY_SECONDS
-        assert self.added(period, (0, 0, 0), (1, 1, 1)) == pytest.approx((3, 5, 5))
-
     def test_a_reset_and_other_buckets_are_omitted(self):
         period = Period(end=WALL)
         assert self.added(period, (100, 200, 200), (90, 300, 300)) is None
         assert self.added(period, (0, 0, 0), (1, 2, 3), bounds=(0.2, 1.0, inf)) is None
-
-    def test_histograms_that_are_too_large_and_others_are_ignored(self):
-        period, bounds = Period(end=WALL), (*range(1, 100), inf)
-        for latency, limits in ((Latency.TIME_TO_FIRST_TOKEN, bounds), (Latency.QUEUE, (1.0, inf))):
-            before, after = (Buckets(limits, (count,) * len(limits)) for count in (0, 1))
-            period.add_latencies({latency: before}, {latency: after})
-        assert period.histograms == {}
 
 
 SAVED = TypeAdapter(Baseline)

@@ -308,17 +308,6 @@ class TestPlainSteps:
         assert source is CostSource.EXPERIMENT
         assert token.guess == pytest.approx(0.1, rel=0.01)
 
-    def test_an_arm_that_drafts_has_none(self, make_sample):
-        arm = Server(make_sample).run(120, drafts=True)
-        assert Server(make_sample).run(120, drafts=True).learned.costs([arm.learned]) == ()
-
-    def test_they_stay_when_k_or_the_drafter_changes(self, make_sample):
-        server = Server(make_sample).run(120, drafts=True, pause=True).run(120, drafts=True)
-        server.learned.assume(Assumptions(Speculation("mtp")))
-        assert server.learned.costs() == ()
-        server.restart().run(120, drafts=True, tokens=3)
-        assert server.cost()[0] is CostSource.MEASURED
-
     def test_they_survive_a_restart_of_the_exporter_even_with_another_k(self, make_sample):
         server = Server(make_sample).run(120, drafts=True, pause=True).run(120, drafts=True)
         saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
@@ -344,14 +333,6 @@ class TestSumsByDraftTokens:
         assert (tokens / steps, drafts / steps, accepted / steps) == pytest.approx((3, 1, 2))
         assert wall == WALL + 61
         assert depths[0].drafts == 0
-
-    def test_polls_that_mix_several_are_left_out(self, make_sample):
-        server = Server(make_sample).run(2, drafts=True)
-        before = dict(server.learned.state.depths)
-        server.counts[0] += 200
-        server.counts[1] += 600
-        server.run(1, drafts=True)
-        assert server.learned.state.depths == before
 
     def test_polls_before_a_saved_state_is_recalled_are_added_to_its_sums(self, make_sample):
         server = Server(make_sample).run(61, drafts=True).run(30, drafts=True, pause=True)

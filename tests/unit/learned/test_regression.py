@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from math import sqrt
-from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.learned.regression import (
-    added,
-    deviation,
-    fit,
-    gram_matrix,
-    upper_triangle,
-)
+from spec_decode_exporter.learned.regression import added, deviation, fit, gram_matrix, upper_triangle
 
 NUMBERS = st.floats(-3, 3).map(lambda value: round(value, 3))
 POLLS = st.lists(st.tuples(st.floats(0.5, 100), NUMBERS, NUMBERS, NUMBERS), min_size=6, max_size=20)
@@ -83,19 +76,6 @@ def test_a_sum_of_two_variables_has_the_sums_of_its_observations(polls, factor):
     expected = summed([(w, a + factor * b, b, y) for w, a, b, y in polls])
     for one, other in zip(added(summed(polls), 1, 2, factor), expected, strict=True):
         assert one == pytest.approx(other, rel=1e-6, abs=1e-6)
-
-
-def test_an_instrument_stands_for_a_regressor_that_contains_the_noise_of_the_outcome():
-    random = Random(1)
-    polls = []
-    for _ in range(4000):
-        cause, noise = random.random(), random.gauss(0, 1)
-        polls.append((1.0, cause + noise, cause, 2 + 3 * (cause + noise) + 2 * noise))
-    assert fitted(polls, (0, 1)).coefficients[1] == pytest.approx(5, abs=0.3)
-    found = fit(summed(polls), (0, 1), (0, 2), 3, len(polls))
-    assert found.coefficients == pytest.approx([2, 3], abs=0.3)
-    (spread,) = {found.spread((0.0, 1.0))}
-    assert sqrt(found.variance * spread) == pytest.approx(2 / sqrt(4000 / 12), rel=0.1)
 
 
 def test_the_inflation_of_a_variance_is_that_of_its_correlation():

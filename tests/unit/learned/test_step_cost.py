@@ -88,22 +88,11 @@ class TestTheRatio:
         found = step_ratio(Server(growth).sums(polls))
         assert found.low < KAPPA < found.high
 
-    def test_with_independent_loads_only_the_misfit_remains(self):
-        found = step_ratio(Server(noise=0.002).sums(mixed()))
-        assert found.guess == pytest.approx(KAPPA, rel=0.003)
-        assert found.high - found.low == pytest.approx(2 * LEAST_ERROR * KAPPA, rel=0.2)
-
     def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
         found = step_ratio(Server(noise=0.002).sums(paused()))
         flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
         for each in (found, flat):
             assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
-
-    def test_it_scales_with_no_unit_of_time(self):
-        server = Server()
-        polls = [server.poll(load, share) for load, share in mixed()]
-        slower = [each._replace(decode_seconds=2 * each.decode_seconds) for each in polls]
-        assert ratio_of(slower) == pytest.approx(ratio_of(polls))
 
     @pytest.mark.parametrize(
         ("server", "prompts", "number", "within"),
@@ -202,10 +191,6 @@ class TestPlainStepsOfOthers:
         assert found.guess == pytest.approx(KAPPA)
         assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
 
-    def test_a_short_period_may_have_had_other_contexts(self):
-        short, long = (step_ratio(self.drafting(), self.plain(number)) for number in (60, 6000))
-        assert short.high - short.low > 1.1 * (long.high - long.low)
-
     def test_those_of_another_day_are_less_certain(self):
         same, other = (step_ratio(self.drafting(), self.plain(), another_day=day) for day in (False, True))
         assert other.guess == same.guess
@@ -220,10 +205,6 @@ class TestPlainStepsOfOthers:
         ends = sorted((1.0, ratio**0.75))
         assert found.low == pytest.approx(same.low / ends[1], rel=1e-6)
         assert found.high == pytest.approx(same.high / ends[0], rel=1e-6)
-
-    def test_unknown_contexts_count_as_the_same(self):
-        known = step_ratio(self.drafting(), self.plain())
-        assert step_ratio(self.drafting(context=0.0), self.plain()) == known
 
 
 class TestTheCost:

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.learned.steps import (
     HALF_LIFE_SECONDS,
-    LOAD,
     MAX_LOAD,
     MAX_PLACES,
-    PROMPT,
-    SHARE,
     StepReader,
     Steps,
     StepSums,
@@ -127,20 +124,6 @@ class TestSums:
         assert both.running == pytest.approx(10)
         assert both.mean_context == pytest.approx(10_000 / 8)
         assert StepSums.of(steps(context=0.0, requests=0.0), WALL).mean_context is None
-
-    @given(st.floats(1, 200), st.floats(0.001, 0.2), st.floats(0.2, 5))
-    def test_times_scale_and_loads_shift(self, load, time, factor):
-        one = StepSums.of(steps(load, time, uncached=100.0), WALL).gram
-        other = StepSums.of(steps(factor * load, time, seconds=1 / factor, uncached=100.0), WALL).gram
-        if factor * load >= 1:
-            assert other[0][LOAD] / other[0][0] == pytest.approx(
-                one[0][LOAD] / one[0][0] + log(factor), abs=1e-9
-            )
-        slower = StepSums.of(steps(load, factor * time, uncached=100.0), WALL).gram
-        assert slower[0][-1] == pytest.approx(one[0][-1]), "Σ w·y is the decode time"
-        assert slower[-1][-1] == pytest.approx(factor * one[-1][-1])
-        assert slower[0][SHARE] / slower[0][0] == pytest.approx(one[0][SHARE] / one[0][0])
-        assert slower[0][PROMPT] / slower[0][0] == pytest.approx(factor * one[0][PROMPT] / one[0][0])
 
 
 class TestByLoad:

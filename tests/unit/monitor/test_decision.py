@@ -6,12 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Decision, Verdict
-from spec_decode_exporter.monitor.decision import (
-    SETTING_SECONDS,
-    STAYED_SECONDS,
-    ShownDecision,
-    ShownSetting,
-)
+from spec_decode_exporter.monitor.decision import SETTING_SECONDS, STAYED_SECONDS, ShownDecision, ShownSetting
 
 
 def decision(verdict, action=Action.COLLECT, tokens=None):

@@ -272,24 +272,6 @@ class TestInternalErrors:
         assert (watched.snapshot.findings, watched.snapshot.drops.total) == ((), {})
         assert its.known.wall == WALL + watched.moment  # of the times in its findings
 
-    def test_an_evaluation_that_works_again_is_shown(self, watched, good, monkeypatch, broken):
-        watched.polls(map(good, range(2)))
-        with monkeypatch.context() as patch:
-            broken("evaluated", patch)
-            with pytest.raises(ZeroDivisionError):
-                watched.poll(good(2))
-        watched.poll(good(3))
-        assert not isinstance(watched.its, PlainEvaluation)
-
-    def test_learning_that_fails_leaves_counts_and_evaluation(self, watched, good, monkeypatch):
-        monkeypatch.setattr(Learned, "observe", None)
-        watched.observe(good(1))
-        for n in range(2, 12):
-            with pytest.raises(TypeError):
-                watched.observe(good(n))
-        [*watched.watch.evaluate()]
-        assert (watched.snapshot.totals.counters.drafts, watched.its.state) == (100, State.ACTIVE)
-
 
 class TestDecision:
     """Events that reset the decision to show; ``tests/unit/monitor/test_decision.py`` has its rule."""
@@ -365,7 +347,7 @@ class TestDecision:
         its.poll(working(292, WEAK))
         assert its.watch.cost.source is CostSource.TYPICAL
 
-    def test_a_stall_resets_it(self, kept, working):
+    def test_a_stall_and_its_end_reset_it(self, kept, working):
         last, seen = working(289), []
         for n in range(1, 130):
             kept.poll(silent(last, n))
@@ -374,6 +356,9 @@ class TestDecision:
             (State.ACTIVE, Verdict.OPTIMAL),
             (State.STALLED, Verdict.INSUFFICIENT),
         ]
+        kept.poll(silent(working(290), 129))
+        assert (kept.its.state, kept.its.own.verdict) == (State.ACTIVE, Verdict.HEALTHY)
+        assert kept.its.verdict is Verdict.INSUFFICIENT, "from now on it is about the time since"
 
     def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
         self, kept, working, monkeypatch

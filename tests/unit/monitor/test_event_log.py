@@ -147,14 +147,6 @@ def test_the_targets_of_a_list_share_a_budget_and_its_key_is_not_shown(log, logs
     assert log._budgets.keys() == {LIST, "configured", "t0"}  # bounded by the targets and lists that exist
 
 
-def test_a_flapping_target_leaves_the_budget_of_its_list_to_others(log, logs):
-    log.engines = 2 * MAX_ENGINES
-    fill(log, BURST + 500, "one", LIST)
-    fill(log, 1, "two", LIST)
-    assert logs[-1]["target"] == "two"
-    assert sum(entry["event"] == "events_omitted" for entry in logs) == 1
-
-
 def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(log, logs, clock):
     errors = engine_errors(log, clock)
     item, secret = {"target": "one", "model_name": "m", "engine": "0", "zone": "a"}, ValueError("secret")

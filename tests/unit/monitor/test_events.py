@@ -38,12 +38,6 @@ def test_a_sentence_names_only_fields_of_its_event_and_no_codes(name):
     assert not {"_", "{", "|"} & set(text)
 
 
-def test_each_name_is_a_word_that_occurs_once():
-    places = (CHECKOUT / "exporter/spec_decode_exporter/monitor/events.py").read_text(encoding="utf-8")
-    assert all(name.replace("_", "").isalpha() and name.islower() for name in EVENTS)
-    assert all(places.count(f', "{name}", ') == 1 for name in EVENTS)
-
-
 @pytest.mark.parametrize(
     ("name", "fields", "text"),
     [

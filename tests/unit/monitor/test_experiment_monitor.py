@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from structlog.testing import capture_logs
-
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.experiment import ExperimentTracker
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -18,27 +16,6 @@ NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800
 def settings_of(name, baseline="a"):
     arms = {arm: {"match": {"spec": arm}} for arm in "ab"}
     return ExperimentSettings.model_validate({"name": name, "arms": arms, "baseline": baseline})
-
-
-async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compared(monkeypatch):
-    one, two = settings_of("one"), settings_of("two")
-    compare = ExperimentTracker.compare
-
-    def broken(tracker, *rest):
-        if tracker.settings is one:
-            raise ZeroDivisionError("injected")
-        return compare(tracker, *rest)
-
-    monkeypatch.setattr(ExperimentTracker, "compare", broken)
-    compared = ExperimentMonitor()
-    compared.adopt([one, two])
-    with capture_logs() as logs:
-        await compared.compare([], (30.0,), 1000.0)
-        await compared.compare([], (30.0,), 1005.0)
-    assert [(entry["event"], entry["part"], entry["experiment"]) for entry in logs] == [
-        ("internal_error", "comparison", "one")
-    ]
-    assert {labels["experiment"] for labels, _ in compared.findings()} == {"two"}
 
 
 async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):

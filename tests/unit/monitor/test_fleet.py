@@ -20,7 +20,6 @@ from spec_decode_exporter.monitor.fleet import (
     engines_that_fit,
 )
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poller import Poller
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
@@ -76,25 +75,6 @@ async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched
     ]
     await follow(fleet, clock, targets("a", "b"))
     assert up(fleet) == {"a", "b"}
-
-
-async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(fleet, clock, monkeypatch):
-    await follow(fleet, clock, targets("a", "b"))
-    change = TargetMonitor.change
-
-    async def fails(watch, target, config):
-        if watch.target.name == "b":
-            raise OSError("no such file: ca.pem")
-        await change(watch, target, config)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TargetMonitor, "change", fails)
-        await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
-    polls = {watch.target.name: watch.status().record.polls for watch in fleet}
-    await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
-    assert all(watch.status().record.polls > polls[watch.target.name] for watch in fleet)
-    await follow(fleet, clock, targets("a"))
-    assert up(fleet) == {"a"}
 
 
 async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, clock):

@@ -9,13 +9,11 @@ import gzip
 import json
 from collections import defaultdict
 from itertools import pairwise
-from math import inf
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.poll import Reset
 from tests.fakes.engines import poll
@@ -41,13 +39,6 @@ NAMES = {
 }
 SECONDS = "vllm:inter_token_latency_seconds_sum"
 POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-BUCKETS = {
-    Latency.TIME_TO_FIRST_TOKEN: "vllm:time_to_first_token_seconds_bucket",
-    Latency.TIME_PER_OUTPUT_TOKEN: "vllm:request_time_per_output_token_seconds_bucket",
-    Latency.DECODE_STEP: "vllm:inter_token_latency_seconds_bucket",
-    Latency.END_TO_END: "vllm:e2e_request_latency_seconds_bucket",
-    Latency.QUEUE: "vllm:request_queue_time_seconds_bucket",
-}
 
 
 def lines_of(name):
@@ -172,20 +163,3 @@ def test_the_window_over_the_second_process_equals_its_responses():
     assert evaluated.acceptance_length_tokens == pytest.approx(1 + accepted / drafts, rel=1e-9)
     shares = [count / drafts for count in survived]
     assert evaluated.positions.acceptance == pytest.approx(shares, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("trace", "engine"), [("restart_k3_k5", "0"), ("dp2_multiapi", "0"), ("dp2_multiapi", "1")]
-)
-def test_histograms_over_the_long_window_are_what_the_pages_give(trace, engine):
-    replay = Replay(f"{trace}.jsonl.gz", engine)
-    replay.run()
-    pages = [page for _, page, histograms in replay.pages if histograms]
-    restarted = trace == "restart_k3_k5"
-    found = replay.watch.snapshot.evaluation.latencies
-    assert set(found) == set(Latency)
-    for latency, name in BUCKETS.items():
-        before = {} if restarted else pages[0][name]
-        expected = {float(le): count - before.get(le, 0) for le, count in pages[-1][name].items()}
-        assert dict(zip(found[latency].bounds, found[latency].counts, strict=True)) == expected
-    assert found[Latency.DECODE_STEP].counts[found[Latency.DECODE_STEP].bounds.index(inf)] > 0

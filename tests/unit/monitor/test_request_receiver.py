@@ -64,22 +64,6 @@ async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver
     assert (await receiver.findings()).taken == 0
 
 
-async def test_an_internal_error_in_the_findings_is_logged_once(receiver, monkeypatch):
-    async def broken(*_arguments):
-        await asyncio.sleep(0)
-        raise ZeroDivisionError
-
-    await receiver.take(body(RECORD), lines=False)
-    with capture_logs() as logged:
-        with monkeypatch.context() as patched:
-            patched.setattr(RequestStore, "findings", broken)
-            for _ in range(3):
-                found = await receiver.findings()
-                assert (found.enabled, found.windows) == (True, {})
-        assert (await receiver.findings()).windows
-    assert [line["event"] for line in logged] == ["internal_error"]
-
-
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
     token, fixed = (Range(each - margin, each, each + margin) for each in (ratio, step))
     return Cost(token, fixed, source, 8.0, every_step=False)
@@ -91,10 +75,7 @@ def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
     assert (costs("llama", "one"), costs("llama", "two"), costs("qwen", "one")) == (one, two, None)
     for unknown in ("", "elsewhere"):
         mean = costs("llama", unknown)
-        assert (mean.token, mean.step) == (
-            pytest.approx((0.05, 0.2, 0.4)),
-            pytest.approx((-0.05, 0.1, 0.3)),
-        )
+        assert (mean.token, mean.step) == (pytest.approx((0.05, 0.2, 0.4)), pytest.approx((-0.05, 0.1, 0.3)))
         assert (mean.source, mean.running_requests) == (CostSource.MEASURED, None)
 
 

@@ -127,18 +127,6 @@ def test_a_damaged_file_that_cannot_be_renamed_is_not_overwritten(path, log, bre
     assert [event for event, _ in events(log)[1:]] == ["state_file_set_aside", "state_file_written_again"]
 
 
-def test_a_file_that_is_gone_before_it_is_set_aside_is_no_loss(path, log, break_disk):
-    path.write_bytes(b"precious")
-    file = opened(path)
-    mend = break_disk("replace", errno.EROFS)
-    file.load()
-    mend()
-    path.unlink()
-    file.save(LINES)
-    assert [event for event, _ in events(log)] == ["state_file_not_written", "state_file_written_again"]
-    assert names(path) == ["state.json"]
-
-
 @pytest.mark.parametrize(
     ("call", "number", "reason"),
     [

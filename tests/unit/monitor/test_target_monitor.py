@@ -3,23 +3,16 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import (
-    EVICTED_AFTER,
-    PLACE_LABELS,
-    Shared,
-    TargetMonitor,
-)
+from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
-from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from spec_decode_exporter.views.fleet_view import target_view
 
 URL = "http://vllm:8000/metrics?token=secret"
@@ -76,6 +69,10 @@ class Watch:
             if poll:
                 await self.clock.advance(interval)
             await self.poller.poll()
+
+    async def polls_after(self, seconds, number=1):
+        await self.clock.advance(seconds)
+        await self.polls(number)
 
     async def change(self, target_, config_):
         await self.monitor.change(target_, config_)
@@ -138,17 +135,22 @@ def names(number, model="m"):
 # Engines that come and go
 
 
-async def test_an_engine_that_vanishes_from_the_page_loses_its_windows_and_keeps_its_counters(watch, server):
+async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_is_evicted_later(
+    watch, server
+):
     server.engines = names(2)
     await watch.polls(5)
     del server.engines["m", "1"]
-    await watch.clock.advance(1)
-    await watch.polls(11)
+    await watch.polls_after(1, 11)
     found = watch.snapshots
     assert found["m", "1"].evaluation.windows == ()
     assert found["m", "1"].totals.counters.drafts == 40
     assert drafts(found["m", "0"]) == [150, 150]
     assert watch.events.count(("state_changed", "1")) == 1
+    await watch.polls_after(EVICTED_AFTER - 11)
+    assert set(watch.snapshots) == {("m", "0"), ("m", "1")}
+    await watch.polls_after(1)
+    assert set(watch.snapshots) == {("m", "0")}
 
 
 async def test_an_engine_is_gone_in_time_also_if_no_poll_follows(watch):
@@ -157,18 +159,6 @@ async def test_an_engine_is_gone_in_time_also_if_no_poll_follows(watch):
     assert watch.snapshots["m", "0"].evaluation.windows == ()
     ((labels, window),) = watch.monitor.histories()
     assert (labels["model_name"], window.length, window.total.drafts) == ("m", 300.0, 40)
-
-
-async def test_engines_that_are_long_gone_are_evicted(watch, server):
-    server.engines = names(2)
-    await watch.polls(2)
-    del server.engines["m", "1"]
-    await watch.clock.advance(EVICTED_AFTER)
-    await watch.polls(1)
-    assert set(watch.snapshots) == {("m", "0"), ("m", "1")}
-    await watch.clock.advance(1)
-    await watch.polls(1)
-    assert set(watch.snapshots) == {("m", "0")}
 
 
 async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
@@ -190,18 +180,9 @@ async def test_of_two_engines_with_the_same_labels_the_newest_is_shown(watch, se
     server.engines = {(None, None): 0}
     await watch.polls(3)
     server.engines = {("one", "0"): 100}
-    await watch.clock.advance(1)
-    await watch.polls(2)
+    await watch.polls_after(1, 2)
     assert {name: drafts(found) for name, found in watch.snapshots.items()} == {("one", "0"): [10, 10]}
     assert watch.monitor.status().engines == (("one", "0"),)
-
-
-@pytest.mark.parametrize(("number", "several"), [(1, False), (2, True)])
-async def test_engines_know_whether_their_server_has_several(watch, server, number, several):
-    server.engines = names(number)
-    await watch.polls(1)
-    members = [each.engine for each in watch.monitor.members(watch.clock.monotonic())]
-    assert [engine.history.data_parallel for engine in members] == [several] * number
 
 
 # Places
@@ -217,8 +198,7 @@ async def test_engines_without_a_place_are_recorded_once_and_take_the_places_of_
     assert watch.monitor.status().engines_not_monitored == 2
     assert watch.events.count(("engines_not_monitored", None)) == 1
     del server.engines["m", "0"]
-    await watch.clock.advance(1)
-    await watch.polls(1)
+    await watch.polls_after(1)
     assert len(watch.snapshots) == 3
     assert ("m", "0") not in watch.snapshots
     assert watch.monitor.status().engines_not_monitored == 1
@@ -232,8 +212,7 @@ async def test_places_are_shared_and_come_back_when_a_target_is_closed(watching,
     await second.polls(1)
     assert (len(first.snapshots), len(second.snapshots)) == (2, 1)
     await first.monitor.close()
-    await second.clock.advance(1)
-    await second.polls(1)
+    await second.polls_after(1)
     assert len(second.snapshots) == 2
 
 
@@ -274,8 +253,7 @@ async def test_the_pace_depends_on_the_engines_of_the_fleet(
     server.engines = names(number)
     await watch.polls(11)
     evaluated.clear()
-    await clock.advance(1)
-    await watch.polls(20)
+    await watch.polls_after(1, 20)
     assert len(evaluated) == pytest.approx(20 * number / interval, rel=0.1)
     at_once = Counter(moment for moment, _ in evaluated)
     assert max(at_once.values()) <= 2 * number / interval
@@ -306,24 +284,13 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
     await watch.polls(61)
     await watch.change(target(labels=(("team", "b"),)), config("10s", "1m", timeout="1s"))
     assert server.closed == 1
-    await watch.clock.advance(1)
-    await watch.polls(1)
+    await watch.polls_after(1)
     [(labels, found)] = watch.monitor.snapshots()
     assert labels["team"] == "b"
     assert [its.window.length for its in found.evaluation.windows] == [10, 60]
     assert drafts(found) == [100, 600]
     assert found.totals.counters.drafts == 610
     assert watch.monitor.status().record.polls == 62
-
-
-async def test_a_schedule_of_a_pod_that_is_not_used_is_recorded_once(watching):
-    problem = "num_speculative_tokens_per_batch_size has more than 64 ranges"
-    pod = Target("http://a:1/metrics", "a:1", pod_arguments=ServedSpeculation("mtp", 3, problem=problem))
-    with capture_logs() as logs:
-        watch = watching(pod, Config())
-        await watch.change(pod, Config())
-    told = [(log["event"], log["source"], log["reason"]) for log in logs]
-    assert told == [("server_details_not_used", "pod_arguments", problem)]
 
 
 # Readers
