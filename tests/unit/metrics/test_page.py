@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections import Counter
 from contextlib import contextmanager
@@ -37,12 +36,12 @@ from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.every import every
+from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.analysis.added_figure import snapshot as recorded_engine
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
-GOLDEN = DATA / "metrics"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, "", WALL, 4711)
@@ -149,12 +148,9 @@ def recorded_fixture():
 
 @pytest.mark.parametrize("profile", Profile)
 async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile):
-    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/unit/metrics``, then read the difference."""
+    """After a wanted change: ``make generate``, then read the difference."""
     text = await page_of(recorded, Metrics(profile=profile))
-    file = GOLDEN / f"restart_k3_k5.{profile}.txt"
-    if os.environ.get("UPDATE_GOLDEN"):
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
+    is_golden(DATA / "metrics" / f"restart_k3_k5.{profile}.txt", text)
 
 
 @every(Group)

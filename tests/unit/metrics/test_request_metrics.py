@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import product
 from types import SimpleNamespace
 
@@ -28,10 +27,9 @@ from spec_decode_exporter.requests.findings import (
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import RequestStore
 from tests.fakes.costs import make_cost
+from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of, page_of
-
-GOLDEN = DATA / "metrics" / "requests.txt"
 
 SUMMARY = SimpleNamespace(
     requests=40,
@@ -115,9 +113,7 @@ def test_every_metric_has_values_if_the_findings_are_complete():
 
 async def test_the_page_is_the_golden_one():
     text = await page_of(Snapshot(requests=found()))
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(text, encoding="utf-8")
-    assert text == GOLDEN.read_text(encoding="utf-8")
+    is_golden(DATA / "metrics" / "requests.txt", text)
 
 
 def test_a_workload_of_one_kind_is_0_and_not_absent():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import replace
 
@@ -19,16 +18,17 @@ from spec_decode_exporter.metrics.table import METRICS, NAMES
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
+from tests.every import every
+from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of
 
-GOLDEN = DATA / "metrics" / "contract.txt"
-"""Every metric by group: kind, name, labels, smallest profile, and the only window that it has below ``full``."""
 ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 
 
 def line_of(metric):
+    """Return kind, name, labels, smallest profile, and the only window that it has below ``full``."""
     carried = () if metric.subject in {ENGINE, ARM, TARGET} else metric.subject.labels
     window = ONE_WINDOW.get(metric.reduced or metric.windows, "")
     parts = [metric.kind, metric.name, *carried, *metric.label_names, f"({metric.profile})", window]
@@ -44,16 +44,9 @@ def contract():
     return "\n".join(sections)
 
 
-def violations(holds, metrics=METRICS):
-    """Return the names of the metrics for which a check does not hold."""
-    return [metric.name for metric in metrics if not holds(metric)]
-
-
 def test_every_metric_has_its_kind_labels_and_profile():
-    """A changed line changes for every user: ``UPDATE_GOLDEN=1 pytest tests/unit/metrics``, CHANGELOG.md."""
-    if os.environ.get("UPDATE_GOLDEN"):
-        GOLDEN.write_text(contract(), encoding="utf-8")
-    assert contract() == GOLDEN.read_text(encoding="utf-8")
+    """A changed line changes for every user: ``make generate``, and a file in ``changes/``."""
+    is_golden(DATA / "metrics" / "contract.txt", contract())
     assert len(NAMES) == len(METRICS)
 
 
@@ -90,9 +83,9 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("check", CHECKS)
+@every(CHECKS)
 def test_every_name_and_help_follows_the_rules(check):
-    assert violations(CHECKS[check]) == []
+    assert [metric.name for metric in METRICS if not CHECKS[check](metric)] == []
 
 
 @pytest.fixture(name="scheduled")
