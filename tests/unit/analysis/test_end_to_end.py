@@ -129,6 +129,14 @@ class TestCap:
     def test_the_lower_bound_limits_the_verdict_by_the_same_thresholds(self, lower, highest):
         assert self.request(lower, lower + 0.5).capped(Verdict.OPTIMAL, THRESHOLDS) is highest
 
-    @pytest.mark.parametrize("word", [Verdict.UNCLEAR, Verdict.OPTIMAL])
-    def test_requests_that_are_slower_than_their_baseline_are_at_most_poor(self, word):
-        assert self.request(0.5, 0.7, OF_BASELINE).capped(word, THRESHOLDS) is Verdict.POOR
+    @pytest.mark.parametrize(
+        ("word", "expected"),
+        [
+            (Verdict.UNCLEAR, Verdict.POOR),
+            (Verdict.OPTIMAL, Verdict.POOR),
+            (Verdict.HARMFUL, Verdict.HARMFUL),
+            (Verdict.INSUFFICIENT, Verdict.INSUFFICIENT),
+        ],
+    )
+    def test_requests_that_are_slower_than_their_baseline_are_at_most_poor(self, word, expected):
+        assert self.request(0.5, 0.7, OF_BASELINE).capped(word, THRESHOLDS) is expected
