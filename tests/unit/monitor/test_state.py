@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.learned import Drafter, LearnedState
+from spec_decode_exporter.monitor import state
 from spec_decode_exporter.monitor.state import (
     BASELINE_SECONDS,
     MAX_BASELINES_OF_TARGET,
     MAX_KEY_LENGTH,
-    MAX_STATES,
     EngineKey,
     ModelKey,
     Remembered,
@@ -169,7 +169,10 @@ def test_an_entry_that_cannot_be_read_again_has_no_line(method):
     assert list(map(line_of, found.entries(END))) == [None]
 
 
-async def test_more_engines_than_the_file_may_hold_are_logged_once_until_all_fit(tmp_path, clock):
+async def test_more_engines_than_the_file_may_hold_are_logged_once_until_all_fit(
+    tmp_path, clock, monkeypatch
+):
+    monkeypatch.setattr(state, "MAX_STATES", 50)
     found = Remembered()
     saver = StateSaver(found, clock, lambda: None)
     saver.begin(tmp_path / "state.json")
@@ -180,10 +183,10 @@ async def test_more_engines_than_the_file_may_hold_are_logged_once_until_all_fit
         await saver.save()
 
     with capture_logs() as logs:
-        for engines in (MAX_STATES + 2, MAX_STATES + 2, 0, MAX_STATES + 2):
+        for engines in (52, 52, 0, 52):
             await saved(engines)
     assert [log["event"] for log in logs] == ["baselines_forgotten"] * 2
     assert logs[0]["forgotten"] == 2
     again = Remembered()
     StateSaver(again, clock, lambda: None).begin(tmp_path / "state.json")
-    assert len(again.engines.items(clock.wall())) == MAX_STATES
+    assert len(again.engines.items(clock.wall())) == 50
