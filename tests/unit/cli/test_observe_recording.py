@@ -74,15 +74,6 @@ def restart(tmp_path_factory):
     return str(path)
 
 
-def test_a_recording_takes_the_settings_of_its_targets_from_a_file(restart, tmp_path):
-    file = tmp_path / "exporter.yml"
-    target = "{url: http://a, name: restart_k3_k5, labels: {zone: a}, speculative: {method: medusa}}"
-    file.write_text(f"targets: [{target}]\n")
-    observation, _ = replayed(parsed("--replay", restart, "--config.file", str(file)), {})
-    (engine,) = observation.observed().view().engines
-    assert (engine.labels["zone"], engine.method) == ("a", "medusa")
-
-
 def test_the_window_is_the_end_of_the_recording(restart):
     whole, _ = replayed(parsed("--replay", restart), {})
     last, _ = replayed(parsed("--replay", restart, "--for", "10s"), {})

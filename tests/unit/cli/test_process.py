@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.cli.process import (
-    BackgroundStream,
-    background_output,
-    raise_file_limit,
-    to_descriptor,
-    write_stdout,
-)
+from spec_decode_exporter.cli.process import BackgroundStream, raise_file_limit, to_descriptor, write_stdout
 
 CEILING = 60.0
 
@@ -67,20 +60,6 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     assert reader.text == "first\nsecond\nfifth\n"
     assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
     assert stream.lines_dropped == 2
-
-
-def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
-    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
-        monkeypatch.setattr("sys.stdout", out)
-        monkeypatch.setattr("sys.stderr", err)
-        with background_output() as streams:
-            assert sys.stderr is not err
-            sys.stdout.write("a\n")
-            sys.stderr.write("b\ud800\n")
-        assert (sys.stdout, sys.stderr) == (out, err)
-        assert [stream.lines_dropped for stream in streams] == [0, 0]
-    assert (tmp_path / "out").read_text() == "a\n"
-    assert (tmp_path / "err").read_text() == "b\\ud800\n"
 
 
 def test_a_closed_pipe_and_a_full_disk_are_ignored(monkeypatch):

@@ -14,7 +14,6 @@ from spec_decode_exporter.cli import recommend
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of, snapshot_url
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
@@ -48,12 +47,6 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
     (shown,) = json.loads(text)["engines"]
     assert shown["setting"] == snapshot.engines[0].setting.model_dump(mode="json")
     assert status == (0 if shown["setting"]["tokens"] is not None else 3)
-
-
-def test_of_several_observations_the_last_is_read(file, observation):
-    last = observation.model_copy(update={"seconds": 60.0})
-    file.write_text(json_report(observation, indented=False) + json_report(last, indented=False))
-    assert read_snapshot(file) == SavedSnapshot.model_validate(last)
 
 
 @pytest.mark.parametrize(

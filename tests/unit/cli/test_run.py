@@ -55,11 +55,6 @@ def test_a_flag_overrides_one_key_of_the_file(file):
     assert (found.poll.interval, found.cost.draft_cost_ratio, found.cost.running_requests) == (2.0, 0.2, 8.0)
 
 
-def test_an_unknown_group_is_a_mistake_with_a_suggestion(file):
-    with pytest.raises(ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`rates`"):
-        config(*file("metrics:\n  disable:\n    - rate\n    - sums\n"))
-
-
 def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     file = tmp_path / "sub" / "exporter.yml"

@@ -55,11 +55,3 @@ async def test_each_second_of_the_past_is_simulated_and_then_polled():
     assert polls[0] == pytest.approx(began - 29, abs=5)
     assert all(1 <= later - earlier < 2 for earlier, later in pairwise(polls))
     assert clock.wall() == pytest.approx(time.time(), abs=5)
-
-
-async def test_a_demo_without_a_target_starts_in_the_present(monkeypatch):
-    monkeypatch.setattr(simulate, "_FOUND_WITHIN", 0.0)
-    clock = PastClock(30)
-    await live_through(clock, lambda: None, list)
-    assert clock.wall() == pytest.approx(time.time(), abs=5)
-    assert not clock.step()

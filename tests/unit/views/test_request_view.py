@@ -7,7 +7,7 @@ import itertools
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.views.request_view import lists
 from tests.fakes.mixed_requests import mixed_requests
-from tests.unit.metrics.test_request_metrics import CHAT, SINCE, found, values_of
+from tests.unit.metrics.test_request_metrics import values_of
 
 
 async def test_the_histograms_are_those_of_the_metrics():
@@ -24,11 +24,3 @@ async def test_the_histograms_are_those_of_the_metrics():
         assert cumulative == {key: value for key, value in buckets.items() if key[:3] == labels}
         assert sum(said.counts) == values_of(findings, f"spec_decode_request_{name}_count")[labels]
         assert said.sum == values_of(findings, f"spec_decode_request_{name}_sum")[labels]
-
-
-def test_values_above_the_last_bound_are_counted():
-    (group,) = lists(found(), Isolation())["since_start"]
-    assert group.request_type == CHAT.request_type
-    said = group.acceptance_length_tokens_histogram
-    assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)
-    assert sum(said.counts) == SINCE.requests

@@ -16,7 +16,6 @@ from spec_decode_exporter.views.templating import (
     environment,
     moment,
     number,
-    sentences,
     steady_duration,
     steady_rate,
 )
@@ -56,19 +55,6 @@ def test_no_text_breaks_the_markup(text):
 def test_a_name_that_does_not_exist_is_an_error(its):
     with pytest.raises(UndefinedError):
         its.from_string("{{ missing }}").render()
-
-
-@pytest.mark.parametrize(
-    ("plain", "html"),
-    [
-        ("run `a b`, then <c>", "run <code>a b</code>, then &lt;c&gt;"),
-        ("`<i>`", "<code>&lt;i&gt;</code>"),
-        ("a lone ` stays", "a lone ` stays"),
-        ("", ""),
-    ],
-)
-def test_code_in_sentences_is_shown_as_code(plain, html):
-    assert sentences(plain) == html
 
 
 def test_formats_have_thin_spaces_in_html_alone():

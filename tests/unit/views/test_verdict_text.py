@@ -101,7 +101,6 @@ def test_a_verdict_names_its_figure(verdict, figures, text):
     [
         (Verdict.HARMFUL, Verdict.HEALTHY, "Speculation makes decoding slower, until newer data last for 3 minutes. They say: Speculation pays: a request is 1.50"),
         (Verdict.HEALTHY, Verdict.INSUFFICIENT, "Speculation pays, until newer data last for 3 minutes. They say: Too little was drafted"),
-        (Verdict.UNCLEAR, Verdict.POOR, "Whether speculation pays is unclear, until newer data last for 3 minutes. They say: Speculation hardly pays"),
         (Verdict.INSUFFICIENT, Verdict.HEALTHY, "Too little was drafted"),
     ],
 )  # fmt: skip
@@ -118,7 +117,6 @@ MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED
     [
         (0.86, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
         (0.80, (1.4, 0.9, 2.1), None, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
-        (0.21, (0.9, 0.5, 1.2), None, "Unclear: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
         (0.20, (0.9, 0.5, 1.2), None, "Probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
         (0.5, (1.0, 0.6, 1.6), MEASURED, "Unclear: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],

@@ -12,7 +12,6 @@ from spec_decode_exporter.web.server import (
     ListenAddress,
     ListenError,
     Tls,
-    UnixAddress,
     parse_address,
     parse_listen_address,
     serve,
@@ -25,12 +24,9 @@ INVALID = "7732 : localhost localhost: :65536 :-1 ::1:7732 [::1] http://x:1 u@h:
     ("value", "expected"),
     [
         (":7732", ListenAddress("", 7732)),
-        ("0.0.0.0:7732", ListenAddress("0.0.0.0", 7732)),
         ("[::1]:7732", ListenAddress("::1", 7732)),
-        ("[::]:7732", ListenAddress("::", 7732)),
         ("[fe80::1%eth0]:80", ListenAddress("fe80::1%eth0", 80)),
         ("localhost:0", ListenAddress("localhost", 0)),
-        ("exporter.example:65535", ListenAddress("exporter.example", 65535)),
     ],
 )
 def test_an_address_is_parsed_and_formatted(value, expected):
@@ -124,12 +120,6 @@ async def test_a_file_that_is_not_a_socket_is_never_removed(app, address):
     with pytest.raises(ListenError, match="exists and is not a socket"):
         await serve(app, [address])
     assert address.path.read_text() == "kept"
-
-
-async def test_a_failed_address_removes_the_bound_socket(app, address, tmp_path):
-    with pytest.raises(ListenError, match="No such file or directory, or choose another path"):
-        await serve(app, [address, UnixAddress(tmp_path / "nowhere" / "a.sock")])
-    assert not address.path.exists()
 
 
 @pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])
