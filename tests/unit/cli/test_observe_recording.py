@@ -23,7 +23,7 @@ RESTART = CHECKOUT / "tests/data/pins/recordings/restart_k3_k5.jsonl.gz"
 
 @pytest.fixture
 async def recording(tmp_path, clock, network):
-    """Record a simulated server for a minute; return the file and what the live observation said."""
+    """Record a simulated server for half a minute; return the file and what the live observation said."""
     network.servers["vllm:8000"] = server = Server(clock, "steady", running=120.0)
     path = tmp_path / "recording.gz"
     target = {"url": "vllm:8000", "speculative": {"method": "eagle3"}}
