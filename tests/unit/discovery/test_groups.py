@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.http_settings import HeaderValues, HttpSettings
-from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
+from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.discovery import groups
@@ -110,12 +108,6 @@ def test_an_invalid_address_is_rejected(ip):
         page_url("http", ip_and_port(ip, 8000), "/m")
 
 
-def test_the_configured_credentials_apply_to_every_target():
-    scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
-    [target] = listed([TargetGroup(["a:1"])], scrape)
-    assert (target.url, target.http) == ("https://a:1/m", scrape.http)
-
-
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
@@ -169,26 +161,6 @@ def test_a_list_beyond_a_limit_is_rejected(found, message):
         listed(found)
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.sampled_from(["a:1", "[::1]:80", "\ud800"]),
-    lambda below: st.lists(below, max_size=3)
-    | st.dictionaries(st.sampled_from(["targets", "labels", "__scheme__"]) | st.text(max_size=3), below, max_size=3),
-    max_leaves=10,
-)  # fmt: skip
-
-
-@settings(max_examples=60)
-@given(json_values)
-def test_any_list_gives_targets_or_an_error(value):
-    for read in (json_groups, yaml_groups):
-        try:
-            targets = listed(read(json.dumps(value).encode()))
-        except DiscoveryError as error:
-            is_plain(error)
-            continue
-        assert all(target.url.startswith(("http://", "https://")) for target in targets)
-
-
 def test_json_is_read_with_a_byte_order_mark_and_yaml_with_texts_as_written():
     assert json_groups(b'\xef\xbb\xbf[{"targets": ["a:1"]}]') == [TargetGroup(["a:1"])]
     assert yaml_groups(b"- targets: [a:1]\n  labels: {rack: 07, on: yes}\n- targets:") == [
@@ -196,16 +168,3 @@ def test_json_is_read_with_a_byte_order_mark_and_yaml_with_texts_as_written():
         TargetGroup(),
     ]
     assert yaml_groups(b"") == []
-
-
-def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log):
-    listing = Listing("file x", "file", Scrape())
-    labels = {"target": "\ud800", "method": "m" * (MAX_LABEL_VALUE + 1)}
-    for _ in range(2):
-        (target,) = listing.targets([TargetGroup(["a:1"], labels)])
-        assert (target.name, target.method_label, target.labels) == ("a:1", "", ())
-    assert [(entry["event"], entry["label"]) for entry in log] == [
-        ("discovered_label_dropped", "target"),
-        ("discovered_label_dropped", "method"),
-    ]
-    assert all(len(str(entry)) < 500 for entry in log)

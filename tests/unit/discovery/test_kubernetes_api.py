@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import ssl
-from contextlib import suppress
 
 import pytest
-import trustme
 from aiohttp import web
 
-from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
+from spec_decode_exporter.config.http_settings import Authorization
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery import kubernetes_api, pods
 from spec_decode_exporter.discovery.pods import PodDiscovery
@@ -185,20 +182,6 @@ async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeyp
     assert len(api.requests) == 6
 
 
-async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
-    async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        with suppress(ConnectionError):
-            for _ in range(5_000):
-                await response.write(b" ")
-        return response
-
-    async with served(answer) as url:
-        await failure(discovery(api_server=url), "comes in too many small pieces")
-
-
 NO_PODS = "something else than pods"
 
 
@@ -368,49 +351,6 @@ async def test_the_error_of_a_missing_permission_has_the_required_role(
     assert "system:serviceaccount:x:y" in error
 
 
-async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
-    api.refusal = 401, "Unauthorized"
-    await failure(discovery(), "does not accept the token")
-    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
-    await failure(way, r"^the API server cannot be reached: .*Connect call failed")
-
-
-async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_path):
-    file = tmp_path / "token"
-    file.write_text("first\n")
-    way = discovery(authorization=Authorization(credentials_file=file))
-    await way.targets()
-    (tmp_path / "new").write_text("second\n")
-    (tmp_path / "new").replace(file)
-    api.tell(("ADDED", pod("b")))
-    await way.targets()
-    assert [request["token"] for request in api.requests] == ["Bearer first", "Bearer second"]
-    file.unlink()
-    await failure(way, "token: cannot be read")
-
-
-@pytest.mark.parametrize(
-    ("trusted", "name", "accepted"),
-    [(False, "127.0.0.1", False), (True, "127.0.0.1", True), (True, "kubernetes.default", False)],
-    ids=["unknown authority", "trusted", "another name"],
-)
-async def test_the_certificate_must_be_trusted_and_bear_the_name(
-    api, discovery, tmp_path, trusted, name, accepted
-):
-    authority = trustme.CA()
-    (authority if trusted else trustme.CA()).cert_pem.write_to_path(tmp_path / "ca.pem")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    authority.issue_cert(name).configure_cert(context)
-    tls = {"ca_file": tmp_path / "ca.pem"}
-    async with served(api.answer, context) as url:
-        if not accepted:
-            way = discovery(api_server=url, tls_config=TlsConfig(**tls))
-            assert "object at" not in str(await failure(way, "CERTIFICATE_VERIFY_FAILED"))
-            tls["server_name"] = name
-        if trusted:
-            assert await names(discovery(api_server=url, tls_config=TlsConfig(**tls))) == ["a"]
-
-
 async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path):
     (tmp_path / "token").write_text("secret")
     asked = []
@@ -462,8 +402,3 @@ async def test_outside_of_a_pod_the_error_names_the_setting(account, discovery, 
     await failure(discovery(api_server=None), "configure `api_server`")
     (account / "namespace").unlink()
     await failure(discovery(None), "configure `namespaces`")
-
-
-def test_labels_do_not_distinguish_discoveries_and_namespaces_do(discovery):
-    assert discovery(labels={"team": "x"}).key == discovery().key
-    assert len({discovery(namespace).key for namespace in ("inference", "other", None, "")}) == 4

@@ -10,7 +10,7 @@ import pytest
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery.kubernetes_api import Pod
-from spec_decode_exporter.discovery.pods import MAX_ARGUMENTS, MAX_PORTS, PodReader
+from spec_decode_exporter.discovery.pods import PodReader
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
@@ -101,13 +101,6 @@ def test_speculation_settings_come_from_the_arguments_of_a_container():
     assert targets(pod())[0].pod_arguments is None
 
 
-def test_a_pod_with_too_many_ports_of_one_name_is_no_target(log):
-    ports = [{"name": "http", "containerPort": number} for number in range(1, MAX_PORTS + 2)]
-    assert targets(pod(ports=ports), ports=("http",)) == ()
-    assert f"more than {MAX_PORTS} ports" in log[0]["reason"]
-    assert len(targets(pod(), ports=tuple(map(str, range(1, MAX_PORTS + 2))))) == MAX_PORTS + 1
-
-
 def test_labels_of_the_pod_become_labels_and_unusable_ones_are_dropped_with_one_warning(log):
     keys = {name: f"app/{name}" for name in ("team", "tier", "note", "zone")}
     reader = PodReader(KubernetesDiscovery(labels=keys), Scrape(), "kubernetes x")
@@ -120,16 +113,3 @@ def test_labels_of_the_pod_become_labels_and_unusable_ones_are_dropped_with_one_
         ("discovered_label_dropped", "kubernetes x", "tier"),
     ]
     assert all("\x1b" not in str(entry) for entry in log)
-
-
-def test_containers_with_more_arguments_than_the_limit_are_not_searched():
-    def method(*containers):
-        status = {"phase": "Running", "podIP": "10.0.0.9"}
-        metadata, spec = {"name": "a", "namespace": "b"}, {"containers": containers}
-        found = targets(msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod))
-        return found[0].pod_arguments and found[0].pod_arguments.method
-
-    served = {"args": ["vllm", "--spec-method=mtp"]}
-    large = {"env": [{"name": "A", "value": "x" * MAX_ARGUMENTS}]}
-    assert method(served, large) == method({"args": ["x" * (MAX_ARGUMENTS - 100)]}, served) == "mtp"
-    assert method(large, served) is None

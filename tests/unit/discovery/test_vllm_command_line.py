@@ -10,11 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, BatchSchedule
-from spec_decode_exporter.discovery.vllm_command_line import (
-    _split,
-    config_speculation,
-    pod_speculation,
-)
+from spec_decode_exporter.discovery.vllm_command_line import _split, config_speculation, pod_speculation
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
@@ -100,8 +96,7 @@ def test_the_method_is_that_of_vllm_and_unknown_if_it_depends_on_the_draft_model
     [
         (["-sc", '{"method": "ngram", "num_speculative_tokens": 4}', "-sc.method", "mtp"], ServedSpeculation("mtp")),
         (["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"], ServedSpeculation("ngram", 5)),
-        (["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: [[1, 16, 4], [17, 64, 0]]})],
-         ServedSpeculation("mtp", schedule=BatchSchedule((1, 17), (4, 0)))),
+        (["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: [[1, 16, 4], [17, 64, 0]]})], ServedSpeculation("mtp", schedule=BatchSchedule((1, 17), (4, 0)))),
     ],
     ids=["keys after a dot replace the whole configuration", "old flags", "schedule by batch size"],
 )  # fmt: skip
@@ -169,10 +164,3 @@ def test_words_are_those_of_shlex(script):
     except ValueError:
         expected = ()
     assert _split(script) == expected
-
-
-@pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
-def test_a_schedule_beyond_its_limits_is_not_used_and_has_a_reason(schedule):
-    found = pod_speculation(["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: schedule})], {})
-    assert (found.method, found.schedule) == ("mtp", BatchSchedule())
-    assert found.problem

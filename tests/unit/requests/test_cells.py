@@ -117,11 +117,6 @@ def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, sourc
     assert total.effect is expected
 
 
-def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens():
-    found = sums_at([(100, 49), (100, 50), (100, 51)])
-    assert (found.evaluated, found.below_break_even) == (3, 1)
-
-
 def drawn(generator):
     """Return a request of 20 to 200 drafts that accept four tokens or none, with a probability of its own."""
     probability = generator.choice([0.2, 0.5, 0.8])
@@ -176,28 +171,12 @@ def test_percentiles_are_near_those_of_the_standard_library(requests):
         assert (found.p10, found.p50, found.p90) == pytest.approx(expected, rel=relative, abs=absolute + 1e-9)
 
 
-@given(st.integers(1, 400), st.floats(0, 20))
-def test_long_acceptance_lengths_have_coarser_bins_up_to_sixteen(drafts, mean):
-    accepted = round(mean * drafts)
-    found = sums_at([RequestRecord("llama", drafts, 20 * drafts, accepted, 20)]).acceptance_length_tokens.p50
-    exact = 1 + min(accepted / drafts, 16)
-    assert found == pytest.approx(exact, abs=0.025 if exact <= 5 else 0.125)
-
-
 def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
     total = sums_at([(100, 100), (100, 200), (100, 300)])
     assert total.acceptance_ratio.p50 == 0.5
     assert total.acceptance_length_tokens.p50 == 3.0
     assert sums_at([(100, 400)]).acceptance_ratio == Percentiles(1.0, 1.0, 1.0)
     assert sums_at([(0, 0)]).acceptance_ratio is None
-
-
-def test_a_time_beyond_the_bins_is_in_the_last_one():
-    found = [
-        sums_at([RequestRecord("m", 1, 4, 1, 4, first_token_seconds=seconds)]).time_to_first_token_seconds.p50
-        for seconds in (0.0, 1e6)
-    ]
-    assert found == pytest.approx([1e-4, 1e4], rel=0.04)
 
 
 @settings(max_examples=50)
@@ -228,15 +207,6 @@ def test_a_rate_alone_has_no_length_no_speed_up_and_no_pathology():
     assert total.acceptance_ratio.p50 == 0.99
     assert (total.acceptance_length_tokens, total.acceptance_length, total.speedup_ratio) == (None,) * 3
     assert (total.evaluated, total.repetitive, total.effect) == (0, 0, Effect.UNCLEAR)
-
-
-def test_a_typical_cost_is_counted():
-    rows = [
-        row_of(RequestRecord("m", 10, 40, 20, 4), cost)
-        for cost in (make_cost(0.2), make_cost(0.05, source=CostSource.TYPICAL), None)
-    ]
-    total = added(rows)
-    assert (total.requests, total.evaluated, total.typical_costs) == (3, 2, 1)
 
 
 def cells_of(*numbers):

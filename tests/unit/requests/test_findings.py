@@ -101,8 +101,7 @@ def model_of(speedup):
 
 
 @pytest.mark.parametrize(
-    ("speedup", "below", "expected"),
-    [(2.0, 110, 0.11), (2.0, 90, None), (0.9, 110, None), (None, 110, None)],
+    ("speedup", "below", "expected"), [(2.0, 110, 0.11), (2.0, 90, None), (0.9, 110, None), (None, 110, None)]
 )
 def test_slow_requests_are_hidden_if_more_than_a_tenth_loses_while_the_model_gains(speedup, below, expected):
     accepted = [EXACT] * below + [3 * EXACT] * (1000 - below)

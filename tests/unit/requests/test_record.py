@@ -6,11 +6,8 @@ import asyncio
 import copy
 import json
 import math
-import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.record import (
     MAX_BATCH_REQUESTS,
@@ -283,13 +280,6 @@ def test_an_impossible_number_is_refused_even_without_a_contradiction(path, maxi
     assert f" <= {maximum}" in detail
 
 
-@pytest.mark.parametrize("text", [b'"\\ud800"', b'"\xff"'])
-def test_a_name_that_is_no_unicode_costs_its_line(text):
-    record = json.dumps(RECORD).encode()
-    batch = batch_of(b"\n".join([record.replace(b'"llama"', text), record]), lines=True)
-    assert (len(batch.requests), batch.refused) == (1, {Refusal.MALFORMED: 1})
-
-
 @pytest.mark.parametrize(
     "body",
     [b"", b" ", b"{", b"[", b"]", b"nonsense", b"[1", b"[1,]", b"[1 2]", b"{} {}", b"[] x", b"\xff", b"[" * 100_000,
@@ -374,38 +364,6 @@ def tokens_and_steps(drafts, accepted, tokens, answer_tokens):
     counts = (drafts, drafts * tokens, accepted, tokens)
     decoded = RequestRecord("m", *counts, completion_tokens=answer_tokens).decoded_tokens
     return decoded, max(drafts, decoded - accepted)
-
-
-def decode(generator, answer_tokens, tokens, coverage, acceptance):
-    """Decode an answer step by step; return (D, A, S)."""
-    drafts = accepted = steps = 0
-    left = answer_tokens - 1
-    while left > 0:
-        steps += 1
-        here = 0
-        if generator.random() < coverage:
-            drafts += 1
-            here = next((place for place in range(tokens) if generator.random() >= acceptance), tokens)
-            accepted += here
-        left -= 1 + here
-    return drafts, accepted, steps
-
-
-@given(
-    st.integers(0, 2**32),
-    st.integers(2, 400),
-    st.integers(1, 8),
-    st.sampled_from([0.0, 0.3, 0.8, 1.0]),
-    st.sampled_from([0.0, 0.2, 0.8, 1.0]),
-)
-def test_the_steps_are_those_of_a_decoded_answer(seed, answer_tokens, tokens, coverage, acceptance):
-    drafts, accepted, steps = decode(random.Random(seed), answer_tokens, tokens, coverage, acceptance)
-    found_tokens, found_steps = tokens_and_steps(drafts, accepted, tokens, answer_tokens)
-    assert found_tokens == answer_tokens - 1
-    # At most K tokens are accepted beyond the end of an answer.
-    assert steps - tokens <= found_steps <= steps
-    if coverage == 1.0:
-        assert found_steps == steps
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.cells import CELL_SECONDS, Effect, Percentiles
-from spec_decode_exporter.requests.findings import GroupKey, RequestFindings
+from spec_decode_exporter.requests.cells import CELL_SECONDS, Percentiles
+from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import (
     EVALUATION_SECONDS,
@@ -66,15 +66,6 @@ def since_start(found):
 # Groups and windows.
 
 
-def test_an_empty_store_has_empty_windows(store, evaluate):
-    assert store.last == RequestFindings(enabled=True)
-    found = evaluate(store, 1000.0)
-    assert (found.taken, found.refused, found.since_start) == (0, {}, {})
-    assert in_windows(found) == {"30s": 0, "5m": 0}
-    assert found.windows["5m"].groups == []
-    assert store.last is found
-
-
 def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     take(store, request_type="chat", temperature=0.7, completion_tokens=101, decode_seconds=2.0)
     found = evaluate(store, 1000.0)
@@ -89,17 +80,6 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
         assert counts_of(summary) == (1, 30, 120, 60)
     assert found.since_start[key].acceptance_ratio_histogram.sum == 0.5
     assert found.since_start[key].acceptance_length_tokens_histogram.count == 1
-
-
-def test_a_request_without_attributes_that_did_not_draft_counts_but_has_no_acceptance(store, take, evaluate):
-    take(store, drafts=0, accepted_tokens=0)
-    found = evaluate(store, 1000.0)
-    (group,) = found.windows["30s"].groups
-    assert (group.key, counts_of(group.summary)) == (GroupKey("llama", "unknown", "unknown"), (1, 0, 0, 0))
-    assert group.summary.acceptance_ratio is group.summary.mean_acceptance_ratio is None
-    assert group.summary.evaluated == 0
-    (totals,) = found.since_start.values()
-    assert (totals.requests, totals.acceptance_ratio_histogram.count) == (1, 0)
 
 
 def test_a_window_of_merged_cells_lacks_no_request(make_store, take, evaluate):
@@ -217,18 +197,6 @@ def test_a_combination_keeps_its_slot_when_others_become_free(make_store, take, 
     }  # fmt: skip
 
 
-def test_a_model_that_loses_its_slot_becomes_other_with_all_its_groups(make_store, take, evaluate):
-    store = make_store(models=1, groups=1)
-    for kind in ("a", "b"):
-        take(store, 1000.0, model_name="old", request_type=kind)
-    take(store, 1299.0, 5, model_name="new")
-    take(store, 1300.0, model_name="new")
-    found = evaluate(store, 1300.0)
-    models = {model.model_name: model.summary.requests for model in found.windows["5m"].models}
-    assert models == {"other": 7, "new": 1}
-    assert {key.model_name for key in found.since_start} == {"other", "new"}
-
-
 def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
     make_store, take, evaluate, users
 ):
@@ -278,19 +246,6 @@ async def test_many_requests_are_evaluated_only_at_intervals(store, take):
     for now, number in ((2000.0, 1), (2001.0, 2)):
         take(store, now)
         assert in_windows(await store.findings((30.0,), now)) == {"30s": number}
-
-
-async def test_requests_may_arrive_during_an_evaluation(store, take):
-    for number in range(1000):
-        take(store, 1000.0 + number / 100, request_type=f"t{number % 7}")
-    looking, later = asyncio.ensure_future(store.findings((30.0, 300.0), 1010.0)), 1010.0
-    while not looking.done():
-        later += 1.0
-        take(store, later, request_type="late")
-        await asyncio.sleep(0)
-    window = looking.result().windows["30s"]
-    total = sum(group.summary.requests for group in window.groups)
-    assert window.models[0].summary.requests == total >= 1000
 
 
 requests = st.builds(
@@ -363,27 +318,6 @@ def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_
     assert found["a"].buckets[0].summary.requests == 1
 
 
-def test_a_bucket_has_acceptance_speed_up_first_token_and_the_cached_share(prompts):
-    requests = [
-        {
-            "accepted_tokens": 30 + number % 2 * 60,
-            "prompt_tokens": 100,
-            "cached_tokens": 50 if number < 10 else None,
-            "first_token_seconds": number / 10 if number else None,
-            "completion_tokens": 200,
-        }
-        for number in range(40)
-    ]
-    (bucket,) = prompts(requests)["llama"].buckets
-    length = bucket.summary.acceptance_length
-    assert length.value == pytest.approx(3.0)
-    assert length.lower < 3.0 < length.upper
-    assert bucket.summary.cached_ratio == 0.5
-    found = bucket.summary.time_to_first_token_seconds
-    assert (found.p10, found.p50, found.p90) == pytest.approx((0.48, 2.0, 3.52), rel=0.04)
-    assert bucket.summary.effect is Effect.GAINS
-
-
 def test_acceptance_that_falls_with_the_prompt_is_found(prompts):
     short = [{"accepted_tokens": 35 + n % 9, "prompt_tokens": 2000 + n} for n in range(40)]
     long = [{"accepted_tokens": n % 5, "prompt_tokens": 20_000 + n} for n in range(40)]
@@ -424,14 +358,6 @@ def test_names_with_twice_the_requests_take_over_slots_at_the_end_of_a_period(li
     slots = brought(limit, **requests)
     assert slots.end_period() == set(lost)
     assert [name for name in "abcde" if name in slots] == list(kept)
-
-
-def test_a_holder_without_requests_in_a_period_loses_its_slot_to_any_name():
-    slots = brought(1, a=50)
-    assert slots.end_period() == set()
-    assert "a" in slots
-    slots.admit("b")
-    assert slots.end_period() == {"a"}
 
 
 def test_a_frequent_name_among_thousands_of_others_gets_a_slot():

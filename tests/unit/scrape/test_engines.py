@@ -10,7 +10,6 @@ import pytest
 from spec_decode_exporter.history.history_targets import HistoryTarget, every_engine
 from spec_decode_exporter.scrape.engines import (
     ENGINES,
-    HISTOGRAMS,
     MEANINGS,
     Counter,
     EngineMark,
@@ -21,12 +20,6 @@ from spec_decode_exporter.scrape.sample import SampleReader
 from tests.paths import DATA
 
 PAGES = DATA / "pages"
-ENDINGS = {
-    Counter: ("_total", "_count", "_sum"),
-    Latency: ("_bucket",),
-    EngineMark: ("_total", "_created", "_efficiency", "_bucket"),
-    Gauge: ("",),
-}
 every_kind = pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
 
 
@@ -41,13 +34,6 @@ def test_no_sample_name_has_two_meanings_and_every_quantity_has_a_name():
     assert max(Tally(names).values()) == 1
     assert len(MEANINGS) == len(names) + 1
     assert {meaning.quantity for meaning in MEANINGS.values()} == {*Counter, *Gauge, *Latency, *EngineMark}
-
-
-@every_kind
-def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
-    for quantity, names in kind.names.items():
-        assert all(name.endswith(ENDINGS[type(quantity)]) for name in names), quantity
-        assert all((quantity in HISTOGRAMS) == name.endswith("_bucket") for name in names), quantity
 
 
 @every_kind

@@ -159,7 +159,7 @@ def test_a_line_is_read_as_prometheus_writes_it(line, labels, value):
         b'other{a="\xff"} 1\nbroken{a="b 1\nlonely\n{"quoted.name",a="b"} 5\n{"D",a="b"} 1\nD\x00 5\nD 1\n',
     ],
     ids=["comments", "empty lines", "an end before a series", "unwanted lines that are unreadable"],
-)
+)  # fmt: skip
 def test_lines_that_are_not_wanted_are_not_read(page):
     assert samples(drafts(page)) == {ParsedSeries(DRAFTS, ()): 1.0}
 
@@ -220,14 +220,11 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"\n" * (MAX_LINES + 1), f"the page has more than {MAX_LINES} lines"),
         (many(MAX_SERIES + 1), f"the page has more than {MAX_SERIES} samples of interest"),
         (many(1, MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
-        (
-            many(MAX_PAGE_LABELS // 60 + 1, 60),
-            f"the samples of interest have more than {MAX_PAGE_LABELS} labels",
-        ),
+        (many(MAX_PAGE_LABELS // 60 + 1, 60), f"the samples of interest have more than {MAX_PAGE_LABELS} labels"),
         (b'D{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES), f"line 1 has more than {MAX_LINE_BYTES} bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)
+)  # fmt: skip
 def test_the_error_of_an_unreadable_page_has_place_and_reason(page, says):
     with pytest.raises(PageError) as caught:
         first_reading(drafts(page))

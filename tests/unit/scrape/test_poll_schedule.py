@@ -71,17 +71,6 @@ async def test_all_that_wait_for_a_moment_share_one_timer_and_wake_in_order(sche
     assert woken == [*((name, 1000.5) for name in odd if name != 3), *((name, 1001.0) for name in even)]
 
 
-async def test_one_that_is_cancelled_at_its_moment_keeps_no_other_from_waking(schedule, clock):
-    async def cancel_other():
-        await schedule.sleep_until(1001.0)
-        tasks[1].cancel()
-
-    tasks = [asyncio.create_task(cancel_other())]
-    tasks += [asyncio.create_task(schedule.sleep_until(1001.0)) for _ in range(2)]
-    await clock.advance(1.0)
-    assert [task.done() for task in tasks] == [True, True, True]
-
-
 # Permits.
 
 

@@ -15,7 +15,7 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
-from spec_decode_exporter.scrape.poll_record import LOG_AGAIN_AFTER, PollRecord
+from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, Poller, PollSchedule
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
@@ -302,12 +302,6 @@ async def test_histograms_are_read_once_an_interval_also_over_a_reload_and_again
     assert [number for number, is_read in enumerate(seen) if is_read] == [0, 10, 12, 22, 25]
 
 
-async def test_the_second_poll_with_histograms_is_earlier_by_the_phase(make, received, polls):
-    await polls(make(phase=0.6), 20)
-    seen = [polled.reading.samples["tiny-llama", "0"].latencies is not None for polled in received]
-    assert [number for number, is_read in enumerate(seen) if is_read] == [0, 4, 14]
-
-
 @pytest.mark.parametrize(("reason", "most"), [("refused", 5), ("timeout", 30), ("status", 30)])
 async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_success_ends(
     make, server, clock, running, reason, most
@@ -333,20 +327,6 @@ async def test_a_failing_target_is_polled_with_exponential_back_off_that_a_succe
 
 
 # What the server is.
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [b"", b"<html>", b"{}", StatusError(404), StatusError(307, "login.example"), PollError("refused", "no")],
-    ids=str,
-)
-async def test_a_server_without_details_gets_no_second_request_and_no_poll_fails(make, server, polls, answer):
-    server.info = answer
-    poller = make(histogram_interval="1000s")
-    await polls(poller, 70)
-    assert poller.record.speculation is None
-    assert (poller.record.up, poller.record.failures) == (True, {})
-    assert server.kinds().count("info") == 1
 
 
 SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","num_speculative_tokens":3}}}'
@@ -382,17 +362,6 @@ async def test_pages_that_fail_cost_too(make, server, polls):
     await polls(poller, 10)
     assert poller.record.error == "malformed"
     assert poller.record.cost == pytest.approx(0.2, rel=0.6)
-
-
-async def test_a_longer_interval_is_logged_again_after_ten_minutes_at_the_configured_one(
-    make, server, clock, polls
-):
-    poller, causes = make(shortest_window=600, filter="off"), []
-    for seconds, pause in ((0.025, 0), (0.001, 55), (0.025, 55), (0.001, LOG_AGAIN_AFTER), (0.025, 55)):
-        await clock.advance(pause)
-        server.seconds = seconds
-        causes.append([log["cause"] for log in await polls(poller, 65)])
-    assert causes == [["answers"], [], [], [], ["answers"]]
 
 
 LARGE = NGRAM + b"#" * LARGE_PAGE + b"\n"

@@ -258,15 +258,6 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     assert len(first_readings) == 2 + 5
 
 
-def test_replicas_share_one_layout_and_others_do_not():
-    other = NGRAM.replace(b'"tiny-llama"', b'"other-llama"')
-    readers = [SampleReader() for _ in range(3)]
-    for reader, page in zip(readers, (NGRAM, NGRAM, other), strict=True):
-        reader.read(page, with_latencies=True)
-    assert readers[0].shown is readers[1].shown
-    assert readers[0].shown != readers[2].shown
-
-
 def engines_page(engines: int, name: bytes = b"m") -> bytes:
     return b"".join(
         b'vllm:generation_tokens_total{model_name="%b",engine="%d"} 1\n' % (name, engine)
@@ -301,18 +292,6 @@ def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
             reader.read(page, with_latencies=False)
     assert reader.shown == shown
     assert reader.read(NGRAM, with_latencies=False) == read(NGRAM)
-
-
-def test_shown_series_are_those_of_the_pages_engines():
-    reader = SampleReader()
-    more = START + b" 1\nray_vllm_num_requests_running 1\nother 1\n"
-    reader.read(FILTERED + more, with_latencies=False)
-    stems = (b"drafts", b"draft_tokens", b"accepted_tokens", b"accepted_tokens_per_pos")
-    assert reader.shown.names == {START, *(b"vllm:spec_decode_num_%b_total" % stem for stem in stems)}
-    assert len(reader.shown.series) == 1 + 3 + 4
-    reader.read(NGRAM, with_latencies=True)
-    assert b"vllm:inter_token_latency_seconds_bucket" in reader.shown.names
-    assert all(not one.name.endswith(b"_bucket") for one in reader.shown.series)
 
 
 def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_always(first_readings):

@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import json
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
-from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
+from spec_decode_exporter.scrape.server_info import served_speculation
 
 
 @pytest.mark.parametrize(
@@ -24,19 +19,3 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_sp
 )  # fmt: skip
 def test_a_response_without_speculation_settings_is_none(body):
     assert served_speculation(body) is None
-
-
-_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=80),
-    lambda inner: st.lists(inner, max_size=3),
-    max_leaves=5,
-)
-_fields = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY, "rejection_sample_method")
-
-
-@given(st.fixed_dictionaries({}, optional=dict.fromkeys(_fields, _values)) | _values)
-def test_any_json_gives_printable_settings_or_none(settings):
-    body = json.dumps({"vllm_config": {"speculative_config": settings}}).encode()
-    served = served_speculation(body) or ServedSpeculation()
-    (served.method + served.draft_model + served.rejection_method).encode()
-    assert served.tokens is None or 0 < served.tokens <= 128

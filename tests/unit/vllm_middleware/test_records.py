@@ -131,14 +131,10 @@ async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, me
         ({**METRICS, "new": "x"}, {}, {"metrics": METRICS, "usage": {}}),
         (METRICS, None, {"metrics": METRICS}),
         (METRICS, {"completion_tokens_details": PREDICTIONS}, {"metrics": METRICS, "usage": {}}),
-        (
-            {"queue_time_ms": 1.5},
-            {"completion_tokens_details": PREDICTIONS},
-            {"metrics": {"queue_time_ms": 1.5}, "usage": {"completion_tokens_details": SENT_PREDICTIONS}},
-        ),
+        ({"queue_time_ms": 1.5}, {"completion_tokens_details": PREDICTIONS}, {"metrics": {"queue_time_ms": 1.5}, "usage": {"completion_tokens_details": SENT_PREDICTIONS}}),
     ],
     ids=["no metrics", "unknown", "no usage", "predictions beside metrics", "predictions alone"],
-)
+)  # fmt: skip
 async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usage, members):
     (record,) = await recorded(response(metrics=metrics, usage=usage))
     assert record == {"model": "tiny", "stream": False, "temperature": 0.5, **members}

@@ -65,14 +65,6 @@ async def test_invalid_settings_disable_the_middleware_with_one_log_line_without
     assert "Rumpel" not in caplog.text
 
 
-def test_the_first_unknown_settings_are_logged_without_line_ends(monkeypatch, caplog):
-    for number in range(100):
-        monkeypatch.setenv(f"{inside.PREFIX}A\nERROR vLLM: \x1b[2J\u202efake_{number}", "10.0.0.1")
-    assert inside.Middleware(None)._reporter is not None
-    assert "there is no setting SPEC_DECODE_REQUESTS_AERROR vLLM: [2Jfake" in caplog.text
-    assert len(caplog.text) < 1000
-
-
 async def test_a_batch_is_ndjson_to_the_configured_address(reporter, exporter, monkeypatch):
     monkeypatch.setattr(inside, "BATCH_RECORDS", 2)
     one = await reporter(3, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
