@@ -112,11 +112,12 @@ class Settings:
 
 
 class TestSetting:
-    def test_is_computed_each_five_minutes(self):
-        its = Settings()
+    @pytest.mark.parametrize(("longest", "computed"), [(30.0, 3), (300.0, 3), (600.0, 2)])
+    def test_is_computed_each_five_minutes_or_each_longest_window(self, longest, computed):
+        its = Settings(longest)
         for now in range(1000, 1900, 10):
             assert its.at(float(now), 4).tokens == 4
-        assert its.computed == 3
+        assert its.computed == computed
 
     @pytest.mark.parametrize("longest", [300.0, 3600.0])
     def test_changes_once_two_disjoint_windows_agree(self, longest):
@@ -125,11 +126,8 @@ class TestSetting:
 
     def test_of_other_advice_is_shown_at_once(self):
         its = Settings()
-        assert (its.at(0.0, 4).tokens, its.at(1.0, 6, basis=1).tokens, its.at(2.0, 4, basis=1).tokens) == (
-            4,
-            6,
-            6,
-        )
+        offers = ((0.0, 4, 0), (1.0, 6, 1), (2.0, 4, 1))
+        assert [its.at(now, tokens, basis).tokens for now, tokens, basis in offers] == [4, 6, 6]
 
     def test_that_is_confirmed_has_the_newest_speedups(self):
         its = Settings()
