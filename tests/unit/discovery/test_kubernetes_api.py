@@ -229,22 +229,6 @@ async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_eve
     assert way.refresh == 1.0
 
 
-@pytest.mark.parametrize("how", ["in the stream", "as the status"])
-async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, way, how):
-    if how == "as the status":
-        api.watch_refusal = 410, "too old"
-    else:
-        api.tell(GONE)
-    assert await names(way) == ["a"]
-    assert way.refresh == 0.75
-    api.pods, api.version, api.watch_refusal = [pod("b")], 500, None
-    assert await names(way) == ["b"]
-    assert (len(api.lists), way.refresh) == (2, 1.0)
-    api.tell(("DELETED", pod("b")))
-    assert await way.targets() == []
-    assert api.watches[-1]["resourceVersion"] == "500"
-
-
 @pytest.mark.parametrize(
     ("event", "message"),
     [(GONE, r"status 410 \(too old"), ("end", "ends a watch as soon as it begins")],

@@ -28,7 +28,6 @@ MOST = MAX_GAUGES[Gauge.RUNNING_REQUESTS]
 PAGES = DATA / "pages"
 SAMPLES = yaml.safe_load((PAGES / "samples.yml").read_text())
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-FILTERED = (PAGES / "vllm-0.32.0-filtered-k4.prom").read_bytes()
 DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 
 

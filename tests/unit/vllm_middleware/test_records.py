@@ -6,9 +6,6 @@ import json
 import math
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as examples
-from hypothesis import strategies as st
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.unit.vllm_middleware.harness import (
@@ -66,18 +63,6 @@ def response(**members):
 )
 async def test_the_metrics_of_a_response_are_sent(recorded, path, exchange):
     assert await recorded(exchange, path=path) == [{**RECORD, "stream": path == "/v1/completions"}]
-
-
-@given(data=st.data())
-@examples(max_examples=40, suppress_health_check=list(HealthCheck))
-async def test_the_division_into_pieces_does_not_matter(recorded, data):
-    whole = data.draw(st.sampled_from([answer(), b"".join(stream())]))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
-    pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
-    outgoing = [start(kind=kind), *(body(piece, more=True) for piece in pieces), body(b"")]
-    is_stream = kind != b"application/json"
-    assert await recorded(([asked(b'{"temperature":0.5}')], outgoing)) == [{**RECORD, "stream": is_stream}]
 
 
 LONG = b'data: {"text":"%s"}\n\n' % (b"a" * inside.BODY_BYTES)
