@@ -111,15 +111,22 @@ def wrong_field(name):
     schemas, _ = _api()
     node = {"$ref": "SnapshotView"}
     for part in re.split(r"(?:\[\])?\.", name.removesuffix("[]")):
-        while "properties" not in node:
-            (node,) = [
-                schemas[node["$ref"].rpartition("/")[2]] if "$ref" in node else one
-                for one in (node.get("items"), *node.get("anyOf", ())[:1], "$ref" in node)
-                if one
-            ] or [{"properties": {}}]
-        if (node := node["properties"].get(part)) is None:
+        node = _fields(node, schemas).get(part)
+        if node is None:
             return True
     return False
+
+
+def _fields(node, schemas):
+    """Return the fields of the object that a field, a list or an optional field holds."""
+    while "properties" not in node:
+        if "$ref" in node:
+            node = schemas[node["$ref"].rpartition("/")[2]]
+        elif inner := node.get("items") or next(iter(node.get("anyOf", ())), None):
+            node = inner
+        else:
+            return {}
+    return node["properties"]
 
 
 def wrong_series(name):
