@@ -86,12 +86,12 @@ def documented_fields():
 def queries_name_what_there_is(summary):
     fields = {"event", "level", *summary, *(field for row in EVENTS.values() for field in row.fields.split())}
     queries = "\n".join(query for language in ("logql", "kql", "esql") for query in block(language))
-    assert len(block("logql")) >= 4
+    assert len(block("logql")) >= 3
     asked = re.findall(r"(?:spec_decode\.|unwrap |\{\{\.)([a-z_]+)", queries)
     asked += [name for names in re.findall(r"by \(([^)]*)\)", queries) for name in names.split(", ")]
     asked += re.findall(r"\| ([a-z_]+)=~?\"", queries)
-    assert len(asked) > 15
+    assert len(asked) > 8
     assert set(asked) <= fields
     words = re.findall(r"event(?: ?==?~?|:) ?[\"']([a-z_|]+)[\"']", queries)
-    assert len(words) >= 5
+    assert len(words) >= 3
     assert {one for word in words for one in word.split("|")} <= EVENTS.keys()
