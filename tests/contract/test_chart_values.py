@@ -28,11 +28,3 @@ def test_every_value_has_a_description_and_every_property_a_default():
     assert SCHEMA["properties"].keys() - {"global"} == defaults.keys(), (
         "values.yaml or values.schema.json lacks them"
     )
-
-
-def test_the_table_has_the_text_of_several_lines_of_comment():
-    text = "# -- What it is,\n# and more.\na:\n  # -- Its part.\n  b: 1\n  c: 2\n"
-    assert sync.table(text).splitlines()[2:] == [
-        "| `a` | What it is, and more. |",
-        "| `a.b: 1` | Its part. |",
-    ]

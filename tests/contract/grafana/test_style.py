@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from grafana import style
-from grafana.panels import reference
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.requests.cells import Effect
@@ -27,14 +26,3 @@ def test_limits_and_colours_of_a_speed_up_are_those_of_the_verdict():
     in_order = ["harmful", "poor", "marginal", "healthy", "optimal"]
     expected = zip(limits, (colours[name] for name in in_order), strict=True)
     assert [tuple(step) for step in style.SPEEDUP] == list(expected)
-
-
-def test_a_word_is_shown_for_its_number():
-    (mapping,) = style.mappings(style.VERDICTS)
-    assert mapping["options"]["6"]["text"] == "harmful"
-    assert mapping["options"]["6"]["color"] == style.Colour.HARM
-
-
-@pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (27, "AB"), (52, "BA")])
-def test_queries_are_named_by_letters(number, name):
-    assert reference(number) == name

@@ -8,18 +8,16 @@ import pytest
 
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history import replay as replay_module
-from spec_decode_exporter.history.recording import RecordingError, read_recording
+from spec_decode_exporter.history.recording import RecordingError
 from spec_decode_exporter.history.replay import RecordingClock, new_targets, replay
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.sample import SampleReader
-from tests.fakes.replayed_metrics import recorded_targets
 from tests.paths import DATA
 
 PAGE = (DATA / "pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-RESTART = DATA / "pins/recordings/restart_k3_k5.jsonl.gz"
 
 
 def fleet_of(clock, targets, **overrides):
@@ -35,19 +33,6 @@ def polls_of(*pages, target="a"):
         RawPoll(target, float(moment), 1.8e9 + moment, page, None if page else "timeout")
         for moment, page in pages
     ]
-
-
-async def test_the_clock_and_the_windows_stand_at_the_last_line():
-    (first, *_), targets = read_recording(RESTART), recorded_targets(RESTART)
-    clock = RecordingClock(first.moment, first.wall)
-    fleet = fleet_of(clock, targets)
-    *_, last = replay(read_recording(RESTART), fleet, clock)
-    assert (clock.monotonic(), clock.wall()) == (last.moment, last.wall)
-    ((_, engine),) = fleet.engines()
-    assert engine.evaluation.windows[0].window.seconds < 31
-    assert sum(engine.totals.resets.values()) == 1
-    (monitor,) = fleet
-    assert monitor.status().record.failures == {"refused": 42}
 
 
 async def test_histograms_are_read_once_in_their_interval(monkeypatch):
