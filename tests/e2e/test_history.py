@@ -196,7 +196,7 @@ def test_an_exporter_takes_the_baseline_of_a_server_that_drafts_from_its_history
 
 
 def test_an_observation_takes_it_too(e2e, drafting, prometheus):
-    words = ("--baseline.prometheus.url", prometheus.url, "--for", "20s", "--format", "json")
+    words = ("--baseline.prometheus.url", prometheus.url, "--for", "60s", "--format", "json")
     seen = subprocess.run(
         [e2e.PROGRAM, "observe", drafting.url, *words], capture_output=True, text=True, check=False
     )
