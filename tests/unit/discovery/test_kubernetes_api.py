@@ -140,7 +140,8 @@ async def way(discovery):
 
 async def names(way: PodDiscovery) -> list[str]:
     """Return the pods in the namespace ``inference`` that a refresh finds."""
-    return [target.name.removeprefix("inference/") for target in await way.targets()]
+    found = await asyncio.wait_for(way.targets(), 20)
+    return [target.name.removeprefix("inference/") for target in found]
 
 
 async def failure(way: PodDiscovery, message: str | None = None) -> DiscoveryError:
@@ -240,11 +241,12 @@ async def test_watches_without_a_result_are_reported_after_two_and_their_pauses_
     way = discovery()
     pauses = []
     await way.targets()
-    for _ in range(2):
+    for number in range(2):
         api.tell(event)
         assert await names(way) == ["a"]
         pauses.append(way.refresh)
-        await way.targets()
+        assert await names(way) == ["a"]  # listed again
+        assert len(api.lists) == 2 + number
     api.tell(event)
     await failure(way, message)
     assert [*pauses, way.refresh] == [0.75, 1.5, 3.0]
