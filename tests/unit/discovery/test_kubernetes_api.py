@@ -140,8 +140,8 @@ async def way(discovery):
 
 async def names(way: PodDiscovery) -> list[str]:
     """Return the pods in the namespace ``inference`` that a refresh finds."""
-    found = await asyncio.wait_for(way.targets(), 20)
-    return [target.name.removeprefix("inference/") for target in found]
+    async with asyncio.timeout(20):
+        return [target.name.removeprefix("inference/") for target in await way.targets()]
 
 
 async def failure(way: PodDiscovery, message: str | None = None) -> DiscoveryError:
