@@ -92,6 +92,18 @@ async def test_an_unreadable_configuration_ends_the_start(tmp_path, clock):
         Service(lambda: load(tmp_path / "none.yml", environ={}), Options([]), clock)
 
 
+async def test_the_api_knows_the_labels_and_windows_of_the_fleet_and_takes_requests_after_a_reload(
+    service, clock, file
+):
+    await clock.advance(2.0)
+    status, text = await get(service, "api/v1/snapshot?match=target=one&window=30s")
+    assert (status, [engine["target"] for engine in json.loads(text)["engines"]]) == (200, ["one"])
+    assert (await get(service, "api/v1/requests", "POST", json=[]))[0] == 404
+    file.write_text(f"{TARGET}requests: {{ingest: true}}\n")
+    await service.reload()
+    assert (await get(service, "api/v1/requests", "POST", json=[]))[0] == 200
+
+
 async def test_the_configuration_is_shown_without_secrets_and_has_a_hash(service, file, tmp_path):
     first = await exported(service, "config_hash")
     await service.reload()

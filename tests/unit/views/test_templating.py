@@ -16,6 +16,7 @@ from spec_decode_exporter.views.templating import (
     environment,
     moment,
     number,
+    sentences,
     steady_duration,
     steady_rate,
 )
@@ -55,6 +56,11 @@ def test_no_text_breaks_the_markup(text):
 def test_a_name_that_does_not_exist_is_an_error(its):
     with pytest.raises(UndefinedError):
         its.from_string("{{ missing }}").render()
+
+
+def test_code_in_sentences_is_shown_as_code():
+    assert sentences("run `a b`, then <c>") == "run <code>a b</code>, then &lt;c&gt;"
+    assert sentences("a lone ` stays") == "a lone ` stays"
 
 
 def test_formats_have_thin_spaces_in_html_alone():

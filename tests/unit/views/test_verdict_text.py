@@ -169,6 +169,20 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, tex
     assert recommendation_text(engine(action=Action.SWITCH_METHOD, known={"faster_method": faster})) == text
 
 
+@pytest.mark.parametrize(
+    ("speedups", "text"),
+    [
+        ((1.1, 1.05, 0.9), "Try 1 token instead of 8 or switch speculation off"),
+        ((1.0, 0.9), "Switch speculation off, or configure"),
+    ],
+)
+def test_advice_to_switch_off_by_a_cost_without_load_names_the_better_number(speedups, text):
+    depths = [Depth(tokens, speedup, "measured", None) for tokens, speedup in enumerate(speedups, 1)]
+    said = recommendation_text(engine(action=Action.DISABLE, depths=depths, findings=["cost_without_load"]))
+    assert said.startswith(text)
+    assert "cost.running_requests" in said
+
+
 @pytest.mark.parametrize("state", [*State])
 @pytest.mark.parametrize("action", Action)
 def test_every_advice_has_a_sentence(action, state):

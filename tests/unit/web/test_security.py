@@ -14,9 +14,11 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.web import security as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import (
+    CHECK_INTERVAL,
     IF_GIVEN,
     MAX_CHECKS,
     MAX_CHECKS_PER_CLIENT,
@@ -51,6 +53,7 @@ BAD = {
     "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"),
     "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "cannot be RequireClientCert: Python's TLS cannot ask for a certificate that it does not verify"),
     "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
+    "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "cannot be TLS10: OpenSSL no longer supports it"),
     "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
     "user without a hash": ("basic_auth_users:\n  alice:\n", "web.yml:2", "basic_auth_users.alice", "has no value; remove it, or give it one"),
     "plain password": ("basic_auth_users:\n  alice: hunter2\n", "web.yml:2", "basic_auth_users.alice", "is not a bcrypt hash; make one with"),
@@ -199,6 +202,17 @@ async def test_a_file_that_still_changes_is_not_read(live):
     with capture_logs():
         await config.check()
     assert config.users() == {"alice", "bob"}
+
+
+async def test_changed_files_are_followed(live, clock, until):
+    config = live(USERS)
+    following = asyncio.create_task(config.follow())
+    config.write(BOTH_USERS)
+    with capture_logs():
+        while config.users() == {"alice"}:
+            await clock.advance(CHECK_INTERVAL)
+            await until(lambda: clock.asleep)
+    await cancel([following])
 
 
 def with_clients(policy, more=""):

@@ -16,6 +16,8 @@ from spec_decode_exporter.web.server import (
     HEAD_SECONDS,
     MAX_HEAD_BYTES,
     NO_TLS,
+    RESERVED,
+    SCARCE_CONNECTIONS,
     STALLED_SECONDS,
     Connection,
     Tls,
@@ -314,6 +316,28 @@ async def test_without_the_spare_descriptor_an_idle_connection_is_closed(serving
         await until(lambda: not accepting.errors)
 
 
+async def test_an_internal_error_on_accept_is_logged_once_and_the_next_connection_is_accepted(
+    idle, until, monkeypatch
+):
+    accepting = Accepting(monkeypatch, [error := ValueError("an internal error")] * 3)
+    with capture_logs() as logs:
+        await idle.start()
+        await until(lambda: not accepting.errors)
+        await idle.answered()
+    assert [(entry["event"], entry["exc_info"]) for entry in logs] == [("connection_failed", error)]
+
+
+async def test_with_few_free_descriptors_few_connections_are_open(serving, until, monkeypatch):
+    """The other descriptors are for the polls."""
+    monkeypatch.setattr(module.resource, "getrlimit", lambda _: (RESERVED, RESERVED))
+    with capture_logs() as logs:
+        first, *_ = await serving.silent(SCARCE_CONNECTIONS, until)
+        await serving.answered()
+        assert await hung_up(first)
+    assert serving.connections == SCARCE_CONNECTIONS
+    assert [entry["event"] for entry in logs] == ["connections_not_taken"]
+
+
 async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_task(serving, until):
     [waiting] = await serving.waiting(1, until)
     for _ in range(3):
@@ -357,6 +381,12 @@ async def test_an_error_response_without_a_handler_repeats_nothing_of_the_reques
     assert not re.search(rb"aiohttp|Python|mine|aaaa|defect", answer)
     assert answer.endswith(b".\n")
     assert bool(caplog.records) == ("an internal error" in caplog.text) == (status == 500)
+    assert serving.begun == 0
+
+
+async def test_an_unfinished_head_above_the_total_limit_is_disconnected(serving):
+    reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER)
+    assert await hung_up(reader)
     assert serving.begun == 0
 
 
@@ -420,6 +450,13 @@ def context(authority):
 @pytest.fixture
 def encrypted(trusting):
     return {"ssl": trusting(), "server_hostname": "localhost"}
+
+
+async def test_a_client_that_is_not_admitted_gets_no_response(idle, context, encrypted):
+    await idle.start(Tls(lambda: context, lambda _transport: False))
+    reader, _ = await idle.connect(REQUEST, **encrypted)
+    assert await hung_up(reader)
+    assert idle.begun == 0
 
 
 async def test_a_handshake_that_does_not_begin_times_out(idle, context, monkeypatch):

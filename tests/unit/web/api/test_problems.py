@@ -87,6 +87,7 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
         (EVENTS, [("type", "acceptance_droped")], NO_TYPE),
         (EVENTS, [("type", "acceptance_dropped"), ("type", "reloaded")], NO_TYPE),
         (HISTORY, [("step", "5")], NO_STEP),
+        (HISTORY, [("step", "0")], NO_STEP),
         (ENGINES, [("match", "zone")], NO_MATCH),
         (SNAPSHOT, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
         (SNAPSHOT, [("group_by", "a-b")], "is not a label name, such as model_name"),
