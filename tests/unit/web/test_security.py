@@ -45,6 +45,7 @@ def problems(path):
 # fmt: off
 BAD = {
     "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
+    "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
     "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
     "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
     "another's key": (CERTIFICATE.replace("server.pem", "authority.pem"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM, without a password (KEY_VALUES_MISMATCH)"),
