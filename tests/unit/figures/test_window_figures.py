@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
-from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
@@ -355,3 +355,19 @@ def test_bounds_contain_the_value_and_are_possible(accepted):
     assert tokens.value == pytest.approx(length.value)
     least = its.draft_variance / (10 * len(accepted))
     assert length.standard_error**2 >= least or isclose(length.standard_error**2, least)
+
+
+@pytest.mark.parametrize(("every_step", "paid"), [(False, 50), (True, 100)])
+def test_a_speed_up_is_tokens_over_plain_steps(every_step, paid):
+    its = figures(50, 200, 100, **STEPS)
+    price = Price(0.1, 0.2, every_step)
+    assert its.work.speedup(price) == pytest.approx(200 / (100 + 0.2 * paid + 0.1 * 200))
+    idle = figures(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
+    assert (idle.work.speedup(Price(0.1, 0.2)), idle.speedup_ceiling_ratio) == (1, None)
+
+
+@pytest.mark.parametrize(("accepted", "length", "rate"), [(40, 5, 1), (0, 1, 0)])
+def test_without_variation_and_positions_bounds_have_no_width(accepted, length, rate):
+    its = busy((accepted,) * 30, positions=())
+    assert its.acceptance_length_bounds == Estimate(length, length, length, 0, 3)
+    assert its.draft_acceptance_bounds == Estimate(rate, rate, rate, 0, 3)

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import History, Means, Window, columns, polls
+from spec_decode_exporter.window.history import (
+    History,
+    Means,
+    Window,
+    columns,
+    covered_seconds,
+    gauge_column,
+    polls,
+    position_columns,
+    running_requests,
+)
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
 from tests.fakes.windows import polled, window
@@ -363,3 +373,24 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(life):
             assert model.sums(length) == (found.seconds, found.polls, *found.total[:3], *found.positions)
         assert history.totals().counters.drafts == model.drafts
         assert history.totals().covered_seconds == model.seconds
+
+
+def test_the_increments_of_a_window_can_be_read_one_by_one():
+    engine = Fed(busy(0), busy(7, running_requests=1.0))
+    engine.poll(busy(9, positions=(9, 8, 1, 0), kv_cache_usage=0.5), 41.5)
+    found = engine.window(300.0).increments
+    assert columns(found, "drafts", "draft_tokens", "accepted_tokens") == [[7, 2], [28, 8], [14, 4]]
+    assert position_columns(found, 3) == [[7, 2], [7, 1], [0, 1]]
+    assert (covered_seconds(found), polls(found), found.begins) == ([1.0, 41.5], [1, 1], [1.0, 2.0])
+    assert gauge_column(found, "kv_cache_usage_ratio") == [0.0, 0.5]
+    merged = found.merged(1)
+    assert (covered_seconds(merged), polls(merged), running_requests(merged)) == ([42.5], [2], [1.0])
+
+
+def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once():
+    engine = Fed(*map(busy, range(100)), longest=30.0)
+    engine.history.keep(60.0)
+    for second in range(100, 160):
+        engine.poll(busy(second, latencies={}, answer_lengths=Buckets((1.0, inf), (second, second))))
+    assert (engine.window(60.0).polls, engine.window(10.0).polls) == (60, 10)
+    assert engine.window(10.0).answers.requests == 59

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.window.poll import Check, Counters, Reset, step
+from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
 from tests.conftest import make_sample
 from tests.every import every
 
@@ -235,3 +235,12 @@ def test_possible_counters_break_no_identity(lengths, tokens, shown):
     positions = counts[: max(shown, sum(map(bool, counts)))]
     poll = first(make_sample(len(lengths), tokens * len(lengths), sum(lengths), positions=positions))
     assert poll.broken_checks(poll.tokens) == frozenset()
+
+
+def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_counters_is():
+    known = UNKNOWN._replace(draft_tokens=40, accepted_tokens=30, generation_tokens=50, first_tokens=5)
+    assert (known.decoded_tokens, known.rejected_tokens) == (45, 10)
+    for name in ("generation_tokens", "first_tokens"):
+        assert known._replace(**{name: None}).decoded_tokens is None
+    for name in ("draft_tokens", "accepted_tokens"):
+        assert known._replace(**{name: None}).rejected_tokens is None
