@@ -199,6 +199,17 @@ def test_a_state_that_contradicts_itself_starts_again(drops, mistake):
     assert other.status() == DropStatus()
 
 
+def test_a_state_that_contradicts_itself_later_starts_again_then(fed):
+    drops = Drops(DropPolicy())
+    fed(drops, seconds(40))
+    drops.state.sudden.baseline = Sums()
+    drops.state.sudden.time.active = 1000.0
+    drops.state.sudden.time.held = [Sums(0.0, 1000.0, 1100.0, 1300.0, end=1.0)]
+    drops.restore(drops.state)
+    assert fed(drops, seconds(3600)) == []
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
+
+
 @given(st.lists(st.integers(0, 5), max_size=50))
 def test_squares_follow_from_the_positions(accepted):
     positions = [sum(count > place for count in accepted) for place in range(5)]
