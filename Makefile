@@ -45,8 +45,8 @@ $(READY): $(RUNS)
 run: $(RUNS) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop --log.level error
 
-near: $(READY) ## lint and test what was changed since the main branch, in 30 s
-	@$(BIN)/python -m tests.near
+near: $(READY) ## lint and test what was changed since the main branch or SINCE, in 30 s
+	@$(BIN)/python -m tests.near $(if $(SINCE),--since $(SINCE))
 
 check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests

@@ -65,6 +65,7 @@ def main() -> None:
     chosen = [
         each for each in MUTANTS if not arguments.parts or any(part in each.file for part in arguments.parts)
     ]
+    print(f"{len(chosen)} mutants", flush=True)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         fates = pool.map(survives, chosen)
         survivors = 0

@@ -1,4 +1,4 @@
-"""Lint and test what a change touches, in 30 s: ``python -m tests.near [--base BRANCH] [--list]``.
+"""Lint and test what a change touches, in 30 s: ``python -m tests.near [--since BRANCH] [--list]``.
 
 Changed are the files that differ from the merge base with the main branch, in commits and in the working tree. Ruff
 checks these files and mypy the whole project, beside the tests that ``ROWS`` names. Slow tests are left to ``make test``.
@@ -27,6 +27,8 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"tests/data/(metrics|reports)/.+", r"tests/unit/\1"),
     (r"tests/data/(plans|references)/.+", r"tests/unit/reports"),
     (r"tests/data/(pages|traces)/.+", r"tests/unit/scrape"),
+    (r"exporter/spec_decode_exporter/(config)/.+", r"tests/unit/\1 + tests/unit/findings + tests/contract/docs/test_reference.py"),
+    (r"exporter/spec_decode_exporter/(?:analysis/figure_table|metrics/table)\.py", r"tests/unit/analysis/test_figure_table.py + tests/unit/metrics + tests/unit/views + tests/contract/docs"),
     (r"exporter/spec_decode_exporter/(\w+)/(?:.+/)?_*([a-z]\w*)\.py", r"tests/unit/\1/**/test_\2*.py | tests/unit/\1"),
     (r"exporter/spec_decode_exporter/(\w+)/.+", r"tests/unit/\1"),
     (r"exporter/spec_decode_exporter/__main__\.py", r"tests/unit/test_main.py"),
@@ -40,10 +42,13 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"Dockerfile|\.dockerignore", r"tests/contract/test_supply_chain.py"),
     (r"\.github/.+|.+\.lock|pyproject\.toml|Makefile", r"tests/contract/test_supply_chain.py"),
 )  # fmt: skip
-"""A changed file, and its tests, by the first row that matches; after ``|``, what stands in if these do not exist."""
+"""A changed file, and its tests, by the first row that matches: groups with ``+`` between them, and after ``|`` what stands in
+for a group that does not exist."""
 
 ALL_SLOW: Final = 5
 """Exit status of pytest if no test is left without the slow ones."""
+FAR: Final = 200
+"""Changed files from which the base is probably another branch."""
 MANY: Final = 8
 """Test files from which two processes are worth their start."""
 
@@ -51,17 +56,25 @@ MANY: Final = 8
 def main() -> int:
     """Check the changes; return 1 if a check fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--base", help="what the change is compared with; without it, the main branch")
+    parser.add_argument("--since", help="what the change is compared with; without it, the main branch")
     parser.add_argument(
         "--list", action="store_true", help="print the changed files with their tests, and end"
     )
     arguments = parser.parse_args()
-    changed = changed_files(arguments.base)
+    changed = changed_files(arguments.since)
     if arguments.list:
         for path in changed:
             print(path, *tests_of(path))
         return 0
     tests = selected(changed)
+    if len(changed) > FAR:
+        print(
+            f"{len(changed)} files differ: if the change began elsewhere, `make near SINCE=BRANCH` compares with that branch"
+        )
+    if any(path.startswith("exporter/") for path in changed) and not any(
+        "docs/changes/" in path for path in changed
+    ):
+        print("no file in docs/changes: needed if users see the change")
     if not changed:
         print("nothing has changed")
         return 0
@@ -91,13 +104,14 @@ def tests_of(path: str) -> list[str]:
     """Return the tests of a changed file that exist."""
     for pattern, tests in ROWS:
         if match := re.fullmatch(pattern, path):
-            choices = (_existing(match.expand(choice.strip())) for choice in tests.split("|"))
-            return next(filter(None, choices), [])
+            groups = match.expand(tests).split("+")
+            found = (filter(None, map(_existing, group.split("|"))) for group in groups)
+            return [test for choices in found for test in next(choices, [])]
     return []
 
 
 def _existing(pattern: str) -> list[str]:
-    return sorted(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob(pattern))
+    return sorted(str(path.relative_to(CHECKOUT)) for path in CHECKOUT.glob(pattern.strip()))
 
 
 def selected(changed: Iterable[str]) -> list[str]:

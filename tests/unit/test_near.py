@@ -18,13 +18,18 @@ from tests.paths import CHECKOUT
             "exporter/spec_decode_exporter/core/version.py", ["core"], id="module without tests of its own"
         ),
         pytest.param("exporter/spec_decode_exporter/web/static/page.css", ["web"], id="file of a package"),
+        pytest.param(
+            "exporter/spec_decode_exporter/config/policy.py",
+            ["config", "findings", "../contract/docs/test_reference.py"],
+            id="key",
+        ),
         pytest.param("tests/unit/core/test_urls.py", ["core/test_urls.py"], id="test"),
         pytest.param("tests/unit/web/conftest.py", ["web"], id="fixtures of a package"),
         pytest.param("tests/near.py", ["test_near.py"], id="tool"),
     ],
 )
 def test_a_changed_file_runs_its_tests(path, tests):
-    assert near.tests_of(path) == [f"tests/unit/{test}" for test in tests]
+    assert near.tests_of(path) == [f"tests/unit/{test}".replace("unit/../", "") for test in tests]
 
 
 @pytest.mark.parametrize("path", ["tests/fakes/windows.py", "LICENSE", "tests/unit/core/test_deleted.py"])
