@@ -394,3 +394,4 @@ def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once():
         engine.poll(busy(second, latencies={}, answer_lengths=Buckets((1.0, inf), (second, second))))
     assert (engine.window(60.0).polls, engine.window(10.0).polls) == (60, 10)
     assert engine.window(10.0).answers.requests == 59
+    assert (engine.history.wall, engine.history.latencies()) == (at(engine.moment), {})
