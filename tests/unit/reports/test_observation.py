@@ -239,7 +239,8 @@ async def test_one_server_that_answers_if_only_after_some_seconds_is_observed_to
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     server.away = away > 0
     observation = Observation(observed_config([described("steady"), "b:1"], 15), clock)
-    task = asyncio.ensure_future(observation.poll(clock.sleep_until(clock.monotonic() + 15)))
+    end = clock.sleep_until(clock.monotonic() + 15)
+    task = asyncio.ensure_future(observation.poll(end, gives_up=True))
     await clock.advance(away)
     server.away = False
     await finished(clock, 15 - away, task)
