@@ -278,7 +278,8 @@ def test_a_window_gives_the_same_speedup(counts, price):
     counts = sorted(counts, reverse=True)
     speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
     found = drafting([count / 1000 for count in counts], 1.0, price=price).depths[: len(counts)]
-    assert [depth.speedup_ratio for depth in found] == speedups[: len(counts)]
+    # From Python 3.12, sum() rounds less than a loop.
+    assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[: len(counts)])
     assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
 
 
