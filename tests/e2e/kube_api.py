@@ -121,11 +121,7 @@ class Pods:
         }
         self._api.create(
             self._path,
-            metadata={
-                "name": name,
-                "labels": {"app": app, "team": "a"},
-                "annotations": here,
-            },
+            metadata={"name": name, "labels": {"app": app, "team": "a"}, "annotations": here},
             spec={"containers": [vllm]},
         )
         if running:

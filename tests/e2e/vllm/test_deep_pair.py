@@ -14,18 +14,7 @@ import pytest
 from clients import Times, answers_of, send, send_until
 from process import free_port, until
 from vllm_server import DEV_MODE, QUIET, draft_model, vllm
-from watch import (
-    COST,
-    REQUEST_SPEEDUP,
-    SPEEDUP,
-    Page,
-    bounds,
-    engine,
-    has_bounds,
-    learned,
-    said,
-    watch,
-)
+from watch import COST, REQUEST_SPEEDUP, SPEEDUP, Page, bounds, engine, has_bounds, learned, said, watch
 
 K = 4
 WORKERS = 3

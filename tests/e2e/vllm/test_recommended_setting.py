@@ -71,12 +71,7 @@ def flag(busy: EngineSnapshot, bands: list[tuple[int, int, int]], speculation: S
 
 
 @pytest.mark.parametrize(
-    "bands",
-    [
-        [(1, 64, 4)],
-        [(1, 15, 4), (16, 63, 2), (64, 64, 0)],
-        [(1, 2, 0), (3, 64, 3)],
-    ],
+    "bands", [[(1, 64, 4)], [(1, 15, 4), (16, 63, 2), (64, 64, 0)], [(1, 2, 0), (3, 64, 3)]]
 )
 def test_vllm_accepts_a_schedule_and_looks_up_the_same_tokens(busy, bands):
     draft = str(Path(os.environ["VLLM_MODELS"]) / "draft")

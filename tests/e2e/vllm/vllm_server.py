@@ -48,10 +48,7 @@ def draft_model(tokens: int, name: str = "draft") -> Sequence[str]:
 def ngram(tokens: int) -> Sequence[str]:
     """Speculate by looking up what followed the last tokens earlier in the same text."""
     lookup = {"prompt_lookup_max": 4, "prompt_lookup_min": 1}
-    return (
-        SPECULATION,
-        json.dumps({"method": "ngram", "num_speculative_tokens": tokens, **lookup}),
-    )
+    return (SPECULATION, json.dumps({"method": "ngram", "num_speculative_tokens": tokens, **lookup}))
 
 
 @contextlib.contextmanager
