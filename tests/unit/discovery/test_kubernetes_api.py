@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+from contextlib import suppress
 
 import pytest
 from aiohttp import web
@@ -183,6 +184,20 @@ async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeyp
     assert len(api.requests) == 6
 
 
+async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            for _ in range(5_000):
+                await response.write(b" ")
+        return response
+
+    async with served(answer) as url:
+        await failure(discovery(api_server=url), "comes in too many small pieces")
+
+
 NO_PODS = "something else than pods"
 
 
@@ -335,6 +350,13 @@ async def test_the_error_of_a_missing_permission_has_the_required_role(
     error = str(await failure(way, message))
     assert 'apiGroups: [""], resources: [pods], verbs: [list, watch]' in error
     assert "system:serviceaccount:x:y" in error
+
+
+async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
+    api.refusal = 401, "Unauthorized"
+    await failure(discovery(), "does not accept the token")
+    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
+    await failure(way, r"^the API server cannot be reached: .*Connect call failed")
 
 
 async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path):
