@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.simulator.scenario import Scenario, load_scenario
+from spec_decode_exporter.simulator.scenario import Scenario, changes, load_scenario
 
 
 def messages(**keys):
@@ -79,3 +79,10 @@ def test_each_problem_of_a_file_has_its_line_and_a_remedy(tmp_path, monkeypatch,
         load_scenario("drill.yml")
     found = zip(caught.value.problems, problems, strict=True)
     assert all(str(problem).startswith(expected) for problem, expected in found)
+
+
+def test_a_linear_change_ends_at_its_new_value():
+    phases = [{"at": "1m", "over": "100s", "acceptance": {"mean": 0.5}}]
+    *_, (_, last, _) = changes(Scenario.model_validate({"phases": phases, "acceptance": {"mean": 0.9}}))
+    means = [last.mean_acceptance(moment) for moment in (60, 85, 110, 160, 500)]
+    assert means == pytest.approx([0.9, 0.8, 0.7, 0.5, 0.5])

@@ -152,3 +152,8 @@ DRAFT_MODEL = ServedSpeculation("draft_model", 5, "meta-llama/Llama-3.2-1B-Instr
 async def test_in_development_mode_server_info_has_the_speculative_config(get, path, keys, served):
     _, text = await get(path, dev_mode=True, **keys)
     assert served_speculation(text.encode()) == served
+
+
+async def test_version_and_health_are_those_of_vllm(get):
+    assert (await get("/version"))[1] == '{"version": "0.32.0"}'
+    assert (await get("/health"))[1] == ""
