@@ -109,6 +109,16 @@ def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total, p
     asyncio.run(scenario())
 
 
+async def test_a_client_has_few_places_and_another_is_served_meanwhile():
+    handling = Handling(total=3, per_client=2)
+    asked = [handling.ask(client) for client in "aaaab"]
+    await settle(6)
+    assert handling.clients == [Request(client).address for client in "aab"]
+    while handling.running:
+        await handling.end()
+    await asyncio.gather(*asked)
+
+
 async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(monkeypatch):
     """Requests that were sent ahead would hold the connection, each for some seconds."""
     handling = Handling(total=3, per_client=2)

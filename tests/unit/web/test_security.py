@@ -418,6 +418,30 @@ async def test_an_unknown_name_costs_one_comparison_and_never_matches(users, com
     assert not await Passwords().match(users, "mallory", b"wonderland")
 
 
+async def test_an_unknown_name_always_costs_the_same(hashed, compared):
+    users = {"cheap": SecretStr(hashed(b"a", 4)), "dear": SecretStr(hashed(b"b", 5))}
+    passwords, names = Passwords(), ("one", "two", "three", "four", "five", "six")
+    for attempt in range(5):
+        for name in names:
+            assert not await passwords.match(users, name, b"%d" % attempt)
+    costs = [written[4:6] for _, written in compared]
+    assert costs == costs[: len(names)] * 5
+
+
+async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, monkeypatch):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    bcrypt = Bcrypt(monkeypatch)
+    guesses = [passwords.match(users, "alice", b"%d" % guess) for guess in range(MAX_CHECKS_PER_CLIENT)]
+    asked = [asyncio.create_task(guess) for guess in guesses]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecksError):
+        await passwords.match(users, "alice", b"one more")
+    assert await passwords.match(users, "alice", b"wonderland")
+    bcrypt.go_on(MAX_CHECKS_PER_CLIENT)
+    assert not any(await asyncio.gather(*asked))
+
+
 async def test_results_are_cached_and_wrong_passwords_do_not_evict_the_right_one(
     users, compared, monkeypatch
 ):

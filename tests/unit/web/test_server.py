@@ -6,12 +6,15 @@ import asyncio
 import errno
 import re
 import ssl
+from types import SimpleNamespace
 
 import pytest
+import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web import server as module
+from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server import (
     HEAD_SECONDS,
     MAX_HEAD_BYTES,
@@ -437,6 +440,30 @@ async def test_bodies_that_end_in_the_middle_are_logged_once_without_a_traceback
     assert not caplog.records
 
 
+async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
+    idle, make_state, until, caplog
+):
+    waiting, done = asyncio.Event(), asyncio.Event()
+
+    @web.middleware
+    async def check(request, handler):
+        waiting.set()
+        await idle.go_on.wait()
+        try:
+            return await handler(request)
+        finally:
+            done.set()
+
+    await idle.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
+    _, writer = await idle.connect(REQUEST)
+    await waiting.wait()
+    writer.transport.abort()
+    await until(lambda: not idle.connections)
+    idle.go_on.set()
+    await done.wait()
+    assert not caplog.records
+
+
 # TLS
 
 
@@ -473,3 +500,15 @@ async def test_handshakes_count_as_connections_and_can_be_replaced(idle, context
         await idle.answered(**encrypted)
     assert await hung_up(first)
     assert idle.connections == 2
+
+
+async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):
+    contexts = [context]
+    await idle.start(Tls(lambda: contexts[-1]))
+    reader, writer = await idle.answered(**encrypted)
+    contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    trustme.CA().issue_cert("localhost").configure_cert(contexts[-1])
+    with pytest.raises(ssl.SSLError):
+        await idle.connect(REQUEST, **encrypted)
+    writer.write(REQUEST)  # the open connection stays
+    assert await text_of(reader) == "here"

@@ -157,6 +157,30 @@ async def test_an_incomplete_body_is_rejected_and_not_logged(error):
     assert rejected.value.status == 400
 
 
+async def test_a_body_above_the_concurrency_limit_is_rejected_before_it_is_read(
+    client, post, receiver, monkeypatch
+):
+    monkeypatch.setattr("spec_decode_exporter.web.limits.WAIT_SECONDS", 0)
+    never, begun = asyncio.Event(), asyncio.Queue()
+
+    async def parts():
+        yield b"["
+        begun.put_nowait(None)
+        await never.wait()
+
+    sent = [
+        client.post(PATH, data=parts(), headers={"Content-Type": JSON})
+        for _ in range(api.MAX_BODIES_PER_CLIENT)
+    ]
+    slow = [asyncio.create_task(each) for each in sent]
+    for _ in slow:
+        await begun.get()
+    assert (await post(RECORD))[0] == 503
+    assert (await receiver.findings()).refused == {Refusal.BODY: 1}
+    never.set()
+    await asyncio.gather(*slow)
+
+
 async def test_requests_above_the_rate_are_counted_and_dropped_unless_all_are(post, clock, receiver):
     status, response = await post([RECORD] * 150)
     assert (status, response["taken"], response["refused"]["rate"]) == (200, 100, 50)
