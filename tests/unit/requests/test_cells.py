@@ -6,7 +6,7 @@ import statistics
 from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostSource
@@ -46,7 +46,7 @@ def test_too_few_requests_have_no_estimate():
     assert (found.evaluated, found.speedup_ratio) == (1, None)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))  # to shrink 80 requests takes minutes
 @given(
     st.lists(
         st.tuples(st.integers(1, 500), st.floats(0, 1)).map(
