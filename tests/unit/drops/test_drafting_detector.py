@@ -56,11 +56,6 @@ def test_a_drafter_that_finds_almost_nothing_and_its_end_are_found_within_second
     assert engine.drops.status().live == {}
 
 
-def test_drafts_that_are_accepted_less_are_a_sudden_drop_alone(engine):
-    engine.run(300, accepted=6)
-    assert engine.kinds == [(DropKind.SUDDEN, BEGAN)]
-
-
 @pytest.mark.parametrize(
     "before", [{"drafts": 0, "accepted": 0, "steps": 0}, {"drafts": 50, "accepted": 100, "steps": 100}]
 )

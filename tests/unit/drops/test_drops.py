@@ -99,18 +99,6 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     assert drops.status().sigma is None
 
 
-def test_both_kinds_are_detected_and_counted(fed):
-    drops = Drops(DropPolicy())
-    fed(drops, seconds(4 * 3600))
-    assert drops.status().dropped == {SUDDEN: False, SLOW: False}
-    assert kinds(fed(drops, seconds(1800, accepted=4))) == [(SUDDEN, BEGAN), (SLOW, BEGAN)]
-    assert drops.status().dropped == {SUDDEN: True, SLOW: True}
-    assert kinds(fed(drops, seconds(10, accepted=4))) == [(SUDDEN, LEARNED_AGAIN)]
-    status = drops.status()
-    assert (status.dropped, status.total) == ({SLOW: True}, {SUDDEN: 1, SLOW: 1})
-    assert status.baseline_acceptance_length_tokens is None
-
-
 def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops, fed):
     fed(drops, seconds(10, accepted=4))
     assert drops.status().dropped[SUDDEN]
@@ -119,24 +107,6 @@ def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops
     assert drops.state == DropState()
     assert fed(drops, seconds(61, accepted=4)) == []
     assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1.4)
-
-
-def test_another_policy_applies_to_all_kinds():
-    drops, found = Drops(DropPolicy()), []
-
-    def run(number, *counts):
-        (increment,) = seconds(1, *counts)
-        for _ in range(number):
-            found.extend(drop.kind for drop in drops.observe(increment, DecodeSteps(20, searches=True)))
-
-    run(4 * 3600)
-    drops.use(DropPolicy(ratio=0.8))
-    run(10)
-    run(100, 2, 5)
-    assert found == []
-    drops.use(DropPolicy())
-    run(3600, 2, 5)
-    assert {SUDDEN, SLOW, DropKind.DRAFTING} <= set(found)
 
 
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
@@ -173,12 +143,6 @@ def test_a_state_with_an_impossible_number_or_length_is_invalid(drops, mistake):
         STATE.validate_python(saved)
 
 
-def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):
-    saved = STATE.dump_python(drops.state, mode="json")
-    saved["sudden"]["baseline"]["units"] = 5e-324
-    assert STATE.validate_python(saved).sudden.baseline.units == 0
-
-
 CONTRADICTIONS = {
     "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
     "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),
@@ -197,17 +161,6 @@ def test_a_state_that_contradicts_itself_starts_again(drops, mistake):
     other.restore(drops.state)
     assert other.state == DropState()
     assert other.status() == DropStatus()
-
-
-def test_a_state_that_contradicts_itself_later_starts_again_then(fed):
-    drops = Drops(DropPolicy())
-    fed(drops, seconds(40))
-    drops.state.sudden.baseline = Sums()
-    drops.state.sudden.time.active = 1000.0
-    drops.state.sudden.time.held = [Sums(0.0, 1000.0, 1100.0, 1300.0, end=1.0)]
-    drops.restore(drops.state)
-    assert fed(drops, seconds(3600)) == []
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
 
 
 @given(st.lists(st.integers(0, 5), max_size=50))

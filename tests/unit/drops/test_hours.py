@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import exp
 
 import pytest
 
@@ -32,20 +31,10 @@ def test_an_hour_is_unknown_on_its_first_day():
     assert usual_length(cells, at(1, 10)) is None
 
 
-def test_without_a_clock_no_hour_is_learned_or_known():
-    assert learned(Sums(600.0, 1000, 1100)) == learned()
-    assert usual_length(learned(at(0, 9, 1000, 1100)), Sums(600.0, 1000, 1100)) is None
-
-
 def test_the_present_day_is_not_in_its_own_baseline():
     cells = learned(at(0, 9, 1000, 1100), at(1, 9, 500, 300), at(1, 9, 500, 200))
     assert usual_length(cells, at(1, 9)) == pytest.approx(2.1)
     assert 1.5 < usual_length(cells, at(2, 9)) < 2.1
-
-
-def test_earlier_days_weigh_less():
-    cells, kept = learned(at(0, 9, 1000, 2000), at(1, 9, 1000, 1000)), exp(-1 / 3)
-    assert usual_length(cells, at(2, 9)) == pytest.approx(1 + (2 * kept + 1) / (kept + 1), rel=1e-3)
 
 
 @pytest.mark.parametrize(("hour", "length"), [(9, 2.2), (9.25, 2.2 - 0.25 * 0.4), (8.75, 2.2 - 0.25 * 0.2)])

@@ -10,7 +10,6 @@ import pytest
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import SlowDetector
-from spec_decode_exporter.drops.hours import usual_length
 from spec_decode_exporter.drops.sums import Drop, DropKind, Sums, Transition
 
 HOUR = 6
@@ -121,12 +120,6 @@ def test_a_sink_on_top_of_a_daily_mix_is_detected_from_the_second_day_on(day, fe
     assert 0 < (place - start) / HOUR < 4.5
 
 
-def test_a_length_as_in_the_hours_before_is_no_drop_though_the_days_before_were_higher(known, fed):
-    # Fewer easy requests from one evening on: the length falls slowly, by 10 % over 24 hours.
-    falling = [2.1 * (1 - 0.10 * place / DAY) for place in range(DAY)]
-    assert fed(known, intervals(falling, THIRD_DAY)) == []
-
-
 @pytest.mark.parametrize(
     ("drafts", "least", "most"), [(100, 0.3, 0.4), (400, 0.15, 0.21), (10**6, 0.1, 0.11)]
 )
@@ -136,22 +129,6 @@ def test_with_few_drafts_the_measured_deviation_counts(drafts, least, most, fed,
     assert fed(detector, intervals([chance.gauss(2.1, 0.3) for _ in range(DAY)], drafts=100)) == []
     short = detector.state.baseline.length - 1.1
     assert least <= short / (evidence(detector, 1.1, drafts) + max(0.5, 0.105 / most)) <= most * 1.05
-
-
-def test_after_a_drop_of_eight_hours_the_hours_of_the_day_stay_known(known, fed):
-    found = fed(known, intervals([1.785] * DAY, THIRD_DAY))
-    assert [drop.transition for _, drop in found] == [BEGAN, LEARNED_AGAIN]
-    noon = Sums(600.0, 1.0, wall=THIRD_DAY + 1.5 * 86_400)
-    assert usual_length(known.state.hours, noon) == pytest.approx(2.1, abs=0.15)
-    assert known.state.baseline.length == pytest.approx(1.785)
-
-
-def test_a_false_drop_on_the_first_day_leaves_its_hours_known_on_the_second(fed):
-    detector = SlowDetector(DropPolicy())
-    day = [2.1] * 12 * HOUR + [1.7] * 6 * HOUR + [2.1] * 6 * HOUR
-    found = fed(detector, intervals(day * 2, MIDNIGHT))
-    assert [drop.transition for place, drop in found] == [BEGAN, ENDED]
-    assert found[-1][0] <= DAY
 
 
 def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):

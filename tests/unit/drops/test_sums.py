@@ -53,16 +53,6 @@ def test_intervals_are_held_until_they_are_old_enough():
     assert [interval.end for interval in intervals.older_than(10.0)] == [15.0, 20.0]
 
 
-def test_recent_units_are_those_of_held_and_incomplete_intervals():
-    intervals = Intervals()
-    recent = []
-    for increment in (Sums(0.0), Sums(5.0, 10, 12), Sums(3.0, 20, 10), Sums(28.0), Sums(2.0)):
-        intervals.add(increment, 5.0)
-        newest = intervals.newer_than(30.0)
-        recent.append(newest and (newest.seconds, newest.units, newest.accepted))
-    assert recent == [None, (5.0, 10, 12), (8.0, 30, 22), (3.0, 20, 10), None]
-
-
 @given(increments)
 def test_every_unit_counts_exactly_once(given_increments):
     intervals, passed = Intervals(), Sums()

@@ -11,7 +11,6 @@ from spec_decode_exporter.learned.baseline import (
     MIN_REQUESTS,
     MIN_SECONDS,
     Baseline,
-    Period,
 )
 from spec_decode_exporter.learned.steps import StepReader
 from spec_decode_exporter.scrape.engines import Latency
@@ -64,11 +63,6 @@ class Target:
 
 
 class TestPeriod:
-    def test_it_has_its_length_and_its_end(self):
-        target = Target().plain(3 * HOUR).drafting(HOUR)
-        assert target.period.seconds == pytest.approx(3 * HOUR)
-        assert (target.period.end, target.period.age_seconds) == (WALL + 3 * HOUR, HOUR)
-
     @pytest.mark.parametrize(
         ("seconds", "name"),
         [
@@ -94,10 +88,6 @@ class TestPeriod:
         target = Target().plain(HOUR).drafting(7 * 24 * HOUR).plain(MIN_SECONDS - 10)
         assert target.period.seconds == HOUR
         assert target.plain(10).period.seconds == MIN_SECONDS
-
-    def test_a_short_pause_does_not_extend_the_earlier_period(self):
-        target = Target().plain(HOUR).drafting(HOUR).plain(20).drafting(HOUR).plain(20).drafting()
-        assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
 
 
 class TestAdopting:
@@ -137,12 +127,6 @@ class TestAdopting:
         target.wall += HOUR
         assert target.plain(600).period.seconds == 600
 
-    def test_a_new_period_goes_on_beside_an_older_one_of_the_history(self):
-        target = Target().drafting(24 * HOUR).plain(30)
-        target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
-        assert target.period.seconds == HOUR
-        assert target.plain(30).period.seconds == 60
-
 
 class TestRequests:
     def test_they_have_means_of_the_period(self):
@@ -162,27 +146,6 @@ class TestRequests:
         request = Target().plain(HOUR, prefix_cache_queries=0, prompt_tokens=0).request
         assert (request.prefix_hit_ratio, request.prompt_tokens) == (None, None)
         assert Target().plain(HOUR, first_token_nanoseconds=0).request is None
-
-
-class TestHistograms:
-    BOUNDS = (0.1, 1.0, inf)
-
-    def added(self, period, before, after, bounds=BOUNDS):
-        latency = Latency.TIME_TO_FIRST_TOKEN
-        period.add_latencies({latency: Buckets(self.BOUNDS, before)}, {latency: Buckets(bounds, after)})
-        found = period.histograms.get(latency)
-        return found and found.counts
-
-    def test_their_increase_adds_up(self):
-        period = Period(end=WALL)
-        assert self.added(period, (100, 200, 200), (100, 300, 310)) == (0, 100, 110)
-        assert self.added(period, (0, 0, 0), (1, 2, 3)) == (1, 102, 113)
-        assert period.histograms[Latency.TIME_TO_FIRST_TOKEN].bounds == (0.1, 1.0)
-
-    def test_a_reset_and_other_buckets_are_omitted(self):
-        period = Period(end=WALL)
-        assert self.added(period, (100, 200, 200), (90, 300, 300)) is None
-        assert self.added(period, (0, 0, 0), (1, 2, 3), bounds=(0.2, 1.0, inf)) is None
 
 
 SAVED = TypeAdapter(Baseline)

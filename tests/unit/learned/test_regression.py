@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.learned.regression import added, deviation, fit, gram_matrix, upper_triangle
+from spec_decode_exporter.learned.regression import fit, gram_matrix, upper_triangle
 
 NUMBERS = st.floats(-3, 3).map(lambda value: round(value, 3))
 POLLS = st.lists(st.tuples(st.floats(0.5, 100), NUMBERS, NUMBERS, NUMBERS), min_size=6, max_size=20)
@@ -69,21 +69,3 @@ def test_no_more_observations_than_regressors_are_refused():
     assert fitted(polls) is None
     assert fitted([*polls, (1.0, 4.0, 1.0, 2.0)]).degrees == 1
     assert fit([[0.0] * 3 for _ in range(3)], (0, 1), (0, 1), 2, 9) is None
-
-
-@given(POLLS, st.floats(-2, 2))
-def test_a_sum_of_two_variables_has_the_sums_of_its_observations(polls, factor):
-    expected = summed([(w, a + factor * b, b, y) for w, a, b, y in polls])
-    for one, other in zip(added(summed(polls), 1, 2, factor), expected, strict=True):
-        assert one == pytest.approx(other, rel=1e-6, abs=1e-6)
-
-
-def test_the_inflation_of_a_variance_is_that_of_its_correlation():
-    polls = [(1.0, float(x), x + y, 0.0) for x in (-1, 1) for y in (-2, 2) for _ in range(3)]
-    # R² of x on x + y is 1/5.
-    assert fitted(polls).inflation(1, summed(polls)) == pytest.approx(1 / (1 - 1 / 5))
-
-
-def test_a_deviation_is_weighted():
-    assert deviation(summed([(3.0, 0.0, 5.0, 0.0), (1.0, 1.0, 5.0, 0.0)]), 1) == pytest.approx(sqrt(3) / 4)
-    assert deviation(summed([(3.0, 0.0, 5.0, 0.0), (1.0, 1.0, 5.0, 0.0)]), 2) == 0

@@ -13,7 +13,6 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
-    LEAST_ERROR,
     MIN_SECONDS,
     MIN_SECONDS_BESIDE,
     PlainSteps,
@@ -88,12 +87,6 @@ class TestTheRatio:
         found = step_ratio(Server(growth).sums(polls))
         assert found.low < KAPPA < found.high
 
-    def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
-        found = step_ratio(Server(noise=0.002).sums(paused()))
-        flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
-        for each in (found, flat):
-            assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
-
     @pytest.mark.parametrize(
         ("server", "prompts", "number", "within"),
         [
@@ -130,12 +123,6 @@ class TestTheRatio:
         found = ratio_of(polls)
         assert found.guess == pytest.approx(3.0, rel=0.1)
         assert found.high - found.low < 0.8
-
-    def test_growth_beyond_that_of_the_load_is_not_believed(self):
-        found = step_ratio(Server(growth=2.5, noise=0.002).sums(paused()))
-        possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
-        assert found.guess < KAPPA - 0.05
-        assert possible.guess == pytest.approx(KAPPA, abs=0.03)
 
     @pytest.mark.parametrize(
         "polls",
@@ -243,14 +230,6 @@ class TestTheCost:
         assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
         assert costs([drafting], [], "") == ()
 
-    def test_engines_that_share_a_period_count_once(self):
-        drafting, plain = Server().times(always()), Server().times(always(100, share=0.0))
-        once, twice = (
-            costs([drafting], [PlainSteps(CostSource.EXPERIMENT, times)], "")
-            for times in ([plain], [plain, plain])
-        )
-        assert once == twice != ()
-
     def test_drafts_without_tokens_and_steps_that_are_no_longer_have_no_or_no_cost(self):
         server = Server(kappa=0.9, noise=0.0)
         ((curve),) = costs([server.times(mixed())], [], "")
@@ -269,14 +248,6 @@ class TestTheCost:
             for point in curve.points:
                 assert isfinite(point.running_requests)
                 assert 0 <= point.token.low <= point.token.guess <= point.token.high < inf
-
-    @pytest.mark.parametrize("name", ["seconds", "triangle"])
-    def test_saved_plain_steps_without_time_or_number_show_no_cost(self, name):
-        own, plain = self.saved
-        nothing = {"seconds": 0.0, "triangle": (0.0,) * 45}[name]
-        empty = StepTimes({place: sums._replace(**{name: nothing}) for place, sums in plain.places.items()})
-        assert costs([own], [PlainSteps(CostSource.BASELINE, [plain])], "") != ()
-        assert costs([own], [PlainSteps(CostSource.BASELINE, [empty])], "") == ()
 
     saved = (Server().times(always()), Server().times(always(share=0.0)))
 

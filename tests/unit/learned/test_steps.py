@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.learned.steps import (
-    HALF_LIFE_SECONDS,
     MAX_LOAD,
     MAX_PLACES,
     StepReader,
@@ -88,11 +87,6 @@ class TestReading:
     def test_implausible_polls_are_left_out(self, changed):
         assert StepReader().steps(polled(**changed)) is None
 
-    def test_the_poll_after_a_preemption_is_left_out_too(self):
-        reader = StepReader()
-        read = [reader.steps(polled(n, preemptions=n == 1)) is not None for n in range(4)]
-        assert read == [True, False, False, True]
-
     @pytest.mark.parametrize("load", [0.0, 1e6])
     def test_a_poll_without_a_plausible_load_is_left_out(self, load):
         assert StepReader().steps(polled()._replace(load=load)) is None
@@ -106,16 +100,6 @@ class TestSums:
         assert forth.wall == back.wall
         assert forth.triangle == pytest.approx(back.triangle, rel=1e-9)
         assert forth[1:] == pytest.approx(back[1:], rel=1e-9)
-
-    def test_older_ones_have_less_weight(self):
-        old, new = (
-            StepSums.of(steps(time=0.03), WALL),
-            StepSums.of(steps(time=0.02), WALL + HALF_LIFE_SECONDS),
-        )
-        both = old.plus(new)
-        assert both.triangle[0] == pytest.approx(old.triangle[0] / 2 + new.triangle[0])
-        assert (both.polls, both.seconds) == pytest.approx((1.5, 1.5))
-        assert new.plus(old) == both
 
     def test_means_are_of_the_steps_that_draft_and_of_the_requests(self):
         plain = StepSums.of(steps(8.0, drafting=0.0, running=20.0, context=8000.0), WALL)

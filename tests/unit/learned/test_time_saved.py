@@ -33,21 +33,6 @@ def added(polls, wall=NOON):
     return saved
 
 
-@pytest.mark.parametrize(
-    ("speedup", "saved"),
-    [
-        (estimate(1.5, 1.2, 1.8), (5.0, 2.0, 8.0)),
-        (estimate(0.8, 0.7, 1.1), (-2.0, -3.0, 1.0)),
-        (estimate(1.0), (0.0, 0.0, 0.0)),
-        (None, (0.0, 0.0, 0.0)),
-    ],
-)
-def test_saves_what_decoding_without_speculation_would_have_taken_more(speedup, saved):
-    its = added([(10 * NANO, speedup)])
-    assert its.total.saved == pytest.approx(saved)
-    assert its.today == DayTime(NOON if speedup else 0.0, its.total)
-
-
 @given(polls)
 def test_bounds_are_ordered_and_only_time_with_bounds_is_counted(polls):
     total = added(polls).total
@@ -89,11 +74,3 @@ def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begi
     assert saved.total == DecodeTime()
     saved.add(NANO, estimate(2.0), first)
     assert (saved.total.actual, saved.today) == (1.0, today)
-
-
-def test_sums_of_a_day_that_began_before_they_were_restored_are_added():
-    saved = added([(NANO, estimate(2.0))])
-    saved.restore(DayTime(NOON - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
-    assert saved.today == DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))
-    saved.restore(DayTime(MIDNIGHT - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
-    assert saved.today.time.actual == 3.0

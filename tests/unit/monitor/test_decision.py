@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Decision, Verdict
-from spec_decode_exporter.monitor.decision import SETTING_SECONDS, STAYED_SECONDS, ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.decision import STAYED_SECONDS, ShownDecision, ShownSetting
 
 
 def decision(verdict, action=Action.COLLECT, tokens=None):
@@ -128,8 +128,3 @@ class TestSetting:
         its = Settings()
         offers = ((0.0, 4, 0), (1.0, 6, 1), (2.0, 4, 1))
         assert [its.at(now, tokens, basis).tokens for now, tokens, basis in offers] == [4, 6, 6]
-
-    def test_that_is_confirmed_has_the_newest_speedups(self):
-        its = Settings()
-        its.at(0.0, 4)
-        assert its.at(SETTING_SECONDS, 4).known == (1.0, 2.0)

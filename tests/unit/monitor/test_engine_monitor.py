@@ -15,7 +15,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.learned import Learned
-from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.window.poll import Check
 from tests.fakes.engines import WALL, poll
@@ -111,12 +111,6 @@ class TestChecks:
         assert watched.snapshot.broken == {Check.POSITIONS_ADD_UP}
         assert watched.snapshot.findings[0].name == "broken_positions_add_up"
 
-    def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
-        for n in range(2):
-            watched.poll(good(n, created=WALL - 5 - n))
-        assert names_of(watched.poll(good(2, created=WALL - 5))) == ["engine_reset", "check_broken"]
-        assert watched.snapshot.broken == {Check.ONE_SERVER}
-
 
 class TestDrops:
     """Drops that the detectors report."""
@@ -143,19 +137,6 @@ class TestDrops:
         fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
         fields["since"] = "2026-09-21T14:13:55Z"
         assert (event.name, event.fields) == ("acceptance_dropped", fields)
-
-    @pytest.mark.parametrize(
-        ("kind", "transition", "name"),
-        [
-            (DropKind.SLOW, Transition.BEGAN, "acceptance_dropped"),
-            (DropKind.SUDDEN, Transition.LEARNED_AGAIN, "acceptance_baseline_reset"),
-            (DropKind.DRAFTING, Transition.LEARNED_AGAIN, "drafting_baseline_reset"),
-        ],
-    )
-    def test_one_without_a_moment_leaves_the_evaluated_window(self, after, kind, transition, name):
-        its, events = after(Drop(kind, transition, 2.5, 2.1, 7200.0))
-        assert (its.basis, its.known.changes, its.since) == (Basis.LONGEST, 0, None)
-        assert names_of(events) == [name]
 
 
 class TestEvaluation:
@@ -194,13 +175,6 @@ class TestEvaluation:
             assert [each.window.length for each in over.evaluation.windows] == [30.0, 60.0]
             assert (over.evaluation.state, over.evaluation.longest.total.drafts) == (state, 600)
             assert over.findings
-
-    def test_after_a_reload_has_the_new_windows(self, watched, good):
-        watched.polls(map(good, range(1, 100)))
-        watched.watch.use((10.0, 60.0), Assumptions())
-        assert watched.watch.is_urgent
-        watched.poll(good(100))
-        assert [each.window.length for each in watched.its.windows] == [10.0, 60.0]
 
 
 class TestUrgent:
@@ -347,19 +321,6 @@ class TestDecision:
         its.poll(working(292, WEAK))
         assert its.watch.cost.source is CostSource.TYPICAL
 
-    def test_a_stall_and_its_end_reset_it(self, kept, working):
-        last, seen = working(289), []
-        for n in range(1, 130):
-            kept.poll(silent(last, n))
-            seen.append((kept.its.state, kept.its.verdict))
-        assert list(dict.fromkeys(seen)) == [
-            (State.ACTIVE, Verdict.OPTIMAL),
-            (State.STALLED, Verdict.INSUFFICIENT),
-        ]
-        kept.poll(silent(working(290), 129))
-        assert (kept.its.state, kept.its.own.verdict) == (State.ACTIVE, Verdict.HEALTHY)
-        assert kept.its.verdict is Verdict.INSUFFICIENT, "from now on it is about the time since"
-
     def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
         self, kept, working, monkeypatch
     ):
@@ -375,21 +336,6 @@ class TestDecision:
             elif second % 50 == 49:
                 [*kept.watch.evaluate()]
         assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
-
-
-@pytest.mark.parametrize(
-    ("known", "moments"),
-    [
-        ((curve((8.0, 0.1)),), [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]),
-        ((), [1.0 + second for second in range(69)]),
-    ],
-    ids=["each half minute once they are known", "at each evaluation until then"],
-)
-def test_costs_are_learned(watched, good, monkeypatch, known, moments):
-    learned = []
-    monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or known)
-    watched.polls(map(good, range(1, 70)))
-    assert learned == moments
 
 
 class TestTimeSaved:
@@ -419,25 +365,6 @@ class TestTimeSaved:
         assert sign * lower > 0 < sign * upper
         assert its.snapshot.today.time == time
 
-    def test_goes_on_over_a_restart_of_the_server_and_needs_a_cost(self, at_a_cost, watched, busy_sample):
-        its = at_a_cost()
-        for each in (its, watched):
-            each.polls(busy_sample(n, 4) for n in range(60))
-        before = its.snapshot.decode_time
-        its.polls(replace(busy_sample(n, 4), created=WALL + 59) for n in range(1, 40))
-        assert before.actual < its.snapshot.decode_time.actual <= 20 * 100
-
-    def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
-        its = at_a_cost()
-        its.polls(busy_sample(n, 4) for n in range(60))
-        before = its.snapshot.decode_time.actual
-        with monkeypatch.context() as broken:
-            broken.setattr(Evaluation, "own", property(lambda _: 1 / 0))
-            with pytest.raises(ZeroDivisionError):
-                its.poll(busy_sample(60, 4))
-        its.poll(busy_sample(61, 4))
-        assert its.snapshot.decode_time.actual == pytest.approx(before + 20)
-
     def test_is_not_counted_once_the_shortest_window_has_no_draft(self, busy_sample):
         settings = CostSettings(running_requests=20, draft_cost_ratio=0.05)
         its = Watched((10.0, 100.0), Assumptions(Speculation("eagle3"), settings))
@@ -459,13 +386,3 @@ class TestTimeSaved:
         its.polls(samples[60:])
         assert its.its.evaluated.speedup_bounds is not None
         assert its.snapshot.decode_time.actual == before + 20 * 30 * is_counted
-
-    def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):
-        before, after = at_a_cost(), at_a_cost()
-        before.polls(busy_sample(n, 4) for n in range(60))
-        after.watch.learned.remember(before.watch.learned.state)
-        after.moment = 60.0
-        after.polls(busy_sample(n, 4) for n in range(60, 120))
-        days = [each.snapshot.today for each in (before, after)]
-        assert days[0].since == days[1].since
-        assert days[1].time.actual == pytest.approx(days[0].time.actual + after.snapshot.decode_time.actual)

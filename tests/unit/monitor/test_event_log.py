@@ -101,19 +101,6 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     ]
 
 
-def test_an_event_that_cannot_be_kept_leaves_no_gap_and_the_next_is_kept(log, logs):
-    log.record(Event("engine_reset", {"cause": "restart"}), 0.0, ENGINE)
-    log.record(Event("engine_reset", {1: "not the name of a field"}), 0.0, ENGINE)
-    log.record(Event("not_in_the_table"), 0.0, ENGINE)
-    log.record(Event("engine_reset", {"cause": "decrease"}), 0.0, ENGINE)
-    assert [(entry["event"], entry.get("event_id")) for entry in logs] == [
-        ("engine_reset", "a1-1"),
-        ("internal_error", None),
-        ("engine_reset", "a1-2"),
-    ]
-    assert ids(log.since("a1-0")) == ["a1-1", "a1-2"]
-
-
 def test_a_target_has_a_burst_then_a_rate_and_other_targets_their_own(log, logs, clock):
     fill(log, BURST + 3)
     fill(log, 1, "two")

@@ -10,7 +10,6 @@ import pytest
 
 from docs.generate.log import markdown, with_tables
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Transition
 from spec_decode_exporter.monitor.events import (
     COMMON_FIELDS,
@@ -18,7 +17,6 @@ from spec_decode_exporter.monitor.events import (
     EVENTS,
     event_text,
     fields_of,
-    is_bad,
 )
 from spec_decode_exporter.window.poll import Check, Reset
 from tests.paths import CHECKOUT
@@ -75,20 +73,6 @@ def test_every_code_has_words_of_its_own(name, field, codes):
     texts = {event_text(name, {field: code, "interval": 2.0}) for code in codes}
     assert len(texts) == len(codes)
     assert not any("_" in text for text in texts)
-
-
-@pytest.mark.parametrize(
-    ("event", "bad"),
-    [
-        (Event("verdict_changed"), False),
-        (Event("verdict_changed", bad=True), True),
-        (Event("target_failing"), True),
-        (Event("internal_error"), True),
-        (Event("internal_error_ended"), False),
-    ],
-)
-def test_an_event_is_bad_by_its_row_unless_it_says_otherwise(event, bad):
-    assert is_bad(event) is bad
 
 
 @dataclass(frozen=True)

@@ -77,14 +77,6 @@ async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched
     assert up(fleet) == {"a", "b"}
 
 
-async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, clock):
-    fleet.follow(targets("a"))
-    with capture_logs() as logs:
-        await follow(fleet, clock, targets("b", "c"))
-    assert up(fleet) == {"b", "c"}
-    assert [log["added"] for log in logs if log["event"] == "targets_changed"] == [2]
-
-
 # Removed targets
 
 
@@ -159,13 +151,6 @@ async def small(clock):
 async def test_beyond_the_limit_configured_targets_come_first_and_lists_share_the_rest(small, numbers, kept):
     assert await watched(small, *(found(way, number) for way, number in numbers.items())) == kept
     assert small.not_monitored == sum(numbers.values()) - 20
-
-
-async def test_a_limit_that_is_reached_again_is_logged_again(small):
-    with capture_logs() as logs:
-        for number in (21, 20, 22):
-            await watched(small, found("http", number))
-    assert [log["targets"] for log in logs if log["event"] == "targets_not_monitored"] == [1, 2]
 
 
 async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock):

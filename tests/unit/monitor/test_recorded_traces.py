@@ -140,26 +140,3 @@ def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing()
     assert totals.covered_seconds == pytest.approx(49.131 - 0.001 + 187.402 - CREATED, abs=1e-6)
     assert replay.watch.history.tokens == 5
     assert replay.watch.snapshot.broken == frozenset()
-
-
-def test_the_window_over_the_second_process_equals_its_responses():
-    replay = Replay("restart_k3_k5.jsonl.gz", "0")
-    replay.run()
-    evaluated = replay.watch.snapshot.evaluation.longest
-    long = evaluated.window
-    responses = [
-        one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 5
-    ]
-    drafts = sum(one["num_spec_steps"] for one in responses)
-    drafted = sum(one["num_draft_tokens"] for one in responses)
-    accepted = sum(one["num_accepted_draft_tokens"] for one in responses)
-    assert (drafts, drafted, accepted) == (6561, 32_805, 16_728)
-    assert long.total[:3] == (drafts, drafted, accepted)
-    assert long.total.generation_tokens == sum(one["completion_tokens"] for one in responses)
-    assert long.total.first_tokens == len(responses)
-    survived = [sum(sum(one["acceptance_histogram"][place + 1 :]) for one in responses) for place in range(5)]
-    assert long.positions == tuple(survived)
-    assert evaluated.draft_acceptance_ratio == pytest.approx(accepted / drafted, rel=1e-9)
-    assert evaluated.acceptance_length_tokens == pytest.approx(1 + accepted / drafts, rel=1e-9)
-    shares = [count / drafts for count in survived]
-    assert evaluated.positions.acceptance == pytest.approx(shares, rel=1e-9)

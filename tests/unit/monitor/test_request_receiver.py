@@ -86,14 +86,6 @@ def test_a_less_certain_cost_does_not_count_beside_a_measured_one():
     assert costs_of(fleet)("llama", "") == cost(0.1)
 
 
-async def test_a_request_is_evaluated_at_the_cost_of_its_target(clock, events):
-    costs = [Monitor("chat-0", ("llama", cost(0.1))), Monitor("code-0", ("llama", cost(9.0)))]
-    receiver = RequestReceiver(SETTINGS, Fleet(costs), events, clock)
-    await receiver.take(body(RECORD), lines=False)
-    (model,) = (await receiver.findings()).windows["5m"].models
-    assert (model.summary.evaluated, model.summary.below_break_even) == (1, 0)
-
-
 async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
     from tests.unit.requests.test_change_notifier import findings_of
 

@@ -7,14 +7,12 @@ import pytest
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.recommended_setting import Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Advice, Decision, State, Verdict
-from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
+from spec_decode_exporter.analysis.verdict import Advice, Decision, Verdict
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
-from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.fakes.scenarios import scenario as load_scenario
@@ -89,49 +87,3 @@ def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs
     assert cost.source is CostSource.MEASURED
     true = scenario.draft_cost_ratio(cost.running_requests)
     assert cost.token.guess == pytest.approx(true, rel=0.3)
-
-
-class TestPausedByLoad:
-    """The schedule drafts nothing from 8 running requests; 6 run, and from 330 s on 20."""
-
-    RANGES = ((1, 7, 4), (8, 96, 0))
-
-    @pytest.fixture(name="scenario")
-    def scenario_fixture(self):
-        dynamic = load_scenario("dynamic").model_dump()
-        dynamic["speculation"]["tokens_per_batch_size"] = self.RANGES
-        later = {"at": "330s", "load": {"concurrency": 20}}
-        return Scenario.model_validate(
-            {**dynamic, "load": {"concurrency": 6}, "phases": [later], "repeat": None}
-        )
-
-    def test_what_it_loses_is_known_by_its_last_drafts(self, scenario):
-        cost = scenario.target_settings()["cost"]
-        schedule = batch_schedule([*map(list, self.RANGES)])
-        watch = watched(scenario, 830, cost=cost, schedule=schedule)
-        paused = watch.snapshot.evaluation
-        assert (paused.state, paused.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
-        assert paused.setting.pause.first == 8
-        assert 325.0 <= paused.setting.pause.drafted - START <= 345.0
-        band = self.at_20(paused)
-        assert (band.present_tokens, band.verdict, band.is_improvable) == (0, None, True)
-        # As long as all loads draft, the same is known at this load itself.
-        fixed = scenario.speculation.model_copy(update={"tokens_per_batch_size": ()})
-        always = scenario.model_copy(update={"speculation": fixed})
-        drafting = self.at_20(watched(always, 700, cost=cost).snapshot.evaluation)
-        assert (band.tokens, band.speedup_ratio) == (
-            drafting.tokens,
-            pytest.approx(drafting.speedup_ratio, rel=0.05),
-        )
-        assert speedup(always, 400, 700, seed=3) > 1.03
-
-    @staticmethod
-    def at_20(evaluation):
-        return next(band for band in evaluation.setting.bands if band.first <= 20 <= band.last)
-
-    def test_an_observation_of_the_pause_alone_does_not_know_it(self, scenario):
-        cost = scenario.target_settings()["cost"]
-        always_20 = scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 20})})
-        schedule = batch_schedule([*map(list, self.RANGES)])
-        watch = watched(always_20, 320, cost=cost, schedule=schedule)
-        assert watch.snapshot.evaluation.setting == SpeculationSetting(pause=Pause(8, None))

@@ -85,13 +85,6 @@ class TestStore:
 
 
 class TestBaselines:
-    def test_engines_of_a_model_share_one_before_it_is_long_enough_to_be_kept(self):
-        remembered = Remembered()
-        one = remembered.baseline(MODEL)
-        remembered.keep_baseline(MODEL, one)
-        assert remembered.baseline(MODEL) is one
-        assert list(remembered.entries(END)) == []
-
     def test_ever_new_models_of_a_target_are_bounded(self):
         remembered = Remembered()
         for number in range(3 * MAX_BASELINES_OF_TARGET):
@@ -121,15 +114,6 @@ def test_what_is_remembered_comes_back_from_its_lines():
     assert again.engines.known(KEY) == LearnedState(4)
     assert again.baseline(MODEL).period(END) == learned().period(END)
     assert list(map(line_of, again.entries(END))) == lines
-
-
-def test_present_state_precedes_that_of_the_file():
-    found = Remembered()
-    found.engines.keep(KEY, LearnedState(2), END)
-    found.keep_baseline(MODEL, learned(END + 100.0))
-    found.recall(map(entry_of, map(line_of, remembered().entries(END))))
-    assert found.engines.known(KEY) == LearnedState(2)
-    assert found.baseline(MODEL).end == END + 100.0
 
 
 def changed(**fields):

@@ -188,17 +188,3 @@ class TestASecondExporter:
         assert "Another exporter" in one.problem
         one.save(LINES)
         assert one.problem == ""
-
-    def test_is_none_if_it_ended_before_the_first_save(self, path, log, one):
-        other = opened(path)
-        other.load()
-        one.save(LINES)  # at its end
-        other.save(LINES)
-        assert log == []
-
-    def test_is_none_if_the_file_was_replaced_by_nothing(self, path, log, one):
-        path.unlink()
-        one.save(LINES)
-        path.write_bytes(b"anything")
-        one.save(LINES)
-        assert log == []

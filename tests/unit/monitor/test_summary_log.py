@@ -28,13 +28,6 @@ def pages(make_sample, *, tokens=2, begin=0):
     return lambda polls: [page(begin + n) for n in range(polls)]
 
 
-def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sample):
-    line = summaries.line(LABELS, findings_of(pages(make_sample)(31), later=3000.0))
-    assert line["state"] == "unreachable"
-    assert "window" not in line
-    assert "acceptance_length_tokens" not in line
-
-
 def test_an_engine_that_drafts_nothing_gets_one_line_and_then_none(summaries, findings_of, make_sample):
     drafting, silent = pages(make_sample)(31), [pages(make_sample)(31)[-1]] * 600
     assert summaries.line(LABELS, findings_of(drafting))["drafts"] == 300
@@ -61,11 +54,6 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
         0,
         0,
     ]
-
-
-def test_an_evicted_engine_begins_again_at_its_return(summaries, findings_of, make_sample):
-    summaries.line(LABELS, findings_of(pages(make_sample)(100)))
-    assert summaries.line(LABELS, findings_of(pages(make_sample)(11)))["drafts"] == 100
 
 
 @asynccontextmanager

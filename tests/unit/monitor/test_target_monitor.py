@@ -153,14 +153,6 @@ async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_
     assert set(watch.snapshots) == {("m", "0")}
 
 
-async def test_an_engine_is_gone_in_time_also_if_no_poll_follows(watch):
-    await watch.polls(5)
-    await watch.clock.advance(100)
-    assert watch.snapshots["m", "0"].evaluation.windows == ()
-    ((labels, window),) = watch.monitor.histories()
-    assert (labels["model_name"], window.length, window.total.drafts) == ("m", 300.0, 40)
-
-
 async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
     most = MAX_NAMES_TOTAL // MAX_NAME
     for batch in range(4):
@@ -174,15 +166,6 @@ async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_pl
     server.engines = names(1)
     await watch.polls(1)
     assert watch.events[-1] == ("engine_found", "0")
-
-
-async def test_of_two_engines_with_the_same_labels_the_newest_is_shown(watch, server):
-    server.engines = {(None, None): 0}
-    await watch.polls(3)
-    server.engines = {("one", "0"): 100}
-    await watch.polls_after(1, 2)
-    assert {name: drafts(found) for name, found in watch.snapshots.items()} == {("one", "0"): [10, 10]}
-    assert watch.monitor.status().engines == (("one", "0"),)
 
 
 # Places
@@ -259,14 +242,6 @@ async def test_the_pace_depends_on_the_engines_of_the_fleet(
     assert max(at_once.values()) <= 2 * number / interval
 
 
-async def test_no_engine_waits_longer_than_its_pace(watch, clock, server, few):
-    server.engines = names(20)
-    for _ in range(12):
-        await watch.polls(1)
-        assert max(clock.now - snapshot.moment for snapshot in watch.snapshots.values()) <= 20 / 6
-        await clock.advance(1)
-
-
 async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
     server.engines = names(20)
     await watch.polls(4)
@@ -307,10 +282,3 @@ async def test_the_status_does_not_show_the_query(watch, server):
         "refused: no",
         (),
     )
-
-
-async def test_an_engine_that_never_drafted_is_not_saved(watch, server):
-    server.prefix = "other:"
-    await watch.polls(10)
-    watch.monitor.remember()
-    assert not watch.monitor._shared.remembered.engines.items(watch.clock.wall())
