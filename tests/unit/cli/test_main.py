@@ -45,11 +45,6 @@ def test_an_error_that_the_user_can_mend_is_a_line_each_with_untrusted_text_esca
     assert program() == (1, "", lines)
 
 
-def test_the_version_is_printed_without_a_command(program):
-    status, text, _ = program("--version")
-    assert (status, text[:21]) == (0, "spec-decode-exporter ")
-
-
 @pytest.mark.parametrize(("text", "on"), [("true", True), ("1", True), ("false", False), ("", False)])
 def test_a_switch_is_set_by_its_environment_variable(text, on):
     arguments = parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": text})

@@ -69,12 +69,6 @@ def test_a_measurement_is_saved_and_never_replaced(run, tmp_path, capsys):
     assert read(tmp_path / "a.json") == STEADY
 
 
-@pytest.mark.parametrize(("shows", "status"), [(STEADY, 0), (WORSE, 4)], ids=["the same", "worse"])
-def test_the_exit_status_depends_on_the_comparison(run, shows, status):
-    run("--save", "a.json")
-    assert run("--against", "a.json", shows=shows) == status
-
-
 def test_a_reference_without_bounds_is_saved_with_a_warning(run, tmp_path, capsys):
     assert run("--save", "a.json", shows=UNSURE) == 3
     assert "had too few requests" in capsys.readouterr().err

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from spec_decode_exporter.cli.main import parse
@@ -25,12 +23,6 @@ def test_the_exit_status_depends_on_the_outcome(program, words, status):
     assert found == status
     assert text.startswith("# Speculative")
     assert "\x1b" not in text
-
-
-def test_a_plan_is_json_for_a_program(program):
-    _, text, _ = program(*PLAN, "--format", "json")
-    assert json.loads(text)["outcome"] == "does_not_fit"
-    assert text.endswith("\n")
 
 
 def test_the_target_of_a_plan_is_not_that_of_run():

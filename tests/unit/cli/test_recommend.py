@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 
 from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.cli import recommend
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of, snapshot_url
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.reports.observation_report import json_report
@@ -71,18 +69,6 @@ def test_a_server_without_an_engine_is_an_error(program, file, observation):
     status, _, error = program("recommend", "--snapshot", str(file))
     assert status == 1
     assert "chat-1: timeout" in error
-
-
-def test_a_simulated_server_is_observed(program, monkeypatch, snapshot):
-    """The observation itself is that of ``observe``; here its configuration is made, and its result printed."""
-
-    async def watch(config, seconds, clock):
-        assert ([target.name for target in config.targets], seconds) == (["simulated-vllm"], 5.0)
-        return SimpleNamespace(view=lambda: snapshot)
-
-    monkeypatch.setattr(recommend, "watch", watch)
-    _, text, _ = program("recommend", "--simulate", "steady", "--for", "5s", "--format", "json")
-    assert json.loads(text)["engines"]
 
 
 # A running exporter

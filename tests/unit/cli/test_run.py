@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.run import ANSWER_SECONDS, _options, first_answers, read_config, start_report
+from spec_decode_exporter.cli.run import ANSWER_SECONDS, first_answers, read_config, start_report
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
@@ -78,11 +78,6 @@ def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
         config(environ=variables(**{variable: value}))
 
 
-def test_an_empty_variable_counts_as_absent():
-    names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET")
-    assert config(environ=variables(**dict.fromkeys(names, ""))) == config()
-
-
 def test_a_variable_of_targets_beside_a_file_is_rejected_by_its_name(file):
     with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
         config(*file("{}\n"), environ=variables(TARGET="http://a"))
@@ -122,12 +117,6 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(fi
     found = [each.speculative for each in config(*words, environ={VARIABLE: EAGLE}).targets]
     assert [(its.method, its.tokens) for its in found] == [("eagle3", 3), ("mtp", 3)]
     assert config(*words).targets[0].speculative is None
-
-
-def test_automatic_reload_needs_a_file():
-    watching = parse(["--config.auto-reload", "--config.file", "/x"], {})
-    assert _options(watching, None).watched == Path("/x")
-    assert _options(parse(["--config.file", "/x"], {}), None).watched is None
 
 
 @pytest.mark.parametrize(

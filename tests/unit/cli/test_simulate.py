@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import re
-import signal
 import socket
 import time
 from itertools import pairwise
 from types import SimpleNamespace
 
-import aiohttp
 import pytest
 
-from spec_decode_exporter.cli import simulate
-from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.simulate import PastClock, live_through
-
-
-async def test_it_prints_its_url_serves_until_sigterm_and_exits_with_0(capsys):
-    arguments = parse(["simulate", "--listen-address", "127.0.0.1:0", "--scenario", "drop"], {})
-    task = asyncio.create_task(simulate.run(arguments))
-    printed = ""
-    while "Ctrl-C" not in printed:
-        await asyncio.sleep(0)
-        printed += capsys.readouterr().out
-    assert "(drop, speed 1)" in printed
-    url = re.search(r"http://\S+/metrics", printed)[0]
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        assert "vllm:spec_decode_num_drafts_total" in await answer.text()
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert await task == 0
 
 
 def test_a_port_in_use_is_reported(program):

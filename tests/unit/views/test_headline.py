@@ -92,17 +92,13 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
         (engine(Verdict.MARGINAL), "good", "Speculation pays a little", "Text of marginal.", "Advice of marginal."),
         (engine(Verdict.MARGINAL, speedup=2.1), "good", "Speculation pays, by how much is unsure", "Text of marginal.", "Advice of marginal."),
-        (engine(Verdict.POOR), "unsure", "Speculation hardly pays", "Text of poor.", "Advice of poor."),
         (engine(Verdict.UNCLEAR, share=0.8), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.2), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
         (engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
-        (engine(Verdict.INSUFFICIENT), "waiting", "Too early to say", "Text of insufficient.", "Advice of insufficient."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
-        (engine(State.UNKNOWN), "waiting", "First seconds", "Text of unknown.", "Send a few requests."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
         (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
     ],
@@ -132,7 +128,6 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
         (None, ""),
         (Countdown(12.0, 15.0), "Bounds and verdict in 12 s."),
         (Countdown(12.0, 130.0), "Bounds in 12 s, verdict about 14:32 UTC."),
-        (Countdown(240.0, 300.0), "Bounds in 4 min, verdict about 14:35 UTC."),
         (Countdown(inf, 130.0), "Verdict about 14:32 UTC; bounds need more requests."),
         (Countdown(12.0, inf), "Bounds in 12 s; a verdict needs more drafts."),
         (Countdown(inf, inf), "At this rate too few requests pass for a verdict: send more."),
@@ -140,14 +135,6 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
 )
 def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
     assert countdown(engine(Verdict.INSUFFICIENT, waits=waits), NOW) == text
-
-
-def test_a_countdown_goes_on_between_evaluations_and_never_below_a_second():
-    its = engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0))
-    assert [countdown(its, NOW + later) for later in (5.0, 60.0)] == [
-        "Bounds and verdict in 7 s.",
-        "Bounds and verdict in 1 s.",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -189,9 +176,7 @@ def test_targets_are_listed_by_trouble_with_its_remedy():
     [
         ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
-        ([target()], "waiting", "The first poll is being evaluated.", ""),
         ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
-        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "What to do about each of them stands below."),
         ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
     ],
 )  # fmt: skip
@@ -212,9 +197,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
         ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Advice of unclear."),
-        ([UNCLEAR, UNCLEAR], "unsure", "Unclear whether speculation pays on both engines that draft.", "Advice of unclear."),
         ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
-        ([engine(State.IDLE), engine()], "good", "Speculation pays on the only engine that drafts.", ""),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take half a minute of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
         ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
@@ -233,7 +216,6 @@ def day(actual, plain, lower, upper, since=MIDNIGHT):
 @pytest.mark.parametrize(
     ("engines", "text"),
     [
-        ([day(3600, 14_760, 12_960, 16_200)], "waited 3.1 h less today than without speculation (2.6 to 3.5 h)."),
         ([day(3600, 14_760, 12_960, 16_200)] * 2, "waited 6.2 h less today than without speculation (5.2 to 7.0 h)."),
         ([day(60, 70, 50, 90)], "waited 10 s less today than without speculation (10 s more to 30 s less)."),
         ([day(60, 70, 65, 90, NOW - 3600)], "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s)."),

@@ -85,7 +85,6 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         (Verdict.HEALTHY, {}, "Speculation pays: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
         (Verdict.HEALTHY, {"request": None}, "Speculation pays: 2.00 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"request": None, "speedup_bounds": None, "effective_requests": 4.9}, "Speculation pays: 2.00 times as fast as without it (too few requests passed for bounds), decode only."),
-        (Verdict.HEALTHY, {"request": None, "speedup_bounds": None}, "Speculation pays: 2.00 times as fast as without it (its bounds are unknown), decode only."),
         (Verdict.MARGINAL, {}, "Speculation pays, by how much is unsure: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
         (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
@@ -116,7 +115,6 @@ MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED
     ("share", "bounds", "cost", "text"),
     [
         (0.86, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
-        (0.80, (1.4, 0.9, 2.1), None, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
         (0.20, (0.9, 0.5, 1.2), None, "Probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
         (0.5, (1.0, 0.6, 1.6), MEASURED, "Unclear: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
@@ -134,19 +132,11 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
     assert "pays" not in texts.pop()
 
 
-def test_every_verdict_has_a_sentence_of_its_own():
-    texts = [verdict_text(engine(verdict)) for verdict in Verdict]
-    assert len(set(texts)) == len(Verdict)
-    assert all(text.endswith(".") for text in texts)
-
-
 @pytest.mark.parametrize(
     ("action", "depth", "text"),
     [
         (Action.KEEP, Depth(8, 2.0, "measured", None), "Keep drafting 8 tokens at a time."),
         (Action.INCREASE, Depth(10, 2.0, "extrapolated", None), "Try 10 tokens instead of 8 (num_speculative_tokens)."),
-        (Action.DECREASE, Depth(1, 2.0, "measured", None), "Try 1 token instead of 8 (num_speculative_tokens)."),
-        (Action.DECREASE, None, "Try fewer draft tokens than 8 (num_speculative_tokens)."),
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
@@ -241,7 +231,6 @@ def test_a_present_drop_without_enough_data_since_comes_first(kind, text):
     ("running", "drafts", "text"),
     [
         (9.0, 0, "Its schedule drafts nothing from 8 running requests, and 9.0 run."),
-        (7.0, 0, "Too little was drafted"),
         (None, 0, "Too little was drafted"),
         (9.0, 5, "Too little was drafted"),
     ],

@@ -7,13 +7,10 @@ import posixpath
 import re
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation import rendered, served
-from tests.paths import CHECKOUT
 
-FOLDER = "spec_decode_exporter/web/packaged/"
 FILES = [path for path in served() if path.startswith("files/")]
 PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]
 
@@ -108,15 +105,3 @@ SERVED = frozenset({"semantics.md", "runbooks/A.md", "files/rules/arms.yml", "fi
 )
 def test_links_to_served_files_are_kept_and_html_is_shown(text, html):
     assert rendered(text, "runbooks/B.md", SERVED).html == html
-
-
-def test_a_wheel_holds_every_served_file_and_no_other():
-    builder = WheelBuilder(str(CHECKOUT))
-    data = builder.get_default_build_data()
-    builder.set_build_data_defaults(data)
-    for hook in builder.get_build_hooks("").values():
-        hook.initialize("standard", data)
-    paths = [path for path in served().values() if path.name != "spec_decode_requests.py"]
-    packaged = {str(path): f"{FOLDER}{path.relative_to(CHECKOUT).as_posix()}" for path in paths}
-    assert data["force_include"] == packaged
-    assert sum(path.stat().st_size for path in paths) < 2_000_000
