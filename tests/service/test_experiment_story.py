@@ -134,20 +134,3 @@ async def advice_follows(told):
     # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
     assert cost * usual == pytest.approx(EAGLE.draft_cost_ratio(8), rel=0.25)
-
-
-async def test_bounds_allow_for_another_load_and_there_is_no_winner(serving):
-    light = scenario({"concurrency": 1}, method="draft_model", tokens=4)
-    async with serving(SERVERS | {"eagle": light}) as told:
-        await told.clock.advance(STOOD)
-        found = await metrics(told)
-        labels = {"arm": "eagle", "window": WINDOW}
-        (load,) = of(found["spec_decode_experiment_traffic_ratio"], **labels, kind="load")
-        assert load < 0.6
-        labels["basis"] = "time_per_output_token"
-        (lower,) = of(found["spec_decode_experiment_speedup_ratio_lower"], **labels)
-        assert lower < 1
-        winners = found["spec_decode_experiment_winner"]
-        assert set(of(winners, basis="time_per_output_token")) == {0.0}
-        speedups = (await longest(told, "eagle"))["speedup_ratio"]
-        assert speedups["time_per_output_token"]["reason"] == "load"

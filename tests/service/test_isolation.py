@@ -16,7 +16,6 @@ from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.api import ENDPOINTS
-from spec_decode_exporter.web.page import _environment
 from tests.fakes.simulated import Server
 from tests.unit.requests.test_record import RECORD
 
@@ -55,24 +54,6 @@ class Fault:
             return self.change(result) if is_bad else result
 
         stack.enter_context(patch(f"spec_decode_exporter.{self.place}", property(fails) if own else fails))
-
-
-class RowFault(Fault):
-    """The rows of groups of requests in the templates cannot be drawn."""
-
-    def start(self, stack, bad):
-        functions = _environment().globals
-        in_order = functions["in_order"]
-
-        def rows(*args):
-            self.hits += 1
-            return [
-                (group, None if group.key.request_type == "bad" else windows)
-                for group, windows in in_order(*args)
-            ]
-
-        self.hits = 0
-        stack.enter_context(patch.dict(functions, in_order=rows))
 
 
 TARGET_OF = {}
@@ -143,7 +124,6 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "model": Fault("requests.store._model_findings", lambda _, name, *__: name == "bad"),
     "section of a model": Fault("requests.store._model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(modes=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
-    "rows of groups": RowFault("", always),
     "events": Fault("monitor.request_receiver.RequestChangeNotifier.emit", always),
 }  # fmt: skip
 

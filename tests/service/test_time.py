@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from structlog.testing import capture_logs
-
-from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.config.schema import Config
-from tests.fakes.simulated import Server
 
 LIGHT = "load: {rate: 2}"
 HOUR = 3600.0
@@ -80,70 +74,27 @@ async def test_a_blocked_event_loop_skips_the_polls_it_missed(story):
         assert told.told(*NEITHER) == []
 
 
-def config(number, targets=3):
-    labels = {"release": f"r{number % 2}"}
-    return Config.model_validate(
-        {
-            "targets": [
-                {"url": f"http://vllm-{each}:8000/metrics", "labels": labels} for each in range(targets)
-            ]
-        }
-    )
+async def test_reloads_leave_nothing_behind(story, clock):
+    async with story(LIGHT) as told:
+        texts = [
+            told.file.read_text().replace("name: one", f"name: one, labels: {{release: r{n}}}")
+            for n in (0, 1)
+        ]
 
+        def held():
+            gc.collect()
+            return len(asyncio.all_tasks()), len(gc.get_objects())
 
-@pytest.fixture
-async def reloading(clock, network, monkeypatch):
-    """A service whose every other reload brings other labels for all its targets.
+        async def reloads(times):
+            for number in range(times):
+                await told.reload(texts[number % 2])
+                told.logs.clear()
+            await clock.advance(10.0)
 
-    How a configuration is written down for people is a mock, which is most of what a reload costs.
-    """
-    monkeypatch.setattr(
-        "spec_decode_exporter.app.exporter_state.active_yaml", lambda config: repr(config.targets[0].labels)
-    )
-    for each in range(3):
-        network.servers[f"vllm-{each}:8000"] = Server(clock, "idle")
-    configs = [config(0), config(1)]
-    numbers = iter(range(10**6))
-    service = Service(lambda: configs[next(numbers) % 2], Options([]), clock)
-    with capture_logs() as service.logs:
-        await service.start()
-        yield service
-        await service.close()
-
-
-async def test_reloads_leave_nothing_behind(reloading, clock):
-    def held():
-        gc.collect()
-        return len(asyncio.all_tasks()), len(gc.get_objects())
-
-    async def reloads(times):
-        for _ in range(times):
-            await reloading.reload()
-            reloading.logs.clear()
-        await clock.advance(10.0)
-
-    await clock.advance(300.0)  # windows that fill up hold more objects
-    await reloads(30)
-    tasks, objects = held()
-    await reloads(100)
-    assert held()[0] == tasks
-    assert held()[1] < objects + 90
-    assert [watch.status().record.up for watch in reloading.fleet] == [True] * 3
-
-
-async def test_targets_that_come_and_go_every_second_leave_nothing_behind(clock, network, story):
-    async with story(LIGHT, config="discovery: {files: [none-*.yml]}") as told:
-        await clock.advance(1.0)
-        fleet, (one,) = told.service.fleet, [watch.target for watch in told.service.fleet]
-        tasks = len(asyncio.all_tasks())
-        for number in range(60):
-            coming = replace(one, url=f"http://gone-{number}:8000/metrics", name=f"gone-{number}")
-            fleet.follow([one, coming])
-            await clock.advance(1.0)
-            assert len(list(fleet)) == 2
-        fleet.follow([one])
-        await clock.advance(1.0)
-        assert len(asyncio.all_tasks()) == tasks
-        found = await page(told)
-        assert found["spec_decode_exporter_polls_total", ""] >= 59
-        assert "gone-" not in await told.get("metrics")
+        await clock.advance(300.0)  # windows that fill up hold more objects
+        await reloads(20)
+        tasks, objects = held()
+        await reloads(60)
+        assert held()[0] == tasks
+        assert held()[1] < objects + 54
+        assert [watch.status().record.up for watch in told.service.fleet] == [True]

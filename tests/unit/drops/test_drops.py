@@ -221,3 +221,9 @@ def saved_fixture(fed):
 
 
 HOUR_POLLS = 120
+
+
+def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):
+    saved = STATE.dump_python(drops.state, mode="json")
+    saved["sudden"]["baseline"]["units"] = 5e-324
+    assert STATE.validate_python(saved).sudden.baseline.units == 0

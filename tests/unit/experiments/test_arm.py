@@ -116,15 +116,7 @@ class TestFirstToken:
         found = arm_with(window_of(SLOW), window_of(FAST)).first_token
         assert found == ArmFirstToken(mean=pytest.approx(0.5), prefix_hit_ratio=pytest.approx(0.4))
 
-    def test_an_engine_without_the_sum_is_left_out(self):
-        hidden = {"first_token_nanoseconds", "prefix_cache_queries"}
-        found = arm_with(window_of(SLOW, hidden=hidden), window_of(FAST)).first_token
-        assert (found.mean, found.prefix_hit_ratio) == (pytest.approx(1 / 3), 0.8)
-
     def test_quantiles_are_those_of_the_requests_of_all_engines_with_histograms(self):
         engines = [histogram(0, 90, 100, 100), histogram(100, 100, 100, 100), {}]
         found = arm_with(histograms=engines).first_token
         assert (found.p50, found.p95) == (pytest.approx(0.1), pytest.approx(1.0))
-
-    def test_an_empty_arm_has_no_values(self):
-        assert arm_with().first_token == ArmFirstToken()

@@ -174,3 +174,12 @@ async def test_more_engines_than_the_file_may_hold_are_logged_once_until_all_fit
     again = Remembered()
     StateSaver(again, clock, lambda: None).begin(tmp_path / "state.json")
     assert len(again.engines.items(clock.wall())) == 50
+
+
+def test_present_state_precedes_that_of_the_file():
+    found = Remembered()
+    found.engines.keep(KEY, LearnedState(2), END)
+    found.keep_baseline(MODEL, learned(END + 100.0))
+    found.recall(map(entry_of, map(line_of, remembered().entries(END))))
+    assert found.engines.known(KEY) == LearnedState(2)
+    assert found.baseline(MODEL).end == END + 100.0
