@@ -6,9 +6,8 @@ import asyncio
 import gc
 import weakref
 
-import pytest
-
 from spec_decode_exporter.app.service import FULL_EVERY, SETTLED_AFTER, collect_garbage
+from spec_decode_exporter.core.tasks import cancel
 from tests.conftest import settle
 
 
@@ -19,24 +18,18 @@ class Cycle:
         self.itself = self
 
 
-@pytest.fixture(autouse=True)
-async def fixture_collecting(clock):
-    """Collect during the test; afterwards thresholds and frozen objects are as before."""
-    thresholds = gc.get_threshold()
-    task = asyncio.create_task(collect_garbage(clock))
-    await settle()
-    yield
-    task.cancel()
-    gc.unfreeze()
-    gc.set_threshold(*thresholds)
-
-
 async def test_a_removed_object_is_freed_though_it_was_excluded_before(clock):
-    cycle = Cycle()
-    removed = weakref.ref(cycle)
-    await clock.advance(SETTLED_AFTER)
-    del cycle
-    gc.collect()
-    assert removed() is not None
-    await clock.advance(FULL_EVERY)
-    assert removed() is None
+    thresholds, cycle = gc.get_threshold(), Cycle()
+    removed, task = weakref.ref(cycle), asyncio.create_task(collect_garbage(clock))
+    try:
+        await settle()
+        await clock.advance(SETTLED_AFTER)
+        del cycle
+        gc.collect()
+        assert removed() is not None
+        await clock.advance(FULL_EVERY)
+        assert removed() is None
+    finally:
+        await cancel([task])
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

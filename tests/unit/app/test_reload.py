@@ -131,11 +131,3 @@ def test_a_cost_without_its_load_is_a_warning_wherever_it_is_configured(cost, wa
     found = list(config_warnings(config))
     assert [key for key, _ in found] == (["cost", "targets[0].cost"] if warned else [])
     assert all("Add `running_requests`" in text for _, text in found)
-
-
-@pytest.mark.parametrize(
-    ("method", "hint"), [("egale3", "did you mean eagle3?"), ("zzz", "known are ngram, ngram_gpu, suffix")]
-)
-def test_a_method_that_is_unknown_is_a_warning_with_a_similar_one_or_all(method, hint):
-    [(_, text)] = config_warnings(configured(method))
-    assert hint in text

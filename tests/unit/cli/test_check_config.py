@@ -22,6 +22,7 @@ def test_an_unknown_method_is_a_warning(program, file):
     status, out, error = program("check-config", str(file))
     assert (status, out) == (0, f"{file}: valid, 1 target\n")
     assert error.startswith(f"{file}: warning: targets[0].speculative.method: 'ngarm' is no")
+    assert error.endswith("did you mean ngram?\n")
 
 
 def test_every_mistake_is_listed(program, file):

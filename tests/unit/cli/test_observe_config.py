@@ -66,13 +66,6 @@ def test_the_targets_of_a_file_are_observed_over_the_window_of_the_observation_a
     assert config.cost.draft_cost_ratio == 0.1
 
 
-def test_the_help_explains_every_exit_status(capsys):
-    with pytest.raises(SystemExit):
-        parse(["observe", "--help"], {})
-    text = capsys.readouterr().out
-    assert all(f"\n  {status}  " in text for status in range(4))
-
-
 @pytest.mark.parametrize(
     ("seconds", "interval", "histograms"), [("60s", "500ms", 10.0), ("60s", "10s", 10.0), ("5m", "15s", 15.0)]
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pytest
 
@@ -38,14 +37,6 @@ def history(stored, monkeypatch):
         return status, out.getvalue()
 
     return run
-
-
-async def test_a_history_is_reported(history):
-    status, text = await history("--since", "20m", "--speculative.method", "eagle3", "--format", "json")
-    document = json.loads(text)
-    assert status == 0
-    assert document["engines"][0]["target"] == "a:8000"
-    assert document["fleet"]["summary"]["speedup"]["value"] > 1
 
 
 async def test_clocks_that_differ_are_named_and_too_short_a_time_is_refused(history):

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.run import ANSWER_SECONDS, first_answers, read_config, start_report
+from spec_decode_exporter.cli.run import read_config, start_report
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
@@ -161,18 +161,3 @@ def test_the_scrape_job_is_that_of_the_page(url, options, job):
     (found,) = yaml.safe_load(text.partition("prometheus.yml:\n")[2].partition("\n\n")[0])
     assert job.items() <= found.items()
     assert (found["job_name"], found["scrape_interval"]) == ("spec-decode", "15s")
-
-
-async def test_it_waits_for_the_first_answer_of_every_target_but_not_for_ever():
-    slept = []
-
-    async def sleep(seconds):
-        slept.append(seconds)
-
-    late = TargetStatus(name="b")
-    known = [(), (UP, late), (UP, UP)]
-    assert await first_answers(lambda: known[min(len(slept), 2)], sleep) == (UP, UP)
-    assert len(slept) == 2
-    slept.clear()
-    assert await first_answers(lambda: (UP, late), sleep) == (UP, late)
-    assert sum(slept) == pytest.approx(ANSWER_SECONDS)

@@ -10,7 +10,6 @@ import pytest
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.scrape.engines import Latency
@@ -53,23 +52,6 @@ def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
 def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
     assert [depth.tokens for depth in view.depths if depth.recommended] == [view.recommended_tokens]
     assert all(depth.extrapolated == (depth.tokens > view.configured_tokens) for depth in view.depths)
-
-
-def test_an_engine_that_is_gone_has_totals_and_no_windows(busy):
-    gone = EngineView(
-        labels=LABELS, snapshot=replace(busy, evaluation=Evaluation((), Knowledge()), reported=None)
-    )
-    shown = gone.read_all().model_dump(mode="json")
-    assert (gone.state, gone.evaluated, gone.windows, gone.cost) == (State.UNREACHABLE, None, (), None)
-    assert shown["totals"] == EngineView(labels=LABELS, snapshot=busy).model_dump(mode="json")["totals"]
-
-
-def test_the_json_has_exactly_the_described_fields(view):
-    shown = view.model_dump(mode="json")
-    described = EngineView.model_json_schema(mode="serialization")
-    assert shown.keys() == described["properties"].keys()
-    assert shown["windows"][0].keys() == described["$defs"]["WindowView"]["properties"].keys()
-    assert {"snapshot", "its", "shown"}.isdisjoint(shown.keys() | shown["windows"][0].keys())
 
 
 def test_bounds_and_times_of_a_record_may_be_unknown():

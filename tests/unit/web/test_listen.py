@@ -52,14 +52,6 @@ def app():
     return app
 
 
-@pytest.mark.parametrize("value", [":0", "127.0.0.1:0", "localhost:0", "0.0.0.0:0"])
-async def test_the_url_reaches_the_server(app, value):
-    server = await serve(app, [parse_listen_address(value)])
-    async with aiohttp.ClientSession() as session, session.get(server.urls[0]) as answer:
-        assert await answer.text() == "here"
-    await server.close()
-
-
 async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         used, unused = (ListenAddress("127.0.0.1", each.getsockname()[1]) for each in (taken, free))
@@ -70,17 +62,9 @@ async def test_a_port_in_use_is_named_and_nothing_else_stays_bound(app):
         socket.create_server(("127.0.0.1", unused.port)).close()
 
 
-@pytest.mark.parametrize(
-    ("address", "problem"),
-    [
-        (ListenAddress("192.0.2.1", 0), r"192\.0\.2\.1:0: no interface of this machine"),
-        (ListenAddress("nowhere.invalid", 1), r"nowhere\.invalid:1: "),
-    ],
-    ids=["of another machine", "a name that does not resolve"],
-)
-async def test_an_address_that_cannot_be_used_is_named(app, address, problem):
-    with pytest.raises(ListenError, match=f"cannot listen on {problem}"):
-        await serve(app, [address])
+async def test_an_address_of_another_machine_is_named(app):
+    with pytest.raises(ListenError, match=r"cannot listen on 192\.0\.2\.1:0: no interface of this machine"):
+        await serve(app, [ListenAddress("192.0.2.1", 0)])
 
 
 @pytest.fixture

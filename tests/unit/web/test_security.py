@@ -164,10 +164,8 @@ def live(folder, clock):
 
     def make(text):
         config = LiveWebConfig(folder.write(text), clock)
-        config.path, config.users = (
-            folder.path / "web.yml",
-            lambda: {*config.current.settings.basic_auth_users},
-        )
+        config.path = folder.path / "web.yml"
+        config.users = lambda: {*config.current.settings.basic_auth_users}
         config.write = lambda text: replace(config.path, text.encode("latin-1"))
         return config
 
@@ -216,45 +214,25 @@ async def test_changed_files_are_followed(live, clock, until):
     await cancel([following])
 
 
-def with_clients(policy, more=""):
-    return f"{MUTUAL}{policy}\n{more}"
-
-
-NAMED = with_clients(VERIFIED, "  client_allowed_sans: [a, b]\n")
+NAMED = f"{MUTUAL}{VERIFIED}\n  client_allowed_sans: [a, b]\n"
 NEWEST = f"{CERTIFICATE}  min_version: TLS13\n"
-WEAKER = [
-    (with_clients(VERIFIED), with_clients(IF_GIVEN), "client_auth_type"),
-    (with_clients(VERIFIED), CERTIFICATE, "client_auth_type"),
-    (NAMED, with_clients(VERIFIED), "client_allowed_sans"),
-    (NEWEST, NEWEST.replace("13", "12"), "min_version"),
-]
-NAMES = ["optional", "no longer required", "any name", "an older version"]
-"""Of each row of ``WEAKER``, what its second file has."""
+# fmt: off
+REFUSED = {
+    "no text": (USERS, "\xff", "web.yml"),
+    "unknown key": (USERS, "nonsense: 1\n", "nonsense is not a known key"),
+    "no file": (USERS, None, "web.yml"),
+    "no users": (USERS, "", "basic_auth_users was removed; restart"),
+    "no TLS": (CERTIFICATE, "", "tls_server_config was removed; restart"),
+    "new TLS": ("", CERTIFICATE, "tls_server_config was added; restart"),
+    "optional": (f"{MUTUAL}{VERIFIED}\n", f"{MUTUAL}{IF_GIVEN}\n", "tls_server_config.client_auth_type is weaker; restart"),
+    "no longer required": (f"{MUTUAL}{VERIFIED}\n", CERTIFICATE, "tls_server_config.client_auth_type is weaker; restart"),
+    "any name": (NAMED, f"{MUTUAL}{VERIFIED}\n", "tls_server_config.client_allowed_sans is weaker; restart"),
+    "an older version": (NEWEST, NEWEST.replace("13", "12"), "tls_server_config.min_version is weaker; restart"),
+}
+# fmt: on
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "problem"),
-    [
-        (USERS, "\xff", "web.yml"),
-        (USERS, "nonsense: 1\n", "nonsense is not a known key"),
-        (USERS, None, "web.yml"),
-        (USERS, "", "basic_auth_users was removed; restart"),
-        (CERTIFICATE + USERS, CERTIFICATE, "basic_auth_users was removed; restart"),
-        (CERTIFICATE, "", "tls_server_config was removed; restart"),
-        ("", CERTIFICATE, "tls_server_config was added; restart"),
-        *[(strong, weak, f"tls_server_config.{key} is weaker; restart") for strong, weak, key in WEAKER],
-    ],
-    ids=[
-        "no text",
-        "unknown key",
-        "no file",
-        "no users",
-        "no users besides TLS",
-        "no TLS",
-        "new TLS",
-        *NAMES,
-    ],
-)
+@pytest.mark.parametrize(("before", "after", "problem"), REFUSED.values(), ids=REFUSED)
 async def test_an_invalid_or_weaker_file_is_logged_once_and_the_previous_version_stays_active(
     live, before, after, problem
 ):
@@ -294,18 +272,15 @@ def client_of(aiohttp_client, make_state, folder, clock):
     return make
 
 
-READ = (
+PAGES = (
     "/ /static/style.css /metrics /api/v1/snapshot /api/v1/requests /config /-/healthy /-/ready /no/such/page"
 )
-EVERY_PAGE = [
-    *[("GET", path) for path in READ.split()],
-    *[("POST", "/-/reload"), ("POST", "/api/v1/requests"), ("DELETE", "/metrics"), ("OPTIONS", "/")],
-]
+OTHERS = [("POST", "/-/reload"), ("POST", "/api/v1/requests"), ("DELETE", "/metrics"), ("OPTIONS", "/")]
 
 
 async def test_no_page_is_served_without_credentials(client_of, users_text):
     client = await client_of(users_text, snapshot=lambda: pytest.fail("the page was made"))
-    for method, path in EVERY_PAGE:
+    for method, path in [*[("GET", path) for path in PAGES.split()], *OTHERS]:
         answer = await client.request(method, path)
         assert answer.status == 401, path
         assert answer.headers["WWW-Authenticate"] == 'Basic realm="spec-decode-exporter", charset="UTF-8"'
