@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,16 +27,6 @@ WORSE = measured(lambda name, figure: figure.divided(2) if name == "draft_accept
 UNSURE = measured(lambda _, figure: MeasuredFigure(value=figure.value))
 
 
-@dataclass
-class _Observed:
-    """Observation whose measurement is a document; one part of it with ``--against`` a server."""
-
-    document: object
-
-    def view(self):
-        return None
-
-
 @pytest.fixture(name="run")
 def run_fixture(monkeypatch, tmp_path):
     """Run the command in an empty directory, where servers show a measurement."""
@@ -45,13 +35,11 @@ def run_fixture(monkeypatch, tmp_path):
 
     def run(*words, shows=STEADY):
         async def measured(arguments, _, streams):
-            class Observation:
-                def observed(self):
-                    return _Observed(shows)
-
+            observed = SimpleNamespace(document=shows, view=lambda: None)
             progress = observe.ObservationOutput("text", 60, None, streams)
             progress.report = lambda _: None
-            return await observe._result(arguments, Observation(), None, progress, None)
+            observation = SimpleNamespace(observed=lambda: observed)
+            return await observe._result(arguments, observation, None, progress, None)
 
         monkeypatch.setattr(observe, "_measure", measured)
         arguments = parse(["observe", *words, "http://a"], {})

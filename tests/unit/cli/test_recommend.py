@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of, snapshot_url
-from spec_decode_exporter.config.load import load
+from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
-from spec_decode_exporter.web.server import parse_listen_address
 from tests.unit.web.api.conftest import target
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
@@ -69,28 +64,6 @@ def test_a_server_without_an_engine_is_an_error(program, file, observation):
     status, _, error = program("recommend", "--snapshot", str(file))
     assert status == 1
     assert "chat-1: timeout" in error
-
-
-# A running exporter
-
-
-async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):
-    """It rejects polls of exporters, which have another User-Agent."""
-
-    async def no_poll(_):
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(Poller, "run", no_poll)
-    service = Service(lambda: load(None, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
-    await service.start()
-    try:
-        url = snapshot_url(service.urls[0].removeprefix("http://").rstrip("/"))
-        assert url.startswith("http://127.0.0.1:")
-        assert (await read_snapshot_of(url)).engines == ()
-        with pytest.raises(NoSnapshotError, match="status 400 Bad Request: The parameter windows is unknown"):
-            await read_snapshot_of(f"{url}?windows=30s")
-    finally:
-        await service.close()
 
 
 @pytest.mark.parametrize(

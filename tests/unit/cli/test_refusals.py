@@ -71,17 +71,18 @@ def _files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(("words", "message"), WRONG, ids=[" ".join(words) for words, _ in WRONG])
-def test_a_wrong_command_line_ends_with_2_which_no_verdict_has(program, words, message):
-    status, out, error = program(*words)
-    assert (status, out) == (2, "")
-    assert message in error
-    assert "secret" not in error
-
-
-@pytest.mark.parametrize(("words", "message"), FAILED, ids=[" ".join(words) for words, _ in FAILED])
-def test_an_unusable_file_or_address_ends_with_1(program, words, message):
-    status, out, error = program(*words)
-    assert (status, out) == (1, "")
+@pytest.mark.parametrize(
+    ("status", "words", "message"),
+    [
+        pytest.param(status, *row, id=" ".join(row[0]))
+        for status, rows in ((2, WRONG), (1, FAILED))
+        for row in rows
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_which_no_verdict_has_and_an_unusable_file_or_address_with_1(
+    program, status, words, message
+):
+    ended, out, error = program(*words)
+    assert (ended, out) == (status, "")
     assert message in error
     assert "secret" not in error

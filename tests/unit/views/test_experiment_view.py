@@ -29,24 +29,13 @@ def arm(length, engines, requests=None, acceptance_length=None, first_token=None
 TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
 NO_WINS = dict.fromkeys(SpeedupBasis, False)
 OFF = ArmFindings((arm(30.0, 0), arm(300.0, 2, 1200)), NO_WINS)
-EAGLE = ArmFindings(
-    (
-        arm(30.0, 1, 12, traffic={Traffic.LOAD: 0.5}),
-        arm(
-            300.0,
-            1,
-            1300,
-            2.5,
-            ArmFirstToken(0.2, 0.1, 0.5, 0.25),
-            traffic={Traffic.LOAD: 1.25, Traffic.REQUEST_TYPES: None},
-            speedups={
-                TIME: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
-                SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None, Traffic.REQUEST_TYPES),
-            },
-        ),
-    ),
-    NO_WINS | {TIME: True},
-)
+SPEEDUPS = {
+    TIME: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
+    SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None, Traffic.REQUEST_TYPES),
+}
+COMPARED = {"traffic": {Traffic.LOAD: 1.25, Traffic.REQUEST_TYPES: None}, "speedups": SPEEDUPS}
+LONG = arm(300.0, 1, 1300, 2.5, ArmFirstToken(0.2, 0.1, 0.5, 0.25), **COMPARED)
+EAGLE = ArmFindings((arm(30.0, 1, 12, traffic={Traffic.LOAD: 0.5}), LONG), NO_WINS | {TIME: True})
 ARMS = [
     ({"experiment": "drafter", "arm": name, "baseline": "off"}, findings)
     for name, findings in (("off", OFF), ("eagle", EAGLE))

@@ -17,8 +17,6 @@ from spec_decode_exporter.views.headline import (
     engine_headline,
     headline,
     no_speculation,
-    target_problem,
-    target_trouble,
     time_saved,
 )
 
@@ -35,43 +33,27 @@ def engine(
     *,
     findings=(),
     share=None,
-    waits=None,
-    today=None,
-    action=Action.KEEP,
-    excluded=False,
-    seconds=300.0,
     name="chat",
+    today=None,
     speedup=1.1,
+    seconds=300.0,
+    **known,
 ):
     """An engine that counts as ``standing``; its texts name it."""
     is_verdict = isinstance(standing, Verdict)
+    verdict = standing if is_verdict else Verdict.INSUFFICIENT
     window = SimpleNamespace(seconds=seconds, length=300.0)
     covered = SimpleNamespace(window=window, request=None, estimated_speedup_ratio=speedup)
-    verdict = standing if is_verdict else Verdict.INSUFFICIENT
-    evaluation = SimpleNamespace(
-        verdict=verdict,
-        is_excluded=excluded,
-        countdown=waits,
-        action=action,
-        basis=Basis.LONGEST,
-        evaluated=covered,
-        longest=covered,
-        known=SimpleNamespace(wall=NOW, policy=Policy()),
-    )
+    concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
+    windows = {"basis": Basis.LONGEST, "evaluated": covered, "longest": covered}
+    evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
     return SimpleNamespace(
-        standing=standing,
-        state=State.ACTIVE if is_verdict else standing,
-        verdict=verdict,
-        has_dropped=SUDDEN in findings,
-        findings=findings,
-        pays_share_ratio=share,
-        verdict_text=f"Text of {standing}.",
-        recommendation=action,
-        recommendation_text=f"Advice of {standing}.",
+        standing=standing, state=State.ACTIVE if is_verdict else standing, verdict=verdict, pays_share_ratio=share,
+        has_dropped=SUDDEN in findings, findings=findings, verdict_text=f"Text of {standing}.",
+        recommendation=evaluation.action, recommendation_text=f"Advice of {standing}.",
         snapshot=SimpleNamespace(evaluation=evaluation, today=today or DayTime()),
-        target=name,
-        name=f"llama on {name}, engine 0",
-    )
+        target=name, name=f"llama on {name}, engine 0",
+    )  # fmt: skip
 
 
 def target(up=True, *, name="chat", error="", remedy="", engines=1, failed=0, **server):
@@ -96,7 +78,7 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.UNCLEAR, share=0.2), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
-        (engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
@@ -116,7 +98,7 @@ def test_an_engine_of_a_target_that_is_down_names_the_error_and_the_remedy():
 @pytest.mark.parametrize("verdict", Verdict)
 @pytest.mark.parametrize("excluded", [False, True])
 def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclude_it(verdict, excluded):
-    its = engine_headline(engine(verdict, findings=(SUDDEN,), excluded=excluded), NOW)
+    its = engine_headline(engine(verdict, findings=(SUDDEN,), is_excluded=excluded), NOW)
     assert (its.tone, its.short, its.remedy) == ("bad", "Acceptance dropped", "Look for a change.")
     says = its.matter.removeprefix("Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens.")
     assert bool(says) is (verdict is not Verdict.INSUFFICIENT and not (excluded and verdict in PAYING))
@@ -134,7 +116,7 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
     ],
 )
 def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
-    assert countdown(engine(Verdict.INSUFFICIENT, waits=waits), NOW) == text
+    assert countdown(engine(Verdict.INSUFFICIENT, countdown=waits), NOW) == text
 
 
 @pytest.mark.parametrize(
@@ -151,24 +133,6 @@ def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
 def test_no_speculation_names_its_case_and_the_flag(server, part):
     assert part in no_speculation(engine(State.DISABLED), target(**server))
     assert no_speculation(engine(State.IDLE), target(**server)) == ""
-
-
-def test_targets_are_listed_by_trouble_with_its_remedy():
-    empty = target(name="b", engines=0, remedy="it is Ray's")
-    targets = [
-        target(name="e"),
-        target(name="d", failed=3),
-        target(None, name="c", engines=None),
-        empty,
-        DOWN,
-    ]
-    ordered = sorted(targets, key=target_trouble)
-    assert [its.target for its in ordered] == ["chat", "b", "c", "d", "e"]
-    assert [target_problem(its) for its in ordered] == [
-        "refused: no answer: start the server.",
-        "Its page has no engine: it is Ray's.",
-        *[""] * 3,
-    ]
 
 
 @pytest.mark.parametrize(

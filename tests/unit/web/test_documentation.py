@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 import re
 
 import pytest
+from yarl import URL
 
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation import rendered, served
@@ -71,18 +71,9 @@ OTHERS = (
 
 @pytest.mark.parametrize("path", OTHERS.split())
 async def test_any_other_path_is_not_found(client, path):
-    assert await status_of(client, f"/docs/{path}") == 404
-
-
-async def status_of(client, raw):
-    """Return the status of a request whose path no client normalises."""
-    reader, writer = await asyncio.open_connection(client.host, client.port)
-    writer.write(
-        f"GET {raw} HTTP/1.1\r\nHost: {client.host}:{client.port}\r\nConnection: close\r\n\r\n".encode()
-    )
-    answer = await reader.read()
-    writer.close()
-    return int(answer.split(b" ", 2)[1])
+    url = URL(f"http://{client.host}:{client.port}/docs/{path}", encoded=True)  # no client normalises it
+    async with client.session.get(url) as answer:
+        assert answer.status == 404
 
 
 SERVED = frozenset({"semantics.md", "runbooks/A.md", "files/rules/arms.yml", "files/dashboards/a.json"})

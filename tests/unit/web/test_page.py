@@ -46,17 +46,6 @@ def text_of(html):
 # Engines
 
 
-async def test_only_open_engines_have_a_panel(watched_snapshot, engines):
-    chat = engines[0].id
-    closed = await shown(watched_snapshot)
-    assert closed.count('class="panel"') == 0
-    assert f'href="./?engine={chat}#e-{chat}"' in closed
-    opened = await shown(watched_snapshot, PageQuery("", (chat,)))
-    assert opened.count('class="panel"') == 1
-    assert '<section class="card wide" data-key="Setting">' in opened
-    assert 'href="./" class="opener" aria-expanded="true"' in " ".join(opened.split())
-
-
 async def test_engines_that_need_attention_come_first(watched_snapshot, engines):
     snapshot = replace(watched_snapshot, engines=watched_snapshot.engines[::-1])
     html = await shown(snapshot)

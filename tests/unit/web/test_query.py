@@ -12,12 +12,8 @@ from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, PageQuery, term
 from tests.unit.web.pages import changed
 
 TERMS = [
-    ("target", "chat-1"),
-    ("model_name", "Llama 3"),
-    ("verdict", "poor"),
-    ("Team", "Search all"),
-    ("state", "disabled"),
-    ("state", "Off"),
+    *[("target", "chat-1"), ("model_name", "Llama 3"), ("verdict", "poor")],
+    *[("Team", "Search all"), ("state", "disabled"), ("state", "Off")],
 ]
 
 
@@ -52,14 +48,11 @@ MATCHING = [
 OTHERS = ["chat harmful", "verdict=Poor TEAM=x", '"3 llama"', 'team="search', "verdict=po", "unknown=poor"]
 
 
-@pytest.mark.parametrize("text", [*MATCHING, 'team="search ALL', "state=disabled off"])
-def test_every_word_of_a_filter_is_found(text):
-    assert PageQuery(text).matches(TERMS)
-
-
-@pytest.mark.parametrize("text", OTHERS)
-def test_a_filter_with_a_word_that_is_not_found_does_not_match(text):
-    assert not PageQuery(text).matches(TERMS)
+@pytest.mark.parametrize(
+    ("text", "found"), [*((text, True) for text in MATCHING), *((text, False) for text in OTHERS)]
+)
+def test_a_filter_matches_if_every_word_is_found(text, found):
+    assert PageQuery(text).matches(TERMS) is found
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.web import security as module
 from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.limits import LOCAL
 from spec_decode_exporter.web.security import (
     CHECK_INTERVAL,
     IF_GIVEN,
@@ -353,17 +354,38 @@ def users(hashed):
     return {name: SecretStr(hashed(password)) for name, password in passwords.items()}
 
 
+class Bcrypt:
+    """Comparisons that continue one by one."""
+
+    def __init__(self, monkeypatch):
+        self.done, self._going = [], threading.Semaphore(0)
+        real = module._matches
+
+        def matches(password, written):
+            self._going.acquire()
+            self.done.append((password, written))
+            return real(password, written)
+
+        monkeypatch.setattr(module, "_matches", matches)
+
+    def go_on(self, times=1):
+        self._going.release(times)
+
+
 @pytest.fixture
 def compared(monkeypatch):
-    """Return the passwords that bcrypt compared."""
-    done, real = [], module._matches
+    """Return the passwords and hashes that bcrypt compared, none of which waits."""
+    bcrypt = Bcrypt(monkeypatch)
+    bcrypt.go_on(1000)
+    return bcrypt.done
 
-    def matches(password, written):
-        done.append((password, written))
-        return real(password, written)
 
-    monkeypatch.setattr(module, "_matches", matches)
-    return done
+async def guessing(passwords, users, addresses):
+    """Begin to guess a password from each of the addresses, and return the tasks."""
+    guesses = [passwords.match(users, "alice", b"%d" % number, its) for number, its in enumerate(addresses)]
+    tasks = [asyncio.create_task(guess) for guess in guesses]
+    await asyncio.sleep(0)
+    return tasks
 
 
 @pytest.mark.parametrize(
@@ -407,9 +429,7 @@ async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, m
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     bcrypt = Bcrypt(monkeypatch)
-    guesses = [passwords.match(users, "alice", b"%d" % guess) for guess in range(MAX_CHECKS_PER_CLIENT)]
-    asked = [asyncio.create_task(guess) for guess in guesses]
-    await asyncio.sleep(0)
+    asked = await guessing(passwords, users, [LOCAL] * MAX_CHECKS_PER_CLIENT)
     with pytest.raises(TooManyChecksError):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
@@ -433,32 +453,11 @@ async def test_results_are_cached_and_wrong_passwords_do_not_evict_the_right_one
     assert all(len(keys) <= 3 for keys in passwords._cache.values())
 
 
-class Bcrypt:
-    """Comparisons that continue one by one."""
-
-    def __init__(self, monkeypatch):
-        self.done, self._going = [], threading.Semaphore(0)
-        real = module._matches
-
-        def matches(password, written):
-            self._going.acquire()
-            self.done.append(password)
-            return real(password, written)
-
-        monkeypatch.setattr(module, "_matches", matches)
-
-    def go_on(self, times=1):
-        self._going.release(times)
-
-
 @pytest.mark.parametrize("name", ["alice", "bob"])
 async def test_a_right_password_of_another_address_is_checked_during_an_attack(users, monkeypatch, name):
     """It waits for at most as many comparisons as one address may have in the queue."""
     bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
-    guesses = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, "loopback")) for guess in range(40)
-    ]
-    await asyncio.sleep(0)
+    guesses = await guessing(passwords, users, ["loopback"] * 40)
     right = {"alice": b"wonderland", "bob": b"builder"}[name]
     asked = [asyncio.create_task(passwords.match(users, name, right, "10.0.0.9")) for _ in range(3)]
     bcrypt.go_on(MAX_CHECKS_PER_CLIENT + 1)
@@ -473,11 +472,7 @@ async def test_a_right_password_of_another_address_is_checked_during_an_attack(u
 async def test_addresses_with_all_places_leave_one_check_to_each_other_address(users, monkeypatch):
     bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
     addresses = ["10.0.0.1"] * MAX_CHECKS + ["10.0.0.2"] * MAX_CHECKS + ["10.0.0.3"] * 2
-    guesses = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, address))
-        for guess, address in enumerate(addresses)
-    ]
-    await asyncio.sleep(0)
+    guesses = await guessing(passwords, users, addresses)
     bcrypt.go_on(len(guesses))
     answers = await asyncio.gather(*guesses, return_exceptions=True)
     assert answers.count(False) == MAX_CHECKS + 1 == len(bcrypt.done)

@@ -72,33 +72,20 @@ class Serving:
     async def start(self, tls=NO_TLS, limit=8, app=None):
         if app is None:
             app = web.Application()
-            app.router.add_get("/", self.small)
-            app.router.add_get("/large", self.large)
-            app.router.add_get("/wait", self.wait)
-            app.router.add_get("/fails", self.fails)
-            app.router.add_post("/body", self.body)
+            for path in ("/", "/large", "/wait", "/fails"):
+                app.router.add_get(path, self.answer)
+            app.router.add_post("/body", self.answer)
         self.server = await serve(app, [parse_listen_address("127.0.0.1:0")], tls, limit)
         self.port = int(self.server.urls[0].rpartition(":")[2].strip("/"))
 
-    async def small(self, _request):
+    async def answer(self, request):
+        if request.path == "/fails":
+            raise ValueError("an internal error")
         self.begun += 1
-        return web.Response(text="here")
-
-    async def large(self, _request):
-        self.begun += 1
-        return web.Response(body=LARGE)
-
-    async def wait(self, _request):
-        self.begun += 1
-        await self.go_on.wait()
-        return web.Response(text="at last")
-
-    async def body(self, request):
-        self.begun += 1
-        return web.Response(text=str(len(await request.read())))
-
-    async def fails(self, _request):
-        raise ValueError("an internal error")
+        if request.path == "/wait":
+            await self.go_on.wait()
+        bodies = {"/": b"here", "/large": LARGE, "/wait": b"at last"}
+        return web.Response(body=bodies.get(request.path) or b"%d" % len(await request.read()))
 
     async def connect(self, data=b"", **more):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, **more)

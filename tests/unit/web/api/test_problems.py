@@ -44,7 +44,6 @@ NO_LABEL = "names a label that no target has; there are target, model_name, engi
         ("targets?target=x", "target", "is unknown; there are none"),
         ("snapshot?window=7m", "window", "names a window that is not configured; there are 30s, 5m"),
         ("snapshot?match=zone=eu&match=zon=eu", "match", NO_LABEL),
-        ("history?match=zone=eu&match=zon=eu", "match", NO_LABEL),
     ],
 )
 async def test_a_parameter_that_is_not_known_here_is_named(client, query, name, text):
@@ -85,9 +84,7 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
         (EVENTS, [("limit", "1"), ("limit", "2")], "is repeated"),
         (EVENTS, [("since", "a1-17\n")], "is not the id of an event"),
         (EVENTS, [("type", "acceptance_droped")], NO_TYPE),
-        (EVENTS, [("type", "acceptance_dropped"), ("type", "reloaded")], NO_TYPE),
         (HISTORY, [("step", "5")], NO_STEP),
-        (HISTORY, [("step", "0")], NO_STEP),
         (ENGINES, [("match", "zone")], NO_MATCH),
         (SNAPSHOT, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
         (SNAPSHOT, [("group_by", "a-b")], "is not a label name, such as model_name"),
