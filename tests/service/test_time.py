@@ -59,21 +59,6 @@ async def test_a_machine_that_was_asleep_shows_a_gap_and_asks_once(story, networ
         assert after.get(("spec_decode_drafts_per_second", window), 0.0) < 3 * usual
 
 
-async def test_a_blocked_event_loop_skips_the_polls_it_missed(story):
-    name = ("spec_decode_exporter_polls_total", "")
-    async with story(LIGHT) as told:
-        await told.clock.advance(60.0)
-        for held_up in (10.0, 45.0):
-            before = await page(told)
-            told.clock.now += held_up
-            await told.clock.advance(2.0)
-            after = await page(told)
-            assert 2 <= after[name] - before[name] <= 3
-            assert after["spec_decode_exporter_target_up", ""] == 1
-            assert ("spec_decode_draft_acceptance_ratio", "30s") in after
-        assert told.told(*NEITHER) == []
-
-
 async def test_reloads_leave_nothing_behind(story, clock):
     async with story(LIGHT) as told:
         texts = [

@@ -227,3 +227,21 @@ def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):
     saved = STATE.dump_python(drops.state, mode="json")
     saved["sudden"]["baseline"]["units"] = 5e-324
     assert STATE.validate_python(saved).sudden.baseline.units == 0
+
+
+def test_another_policy_applies_to_all_kinds():
+    drops, found = Drops(DropPolicy()), []
+
+    def run(number, *counts):
+        (increment,) = seconds(1, *counts)
+        for _ in range(number):
+            found.extend(drop.kind for drop in drops.observe(increment, DecodeSteps(20, searches=True)))
+
+    run(4 * 3600)
+    drops.use(DropPolicy(ratio=0.8))
+    run(10)
+    run(100, 2, 5)
+    assert found == []
+    drops.use(DropPolicy())
+    run(3600, 2, 5)
+    assert {SUDDEN, SLOW, DropKind.DRAFTING} <= set(found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 
 from spec_decode_exporter.drops.hours import HourCell, learn_hour, usual_length

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from math import log, log1p, sqrt
 
 import pytest
@@ -31,16 +30,6 @@ def test_variances_of_sums_follow_from_those_of_differences():
     # 32 drafts: (1 - 0)² / (2/32) = 16, nine times, so 16 (1 + √(3/9)); 64 drafts: all alike, 0.
     allan = 16 * (1 + sqrt(1 / 3))
     assert variances(fed(Noise(), [32, 0] * 5)) == {64: 0.0, 32: pytest.approx(allan / 2)}
-
-
-def test_correlated_drafts_have_a_higher_variance_in_long_sums():
-    chance = random.Random(2)
-    # 8 intervals of 32 drafts in a row are of one request, with 1 or 2 accepted tokens a draft.
-    values = [accepted for _ in range(4000) for accepted in [32 * chance.choice((1, 2))] * 8]
-    found = variances(fed(Noise(), values), 8192)
-    # V = 0.25 · 256 for sums that are much longer than a request; less for shorter ones.
-    assert found[4096] == pytest.approx(64, rel=0.25)
-    assert found[32] < found[128] < found[256] < found[512]
 
 
 def test_shortfalls_have_twice_the_mean_square_of_their_negative_sums():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from math import pi, sin
 
@@ -64,18 +63,6 @@ def dropped_fixture(detector, fed):
     return detector
 
 
-@pytest.fixture(name="evidence")
-def evidence_fixture(fed):
-    """Return the evidence of an interval: the sum after it, if that was 0, and 0.5 or 1 of allowance."""
-
-    def evidence(detector, length, drafts=60_000, wall=None):
-        detector.state.cusums[0].reset()
-        fed(detector, intervals([length], wall, drafts))
-        return detector.state.cusums[0].sum
-
-    return evidence
-
-
 def test_five_intervals_of_a_baseline_are_needed_each_an_hour_old():
     detector, known = SlowDetector(DropPolicy()), []
     for interval in intervals([2.1] * (2 * HOUR + 1)):
@@ -118,17 +105,6 @@ def test_a_sink_on_top_of_a_daily_mix_is_detected_from_the_second_day_on(day, fe
     [(place, drop)] = fed(SlowDetector(DropPolicy()), intervals(sunk(daily(day + 0.25), start), MIDNIGHT))
     assert drop.transition is BEGAN
     assert 0 < (place - start) / HOUR < 4.5
-
-
-@pytest.mark.parametrize(
-    ("drafts", "least", "most"), [(100, 0.3, 0.4), (400, 0.15, 0.21), (10**6, 0.1, 0.11)]
-)
-def test_with_few_drafts_the_measured_deviation_counts(drafts, least, most, fed, evidence):
-    # 0.3² = V (1/100): the variance per draft is 9, and more since the largest of three uncertain ones counts.
-    chance, detector = random.Random(1), SlowDetector(DropPolicy())
-    assert fed(detector, intervals([chance.gauss(2.1, 0.3) for _ in range(DAY)], drafts=100)) == []
-    short = detector.state.baseline.length - 1.1
-    assert least <= short / (evidence(detector, 1.1, drafts) + max(0.5, 0.105 / most)) <= most * 1.05
 
 
 def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from spec_decode_exporter.experiments.arm import Arm, ArmFirstToken
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.histograms import Answers
 from tests.fakes.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
 
 
@@ -69,15 +68,6 @@ class TestSums:
         assert arm_with(few).paces[TIME].relative_error is None
         short = window_of(EAGLE, seconds=149)
         assert arm_with(short).paces[TIME].relative_error is None
-
-    def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
-        # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
-        chats, long = (
-            window_of(EAGLE, answers=Answers(n, 1000 * n * tokens, n * tokens**2, n * tokens**3))
-            for n, tokens in ((3000, 100), (30, 6000))
-        )
-        arms = (chats, chats), (long, long), (chats, long)
-        assert [arm_with(*each).paces[TIME].degrees for each in arms] == [12, 12, 2]
 
     def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
         # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.

@@ -7,11 +7,7 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.learned.baseline import (
-    MIN_REQUESTS,
-    MIN_SECONDS,
-    Baseline,
-)
+from spec_decode_exporter.learned.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline
 from spec_decode_exporter.learned.steps import StepReader
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
@@ -116,16 +112,6 @@ class TestAdopting:
         assert target.baseline.adopt(Target().plain(HOUR).baseline)
         assert target.period.seconds == HOUR
         assert target.plain(HOUR).period.seconds == 2 * HOUR
-
-    @pytest.mark.parametrize(
-        ("target", "history"),
-        [(Target(), Target().plain(HOUR).drafting()), (Target().drafting(), Target().plain(HOUR))],
-        ids=["a history that ends with drafts", "a target that drafts"],
-    )
-    def test_a_period_that_ended_does_not_go_on(self, target, history):
-        target.baseline.adopt(history.baseline)
-        target.wall += HOUR
-        assert target.plain(600).period.seconds == 600
 
 
 class TestRequests:

@@ -114,16 +114,6 @@ class TestTheRatio:
         assert long.low < KAPPA < long.high
         assert long.guess < KAPPA - 0.05
 
-    def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
-        server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
-        for _, share in mixed(600):
-            slower = random.choice([1.0, 1.0, 2.0])
-            poll = server.poll(24.0, share, uncached=random.uniform(20, 180) * (1.0 if slower == 1 else 0.6))
-            polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
-        found = ratio_of(polls)
-        assert found.guess == pytest.approx(3.0, rel=0.1)
-        assert found.high - found.low < 0.8
-
     @pytest.mark.parametrize(
         "polls",
         [
@@ -135,27 +125,6 @@ class TestTheRatio:
     )
     def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
         assert step_ratio(Server().sums(polls)) is None
-
-    def test_it_is_for_the_load_of_the_steps_that_draft(self):
-        def poll(load, share):
-            kappa = 1 + 0.25 * share * (load / 22)
-            return Steps(
-                load / (0.02 * kappa),
-                load,
-                1.0,
-                load,
-                share * load / (0.02 * kappa),
-                load,
-                load,
-                0.0,
-                1e3,
-                1.0,
-            )
-
-        polls = [poll(load, float(share)) for load in (21.0, 22.0, 23.0) for share in (1, 1, 0)] * 40
-        polls += [poll(27.0, 0.0)] * 200
-        found = ratio_of(polls)
-        assert found.guess == pytest.approx(1.25, rel=0.03)
 
     @settings(max_examples=20)
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 0.8]), st.sampled_from([1.05, 1.4, 2.0]))
@@ -229,15 +198,6 @@ class TestTheCost:
         assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
         assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
         assert costs([drafting], [], "") == ()
-
-    def test_drafts_without_tokens_and_steps_that_are_no_longer_have_no_or_no_cost(self):
-        server = Server(kappa=0.9, noise=0.0)
-        ((curve),) = costs([server.times(mixed())], [], "")
-        assert {point.token.guess for point in curve.points} == {0}
-        empty = StepTimes(
-            {place: sums._replace(draft_tokens=0.0) for place, sums in server.times(mixed()).places.items()}
-        )
-        assert costs([empty], [], "") == ()
 
     @settings(max_examples=60, deadline=None)
     @given(seed=st.integers(0, 10**6))

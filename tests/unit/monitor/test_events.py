@@ -11,13 +11,7 @@ import pytest
 from docs.generate.log import markdown, with_tables
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.drops.sums import Transition
-from spec_decode_exporter.monitor.events import (
-    COMMON_FIELDS,
-    EVENT_TYPES,
-    EVENTS,
-    event_text,
-    fields_of,
-)
+from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENT_TYPES, EVENTS, event_text, fields_of
 from spec_decode_exporter.window.poll import Check, Reset
 from tests.paths import CHECKOUT
 

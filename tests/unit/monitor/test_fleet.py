@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import gc
 from collections import Counter
-from weakref import ref
 
 import pytest
 from structlog.testing import capture_logs
@@ -20,7 +18,6 @@ from spec_decode_exporter.monitor.fleet import (
     engines_that_fit,
 )
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.scrape.poller import Poller
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
 
@@ -78,33 +75,6 @@ async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched
 
 
 # Removed targets
-
-
-async def test_a_removed_target_is_freed_by_reference_counts_alone(fleet, clock):
-    await follow(fleet, clock, targets("a", "b", "c", "refused"))
-    gc.collect()
-    gc.disable()
-    try:
-        removed = [ref(each) for each in parts_of(fleet)]
-        assert len(removed) == 2 * 4 + 3
-        fleet.follow([])
-        await until(lambda: not fleet._background._tasks)
-        await until(lambda: not kept(removed))
-    finally:
-        gc.enable()
-
-
-def kept(references):
-    """Return the types of the objects that exist: a failed test refers to none of them."""
-    return [type(each()).__name__ for each in references if each() is not None]
-
-
-def parts_of(fleet):
-    """Return the monitors, pollers and engines of a fleet."""
-    watches = list(fleet)
-    records = {id(watch._record) for watch in watches}
-    pollers = [one for one in gc.get_objects() if isinstance(one, Poller) and id(one.record) in records]
-    return [*watches, *pollers, *(engine for watch in watches for engine, *_ in watch.engines.values())]
 
 
 # The limit on engines of all targets

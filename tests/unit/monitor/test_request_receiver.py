@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.typical_costs import Range
@@ -13,7 +11,6 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
 from spec_decode_exporter.requests.request_types import RequestTypes
-from spec_decode_exporter.requests.store import RequestStore
 from tests.unit.requests.test_record import RECORD
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
@@ -84,22 +81,3 @@ def test_a_less_certain_cost_does_not_count_beside_a_measured_one():
         [Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(0.5, CostSource.TYPICAL)))]
     )
     assert costs_of(fleet)("llama", "") == cost(0.1)
-
-
-async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
-    from tests.unit.requests.test_change_notifier import findings_of
-
-    async def found(*_arguments):
-        await asyncio.sleep(0)
-        return findings_of(mixed=True)
-
-    monkeypatch.setattr(RequestStore, "findings", found)
-    for _ in range(2):
-        with capture_logs() as logged:
-            await receiver.findings()
-        clock.now += 60
-    (event,) = events.since().events
-    assert (event.type, event.target, event.model_name) == ("mixed_workload_began", "", "llama")
-    assert (event.engine, event.bad) == (None, True)
-    (line,) = logged
-    assert (line["event_id"], line["model_name"], "target" in line) == ("a1-1", "llama", False)
