@@ -15,16 +15,16 @@ from tests.paths import DATA
 STEADY = read(DATA / "references" / "reference_v1.json")
 
 
-def measured(change):
-    """Return the measurement with other figures."""
+def without_bounds():
+    """Return the measurement, whose figures have no bounds."""
     (model,) = STEADY.models
-    quantities = {name: change(name, figure) for name, figure in model.measurement.quantities.items()}
+    figures = model.measurement.quantities.items()
+    quantities = {name: MeasuredFigure(value=figure.value) for name, figure in figures}
     measurement = model.measurement.model_copy(update={"quantities": quantities})
     return STEADY.model_copy(update={"models": (model.model_copy(update={"measurement": measurement}),)})
 
 
-WORSE = measured(lambda name, figure: figure.divided(2) if name == "draft_acceptance_ratio" else figure)
-UNSURE = measured(lambda _, figure: MeasuredFigure(value=figure.value))
+UNSURE = without_bounds()
 
 
 @pytest.fixture(name="run")
@@ -53,7 +53,7 @@ def test_a_measurement_is_saved_and_never_replaced(run, tmp_path, capsys):
     assert run("--save", "a.json") == 0
     assert "a.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in capsys.readouterr().err
     with pytest.raises(ReferenceFileError, match=r"a\.json is there already; name another, or remove it"):
-        run("--save", "a.json", shows=WORSE)
+        run("--save", "a.json", shows=UNSURE)
     assert read(tmp_path / "a.json") == STEADY
 
 

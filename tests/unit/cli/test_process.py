@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import threading
-from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.cli.process import BackgroundStream, raise_file_limit, to_descriptor, write_stdout
+from spec_decode_exporter.cli.process import BackgroundStream, raise_file_limit
 
 CEILING = 60.0
 
@@ -60,17 +58,6 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     assert reader.text == "first\nsecond\nfifth\n"
     assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
     assert stream.lines_dropped == 2
-
-
-def test_a_closed_pipe_and_a_full_disk_are_ignored(monkeypatch):
-    read, write = os.pipe()
-    os.close(read)
-    to_descriptor(write)("a\n")
-    with os.fdopen(write, "w") as out:
-        monkeypatch.setattr("sys.stdout", out)
-        write_stdout("a" * 1_000_000)
-    with Path("/dev/full").open("wb", buffering=0) as full:
-        to_descriptor(full.fileno())("a\n")
 
 
 def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):

@@ -7,18 +7,14 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.views.engine_view import BaselineView, EndToEndView, EngineView
+from spec_decode_exporter.views.engine_view import EngineView
 from tests.fakes.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
-SURE = Estimate(1.5, 1.2, 1.8, 0.1)
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +48,6 @@ def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
 def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
     assert [depth.tokens for depth in view.depths if depth.recommended] == [view.recommended_tokens]
     assert all(depth.extrapolated == (depth.tokens > view.configured_tokens) for depth in view.depths)
-
-
-def test_bounds_and_times_of_a_record_may_be_unknown():
-    for bounds, shown in ((SURE, SURE[:3]), (None, (1.5, None, None))):
-        its = EndToEndView.of(EndToEnd(1.5, EndToEndBasis.BASELINE, bounds))
-        assert (its.value, its.lower, its.upper) == shown
-    period = PlainPeriod(7200.0, 1_790_000_000.0, 60.0, RequestBaseline(0.2, 0.4))
-    shown = BaselineView.of(period)
-    assert (shown.name, shown.age_seconds) == ("2 h without speculation on 21 September", 60.0)
-    assert (shown.time_to_first_token_seconds, shown.prefix_cache_hit_ratio) == (0.2, 0.4)
-    assert BaselineView.of(replace(period, request=None)).prefix_cache_hit_ratio is None
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):

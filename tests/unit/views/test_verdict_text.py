@@ -35,12 +35,12 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
         "estimated_speedup_ratio": 2.0,
         "speedup_bounds": SURE,
         "request": REQUEST,
+        "cost": None,
         "speedup_ceiling_ratio": 3.0,
         "effective_requests": 40.0,
-        "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
         "pays_share_ratio": 1.0,
+        "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
         "break_even_cost_ratio": 0.25,
-        "cost": None,
     }
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
     return SimpleNamespace(window=window, total=SimpleNamespace(drafts=drafts), **known | figures)
@@ -65,10 +65,8 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "depths": (),
         "recommended": None,
     }
-    known = SimpleNamespace(
-        **{"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()}
-        | (known or {})
-    )
+    usual = {"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()}
+    known = SimpleNamespace(**usual | (known or {}))
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
     evaluation.evaluated.verdict = newest or verdict
     return SimpleNamespace(

@@ -45,7 +45,6 @@ def problems(path):
 
 # fmt: off
 BAD = {
-    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
     "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
     "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
     "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
@@ -56,7 +55,6 @@ BAD = {
     "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "cannot be RequireClientCert: Python's TLS cannot ask for a certificate that it does not verify"),
     "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
     "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "cannot be TLS10: OpenSSL no longer supports it"),
-    "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
     "user without a hash": ("basic_auth_users:\n  alice:\n", "web.yml:2", "basic_auth_users.alice", "has no value; remove it, or give it one"),
     "plain password": ("basic_auth_users:\n  alice: hunter2\n", "web.yml:2", "basic_auth_users.alice", "is not a bcrypt hash; make one with"),
     "cost": (f"basic_auth_users: {{alice: {HASH.replace('$10$', '$31$')}}}\n", "web.yml:1", "basic_auth_users.alice", "has a cost of 31: it must be 4 to 16; 10 is usual"),
@@ -109,16 +107,11 @@ def shaken(server, client):
     return answering
 
 
-@pytest.fixture
-def server(folder):
-    return lambda text: read_web_config(folder.write(text)).context
-
-
 @pytest.mark.parametrize(("policy", "required"), [(IF_GIVEN, False), (VERIFIED, True)])
 def test_only_certificates_of_the_authority_are_accepted_and_none_if_none_is_required(
-    server, trusting, policy, required
+    folder, trusting, policy, required
 ):
-    context = server(MUTUAL + policy)
+    context = read_web_config(folder.write(MUTUAL + policy)).context
     assert shaken(context, trusting("prometheus.example")).getpeercert()
     with pytest.raises(ssl.SSLError):
         shaken(context, trusting("prometheus.example", issuer=trustme.CA()))
