@@ -147,6 +147,13 @@ class TestLearnedState:
         await again.close()
         assert baseline_drafts(remembering) >= learned
 
+    async def test_of_a_removed_target_is_kept(self, remembering, service, clock, file):
+        await clock.advance(2.0)
+        file.write_text("discovery:\n  files: [nothing-*.yml]\nstate: {file: state.json}\n")
+        await service.reload()
+        await service.close()
+        assert [saved["target"] for saved in saved_engines(remembering)] == ["one"]
+
     async def test_that_cannot_be_saved_is_reported_by_a_metric_and_the_page(
         self, remembering, service, clock, until
     ):

@@ -199,15 +199,10 @@ CLEAR = ArmSpeedupView(value=2.0, lower=1.8, upper=2.2)
 
 def arm(name, *, engines=2, traffic=None, speedup=None, wins=False):
     window = ArmWindowView(
-        window="5m",
-        engines=engines,
-        requests=1300,
-        acceptance_length_tokens=2.5,
-        time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None),
-        prefix_cache_hit_ratio=None,
-        traffic_ratio=traffic or {},
+        window="5m", engines=engines, requests=1300, acceptance_length_tokens=2.5, prefix_cache_hit_ratio=None,
+        time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None), traffic_ratio=traffic or {},
         speedup_ratio={} if speedup is None else {TIME: speedup},
-    )
+    )  # fmt: skip
     return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
 
 
