@@ -13,17 +13,14 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.fleet_view import experiment_view, experiments_of
 from tests.unit.metrics.written_page import families_of
 
+NO_TOKEN = ArmFirstToken()
 
-def arm(length, engines, requests=None, acceptance_length=None, first_token=None, **compared):
+
+def arm(length, engines, requests=None, acceptance_length=None, first_token=NO_TOKEN, **compared):
     """An arm over one window, which ``compared`` compares with the baseline."""
-    return SimpleNamespace(
-        length=length,
-        engines=engines,
-        requests=requests,
-        acceptance_length=acceptance_length,
-        first_token=first_token or ArmFirstToken(),
-        **{"traffic": {}, "speedups": {}} | compared,
-    )
+    figures = {"requests": requests, "acceptance_length": acceptance_length, "first_token": first_token}
+    compared = {"traffic": {}, "speedups": {}} | compared
+    return SimpleNamespace(length=length, engines=engines, **figures, **compared)
 
 
 TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN

@@ -26,15 +26,8 @@ BANDS = (
     LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0, None, is_improvable=True),
     LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0, None, is_improvable=False),
 )
-BY_LOAD = SpeculationSetting(
-    4,
-    BatchSchedule((1, 32), (4, 0)),
-    True,
-    BANDS,
-    CostSource.MEASURED,
-    (2.0, 64.0),
-    (Obstacle.DATA_PARALLEL,),
-)
+SCHEDULE, LOADS = BatchSchedule((1, 32), (4, 0)), (2.0, 64.0)
+BY_LOAD = SpeculationSetting(4, SCHEDULE, True, BANDS, CostSource.MEASURED, LOADS, (Obstacle.DATA_PARALLEL,))
 EAGLE = Speculation("eagle3", "configured", "org/draft", 4)
 
 

@@ -396,12 +396,15 @@ async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
             done.set()
 
     await idle.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
-    _, writer = await idle.connect(REQUEST)
-    await waiting.wait()
-    writer.transport.abort()
-    await until(lambda: not idle.connections)
-    idle.go_on.set()
-    await done.wait()
+    with capture_logs() as logs:
+        _, writer = await idle.connect(REQUEST)
+        await waiting.wait()
+        writer.transport.abort()
+        await until(lambda: not idle.connections)
+        idle.go_on.set()
+        await done.wait()
+        await until(lambda: len(asyncio.all_tasks()) == 2)  # the test and the accept loop
+    assert logs == []
     assert not caplog.records
 
 
