@@ -21,7 +21,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Sampl
 from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.scrape.engines import ENGINES, Counter
 from tests.fakes.simulated_history import START, StoredHistory
-from tests.unit.history.conftest import DRAFTING, PLAIN, simulated, without
+from tests.unit.history.conftest import PLAIN, simulated
 
 DAY = 86_400.0
 
@@ -73,12 +73,6 @@ async def test_a_long_period_is(monkeypatch, limit, value, most, end):
     assert period.end == pytest.approx(START + end, abs=300)
 
 
-async def test_a_gap_is_not_learned():
-    stored = without(simulated(PLAIN, 1800), 300, 1200)
-    (baseline,) = (await baselines(stored)).values()
-    assert baseline.period(stored.now).seconds == pytest.approx(900, abs=150)
-
-
 async def test_without_such_a_period_the_lookback_is_named():
     stored = simulated(PLAIN, 900)
     for key in list(stored.series):
@@ -86,11 +80,6 @@ async def test_without_such_a_period_the_lookback_is_named():
             stored.series[key] = [(time, 1.0) for time, _ in stored.series[key]]
     with pytest.raises(HistoryError, match="a longer `lookback` may have one"):
         await baselines(stored)
-
-
-async def test_a_pause_of_a_server_that_speculates_is_no_baseline():
-    with pytest.raises(HistoryError, match="no period of this server without speculation"):
-        await baselines(simulated(DRAFTING, 600))
 
 
 async def test_without_known_metrics_the_keys_are_named():

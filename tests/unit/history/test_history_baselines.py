@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from asyncio import Event
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -12,7 +10,6 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.discovery.target import static_targets
-from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.history_baselines import (
     CHECK_SECONDS,
     READ_AGAIN_SECONDS,
@@ -171,30 +168,3 @@ async def test_a_reading_that_takes_too_long_ends(exporter, monkeypatch):
     with capture_logs() as logs:
         await one.follow(20.0)
     assert any("shorten `lookback`" in reason for _, reason in not_read(logs))
-
-
-async def test_targets_whose_reading_has_not_begun_are_noted_too(exporter, stored, monkeypatch):
-    async def never(*_):
-        await Event().wait()
-
-    own = {"prometheus": {"url": "http://other:9090"}}
-    targets = [{"url": f"http://{name}:1/metrics", "name": name} for name in "ab"]
-    one = exporter(targets=[targets[0], {**targets[1], "baseline": own}])
-    monkeypatch.setattr(stored, "get", never)
-    with capture_logs() as logs:
-        await one.follow(20.0)
-        one.baselines.give_up()
-        one.baselines.give_up()
-    notes = [(log["target"], log["source"]) for log in logs if log["event"] == "baseline_not_read"]
-    assert sorted(notes) == [("a", "http://prometheus:9090"), ("b", "http://other:9090")]
-
-
-async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
-    monkeypatch.setattr(baseline_reader.BaselineReader, "servers", lambda _: 1 / 0)
-    one = exporter("a")
-    with capture_logs() as logs:
-        await one.follow(20.0)
-    assert [log["part"] for log in logs if log["event"] == "internal_error"] == ["baselines"]
-    assert not_read(logs) == [("a", "an internal error, which the log has")]
-    ((_, snapshot),) = one.fleet.engines()
-    assert snapshot.totals.counters[0] > 100

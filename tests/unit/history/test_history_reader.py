@@ -9,7 +9,6 @@ import pytest
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.history import history_pages, history_slots
 from spec_decode_exporter.history.history_result import mean_speedup
-from spec_decode_exporter.history.history_slots import SlotOutcome
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -130,11 +129,6 @@ async def test_without_known_metrics_the_nearest_names_are_listed():
         await history_of(stored)
 
 
-async def test_metrics_that_the_matchers_exclude_are_named():
-    with pytest.raises(HistoryError, match=r'with job="other".*check --match'):
-        await history_of(simulated(STEADY, 60), match='job="other"')
-
-
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -149,34 +143,6 @@ async def test_an_error_names_the_cause_and_the_remedy(error, text):
     stored.refuse = lambda _: error
     with pytest.raises(HistoryError, match=text):
         await history_of(stored)
-
-
-async def test_names_without_a_colon_are_read():
-    stored = simulated(STEADY, 900)
-    stored.series = {
-        tuple(
-            sorted({**dict(key), "__name__": dict(key)["__name__"].replace("vllm:", "vllm_")}.items())
-        ): each
-        for key, each in stored.series.items()
-    }
-    assert (await only_engine(stored)).slots[0].drafts
-
-
-@pytest.mark.parametrize(("marks", "periods"), [((), 1), (("python_info",), 0)])
-async def test_a_server_without_pythons_series_counts_drafts_at_0_without_speculation(marks, periods):
-    """vLLM's Rust front end: its time without drafts is a baseline, that of a Python server only idle."""
-    stored = simulated(STEADY, 900)
-    python = {"process_start_time_seconds", "python_info"} - set(marks)
-    kept = {}
-    for key, samples in stored.series.items():
-        name = dict(key)["__name__"]
-        if name in python or name.endswith("_created") or "per_pos" in name:
-            continue
-        kept[key] = [(time, 0.0) for time, _ in samples] if "spec_decode" in name else samples
-    stored.series = kept
-    engine = await only_engine(stored)
-    assert {slot.outcome for slot in engine.slots} == {SlotOutcome.PLAIN}
-    assert len(engine.baselines) == periods
 
 
 @pytest.mark.parametrize("is_victoria", [False, True])
@@ -224,13 +190,6 @@ async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
         tokens, exact = fewest(load)
         assert band.tokens == tokens
         assert band.present_speedup_ratio == pytest.approx(exact, rel=0.15)
-
-
-async def test_with_the_cost_at_one_load_a_setting_is_unknown_and_without_drafts_there_is_none():
-    found = await setting_of({"at": "10m", "restart": {"down": "20s", "tokens": 3}}, seconds=1500)
-    assert found.setting is None
-    assert found.loads == (pytest.approx(4, abs=1),)
-    assert await setting_of(seconds=600) is None
 
 
 async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatch):

@@ -10,7 +10,6 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.history.history_result import (
     best_tokens,
-    by_day_and_hour,
     changes,
     drops,
     mean_speedup,
@@ -75,12 +74,6 @@ def test_load_bands_double():
     bands = totals(slots).by_running_requests
     seconds = {name: found.drafting.seconds / 900 for name, found in bands.items()}
     assert seconds == {"1": 2, "2 to 3": 2, "4 to 7": 1}
-
-
-def test_hours_are_those_of_the_middle_of_a_slot_in_utc():
-    late = replace(SLOT, begin=3500.0, end=3800.0)
-    assert list(totals([SLOT, late]).by_hour_utc) == [0, 1]
-    assert list(by_day_and_hour([late])) == [("1970-01-01", 1)]
 
 
 def test_the_best_depth_is_that_with_the_least_time_over_all_slots():

@@ -123,10 +123,6 @@ async def test_a_long_query_is_refused_before_it_is_sent():
         await api(b"").series("x" * query_api.MAX_QUERY, 0.0, 1.0)
 
 
-async def test_names_are_read():
-    assert await asked(data(["up"]), "metric_names") == ["up"]
-
-
 @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "1e999", "1e101", "9" * 330])
 async def test_a_number_that_nothing_can_count_is_nan(text):
     (series,) = await data(matrix([[1, text], [2, "7"]])).samples("{}", 60.0, 60)

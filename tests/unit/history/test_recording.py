@@ -84,15 +84,6 @@ def test_a_recording_that_was_cut_off_ends_at_the_cut(path):
     assert 0 < len(list(read_recording(path))) < 50
 
 
-def test_the_last_line_needs_no_newline(path):
-    text = json.dumps({"format": FORMAT}) + "\n" + json.dumps(LINE)
-    path.write_bytes(gzip.compress(text.encode()))
-    assert [each.target for each in read_recording(path)] == [LINE["target"]]
-    path.write_bytes(gzip.compress(text[:-5].encode()))
-    with pytest.raises(RecordingError, match="line 2: "):
-        list(read_recording(path))
-
-
 def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(path):
     write(path, " " * (recording.MAX_LINE + 1))
     assert path.stat().st_size < 100_000
@@ -106,19 +97,13 @@ def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(path):
         ("{", "Expecting property name"),
         ("[1]", "Expected `object`, got `array`"),
         ("[" * 100_000, "nested too deeply"),
-        ({**LINE, "target": ""}, r"length >= 1 - at `\$.target`"),
         ({**LINE, "target": "a\nb"}, "target: it is not printable"),
         ({**LINE, "target": "a" * 257}, r"length <= 256 - at `\$.target`"),
         ({**LINE, "t": "1"}, r"got `str` - at `\$.t`"),
-        ({**LINE, "t": True}, r"got `bool` - at `\$.t`"),
         ({**LINE, "t": float("nan")}, r"got `null` - at `\$.t`"),
-        ({**LINE, "t": 10**400}, r"got `null` - at `\$.t`"),
         ({**LINE, "t": 1e13}, r"<= 1000000000000.0 - at `\$.t`"),
-        ({**LINE, "time": float("inf")}, r"got `null` - at `\$.time`"),
         ({**LINE, "time": -1}, r">= 0.0 - at `\$.time`"),
-        ({**LINE, "time": 1e12}, r"at `\$.time`"),
         ({**LINE, "page": None}, "either a page or an error"),
-        ({**LINE, "page": 1}, r"at `\$.page`"),
         ({**LINE, "error": "refused"}, "either a page or an error"),
         ({**LINE, "page": None, "error": "bored"}, "bored"),
         ('{"target":"a","t":1,"time":1,"page":"\\ud800"}', "surrogates not allowed"),

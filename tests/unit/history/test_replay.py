@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
 
 from spec_decode_exporter.config.load import load
@@ -14,7 +12,6 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.poll_record import RawPoll
-from spec_decode_exporter.scrape.sample import SampleReader
 from tests.paths import DATA
 
 PAGE = (DATA / "pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -33,21 +30,6 @@ def polls_of(*pages, target="a"):
         RawPoll(target, float(moment), 1.8e9 + moment, page, None if page else "timeout")
         for moment, page in pages
     ]
-
-
-async def test_histograms_are_read_once_in_their_interval(monkeypatch):
-    read = Counter()
-    whole = SampleReader.read
-
-    def counted(self, page, *, with_latencies):
-        read[with_latencies] += 1
-        return whole(self, page, with_latencies=with_latencies)
-
-    monkeypatch.setattr(SampleReader, "read", counted)
-    clock = RecordingClock(0.0, 1.8e9)
-    fleet = fleet_of(clock, new_targets(["a"]), **{"poll.histogram_interval": "10s"})
-    list(replay(polls_of(*((second, PAGE) for second in range(25))), fleet, clock))
-    assert read == {True: 3, False: 22}
 
 
 async def test_failures_and_unreadable_pages_are_failed_polls():

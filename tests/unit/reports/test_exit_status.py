@@ -34,10 +34,8 @@ def status(view, *engines, targets=None):
     [
         (Verdict.OPTIMAL, 2.2, None, ExitStatus.GOOD),
         (Verdict.HEALTHY, None, None, ExitStatus.GOOD),
-        (Verdict.MARGINAL, 1.2, None, ExitStatus.GOOD),
         (Verdict.POOR, 1.0, None, ExitStatus.GOOD),
         (Verdict.POOR, 0.99, None, ExitStatus.UNKNOWN),
-        (Verdict.POOR, None, None, ExitStatus.UNKNOWN),
         (Verdict.POOR, 1.9, 1.0, ExitStatus.GOOD),
         (Verdict.POOR, 1.9, 0.99, ExitStatus.UNKNOWN),
         (Verdict.HARMFUL, 0.7, None, ExitStatus.BAD),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -49,16 +49,12 @@ PAID = engine(at(SLOT, 0), at(SLOT, 900, process=1, tokens=4, speedups={0: 1.0, 
 HURT = engine(at(hurt(), 0), target="b:8000")
 
 
-def band(first, last, tokens, regret=0.0):
-    return LoadBand(first, last, tokens, 1.5, regret, 4, 1.2, Verdict.MARGINAL, is_improvable=True)
+def band(first, last, tokens):
+    return LoadBand(first, last, tokens, 1.5, 0.0, 4, 1.2, Verdict.MARGINAL, is_improvable=True)
 
 
 BANDS = (band(1, 31, 4), band(32, 64, 2))
 SETTING = SpeculationSetting(4, schedule_of(BANDS), True, BANDS, CostSource.BASELINE, (4.0, 64.0))
-
-
-def with_setting(setting, loads=(4.0, 64.0), method="mtp"):
-    return result(replace(PAID, setting=HistorySetting(setting, Speculation(method), loads)))
 
 
 def result(*engines, **values):
@@ -73,31 +69,6 @@ def written(form, history):
 def flat(form, history):
     """Return a report with single spaces."""
     return " ".join(written(form, history).split())
-
-
-class Page(HTMLParser):
-    """Notes the tags and addresses of a page; tags must be closed in order."""
-
-    VOID = frozenset({"meta", "rect", "line", "path"})
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.open, self.loaded = set(), [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.handle_startendtag(tag, attrs)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.add(tag)
-        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
 
 
 @pytest.mark.parametrize("form", ["text", "html"])
@@ -125,16 +96,16 @@ def test_json_has_the_slots_and_sums():
     assert first["changes"][0]["name"] == "4 draft tokens instead of 2"
 
 
-def test_a_page_is_self_contained_and_well_formed():
-    page = Page(written("html", result(PAID, HURT)))
-    assert page.loaded == []
-    assert "script" not in page.tags
-    assert {"svg", "table", "style"} <= page.tags
+def test_a_page_is_self_contained():
+    text = written("html", result(PAID, HURT))
+    assert not re.search(r"<script|<link|<img|\b(src|href)=|url\(", text)
+    assert all(f"<{tag}" in text for tag in ("svg", "table", "style"))
 
 
 def test_names_of_servers_are_only_text():
     text = written("html", result(engine(at(SLOT, 0), target=NASTY, model=NASTY), incomplete=NASTY))
-    assert "script" not in Page(text).tags
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
     assert "\x1b" not in text
     assert "\x1b" not in written("text", result(engine(at(SLOT, 0), model=NASTY)))
 
@@ -167,29 +138,13 @@ def test_the_advice_is_the_fewest_tokens_that_lose_little(speedups, advice):
 
 
 def test_the_best_tokens_by_load_are_in_every_format():
-    history = with_setting(SETTING)
+    history = result(replace(PAID, setting=HistorySetting(SETTING, Speculation("mtp"), (4.0, 64.0))))
     for form in ("text", "html"):
         assert "Draft 4 tokens up to 31 running requests and 2 from 32." in flat(form, history)
     found = json.loads(written("json", history))["engines"][0]["setting"]
     assert found["schedule"] == [[1, 31, 4], [32, 64, 2]]
     assert json.loads(found["speculative_config"])["method"] == "mtp"
     assert found["measure"] == ""
-
-
-@pytest.mark.parametrize(
-    ("setting", "loads", "missing"),
-    [
-        (None, (), "the cost is not measured"),
-        (None, (8.2,), "measured at 8.2 running requests alone"),
-        (SpeculationSetting(bands=(band(1, 31, 4), band(32, 64, 2, 0.12))), (4.0, 64.0), "from 32 to 64 running requests it is so uncertain that a wrong number of draft tokens could lose 12.0 %"),
-    ],
-)  # fmt: skip
-def test_without_a_cost_by_load_the_report_says_what_is_missing(setting, loads, missing):
-    history = with_setting(setting, loads)
-    assert missing in " ".join(written("text", history).split())
-    found = json.loads(written("json", history))["engines"][0]["setting"]
-    assert missing in found["measure"]
-    assert (found["tokens"], found["text"]) == (None, "")
 
 
 def test_saved_time_missing_drafts_and_an_incomplete_history_are_said():

@@ -12,13 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.number_formats import ABSENT
 from spec_decode_exporter.findings.finding import Finding, Severity
-from spec_decode_exporter.reports import observation_report as module
-from spec_decode_exporter.reports.observation_report import answer, json_report, quantile, report
+from spec_decode_exporter.reports.observation_report import json_report, quantile, report
 from spec_decode_exporter.reports.text import TextStyle, cells
 from spec_decode_exporter.views.engine_view import BucketView
 from tests.fakes.golden import is_golden
@@ -70,11 +68,6 @@ def test_the_sample_in_the_documentation_is_of_the_golden_report():
 # Sentences
 
 
-def test_the_answer_after_a_restart_names_no_moment_after_the_end():
-    view = observation("restart", running=100)
-    assert answer(view).remedy == "Observe it again, for longer."
-
-
 @pytest.mark.parametrize(
     ("value", "bucket", "written"),
     [
@@ -101,26 +94,6 @@ def changed(view, **fields):
     return view.model_copy(update={"engines": (view.engines[0].model_copy(update=fields),)})
 
 
-def test_without_times_to_first_token_the_gain_is_that_of_decoding_only():
-    view = observation("steady")
-    last = view.engines[0].windows[-1].model_copy(update={"end_to_end_speedup_ratio": None})
-    text = section(report(changed(view, windows=(last,)), PLAIN), "Acceptance")
-    assert "speed-up, decode only" in text
-    assert "speed-up, request" not in text
-
-
-def test_a_pause_without_acceptance_has_what_to_measure():
-    view = observation("steady")
-    setting = view.engines[0].setting.model_copy(
-        update={"bands": (), "paused_from": 8, "measure": "Let it draft."}
-    )
-    assert (
-        section(report(changed(view, setting=setting), PLAIN), "Speed-up by load").strip() == "Let it draft."
-    )
-    drafting = setting.model_copy(update={"paused_from": None})
-    assert "Speed-up by load" not in report(changed(view, setting=drafting), PLAIN)
-
-
 def test_speculation_that_is_enabled_is_compared_with_the_time_before():
     text = report(observation("enable", running=180, seconds=240, cost=False), PLAIN)
     assert "- baseline: 119 s without speculation on 21 September\n" in text
@@ -138,37 +111,6 @@ def test_too_few_drafts_name_the_missing_number():
     assert section(report(view, PLAIN), "Missing data").strip() == (
         "- **few_drafts**: 40 drafts; a verdict takes 100, which is 60 more. At this rate that takes --for 1m30s."
     )
-
-
-def test_a_partial_observation_advises_to_repeat_it():
-    text = report(observation("restart", seconds=60, running=100), PLAIN)
-    assert "of 60 s. A verdict takes half of an observation, and advice 85 % of it" in text
-
-
-# Internal errors
-
-
-def test_an_engine_that_cannot_be_shown_is_counted_by_its_target(monkeypatch):
-    view = observation("steady", "steady")
-    original, bad = module.doubts, view.engines[1].id
-
-    def doubts(engine):
-        return original(engine) if engine.id != bad else 1 / 0
-
-    monkeypatch.setitem(module._CONTEXT, "doubts", doubts)
-    with capture_logs() as logs:
-        text = report(view, PLAIN)
-    assert logs
-    assert "- `vllm-1:8000`: an engine is not in this report: an internal error of this program" in text
-    assert "`vllm-0:8000`" in text
-
-
-def test_a_report_without_an_answer_has_its_figures(monkeypatch):
-    monkeypatch.setattr(module, "headline", lambda *_: 1 / 0)
-    with capture_logs():
-        text = report(observation("steady"), PLAIN)
-    assert text.startswith("**An internal error of this program")
-    assert "| acceptance rate " in text
 
 
 # Untrusted names
@@ -226,11 +168,3 @@ def test_no_name_controls_a_terminal_or_is_markup(names, width, color):
     assert not has_controls(text)
     if width is None:
         assert tags(text) == tags_with_plain_names()
-
-
-@sometimes
-@given(names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
-def test_json_is_printable_ascii(names):
-    text = json_report(named(observation("harmful", None, seconds=60), names))
-    assert text.isascii()
-    assert not has_controls(text)

@@ -51,26 +51,6 @@ def test_the_output_depends_on_the_streams_and_flags(form, seconds, every, where
     ) == expected
 
 
-def test_a_warning_takes_its_own_line_and_a_live_report_has_none():
-    view = observation("steady", seconds=12)
-    where, live = streams(err=Terminal()), streams(Terminal(), Terminal())
-    for output in (ObservationOutput("text", 30, None, where), ObservationOutput("text", 0, None, live)):
-        output.show(view)
-        output.warn("a:1: refused")
-    assert where.err.getvalue().endswith("\r\x1b[Kspec-decode-exporter: a:1: refused\n")
-    assert not live.err.getvalue()
-
-
-def test_only_the_last_report_advises_to_observe_again():
-    where, view = streams(), observation("harmful")
-    output = ObservationOutput("text", 0, None, where)
-    output.show(view)
-    first = where.out.getvalue()
-    output.report(view)
-    assert "Observe it again" not in first.partition("\n")[0]
-    assert "Observe it again with --for 1m." in where.out.getvalue()[len(first) :].partition("\n")[0]
-
-
 def test_each_json_report_is_one_line():
     where = streams()
     shown = ObservationOutput("json", 0, None, where)

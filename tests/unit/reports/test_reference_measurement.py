@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from spec_decode_exporter.analysis.figure_table import COMPARED
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.figures.quantile import quantile, sum_of_histograms
+from spec_decode_exporter.figures.quantile import quantile
 from spec_decode_exporter.reports.observation import observed_config
 from spec_decode_exporter.reports.reference_measurement import CHECKED_AFTER, NotMeasuredError, measure
 from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHistogram
@@ -154,32 +154,6 @@ def test_a_quantile_without_a_last_rank_or_a_last_edge_has_no_bounds():
     assert found[Latency.QUEUE].p50.upper == 0.1
     assert found[Latency.QUEUE].p99.upper is None  # 99 ± 1.95 of 100
     assert found[Latency.END_TO_END].p50 == MeasuredFigure(value=0.1)
-
-
-def test_a_quantile_has_no_bounds_if_it_is_of_steps_that_depend_and_is_absent_without_values():
-    empty = Buckets((0.1, inf), (0, 0))
-    found = of(window(), {Latency.DECODE_STEP: HUNDREDS, Latency.QUEUE: empty}).latency_seconds
-    assert found[Latency.DECODE_STEP].p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
-    assert found[Latency.QUEUE].p50 is None
-
-
-def test_ranks_hold_a_quantile_in_95_of_100_samples():
-    """Buckets so fine that their edges add next to nothing; exponential times, whose median is ln 2."""
-    dice, edges, held = random.Random(7), [place / 200 for place in range(1, 2000)], 0
-    for _ in range(400):
-        times = sorted(dice.expovariate(1.0) for _ in range(200))
-        counts = tuple(sum(time <= edge for time in times) for edge in edges[:400:2])
-        buckets = Buckets((*edges[:400:2], inf), (*counts, 200))
-        found = of(window(), {Latency.QUEUE: buckets}).latency_seconds[Latency.QUEUE].p50
-        held += found.lower <= 0.6931 <= found.upper
-    assert 0.92 <= held / 400 <= 0.99
-
-
-def test_histograms_of_engines_add_up_if_they_have_the_same_buckets():
-    other = Buckets((0.1, 0.2, 0.4, inf), (1, 2, 3, 4))
-    strange = Buckets((0.3, inf), (1, 2))
-    engines = [{Latency.QUEUE: HUNDREDS, Latency.END_TO_END: HUNDREDS}, {Latency.QUEUE: other, Latency.END_TO_END: strange}]  # fmt: skip
-    assert sum_of_histograms(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
 
 
 BOUNDED = {"value": 1.0, "lower": 0.5, "upper": 2.0}

@@ -68,17 +68,6 @@ def test_columns_of_a_table_are_aligned_by_width_and_numbers_stand_to_the_right(
     ]
 
 
-def test_a_table_without_rows_is_empty():
-    assert table(("a",), []) == ""
-
-
-@given(st.lists(st.tuples(st.text(min_size=1), st.text(min_size=1)), min_size=1))
-def test_a_table_of_any_texts_has_a_line_for_each_row_and_its_columns(rows):
-    lines = table(("a", "b"), rows).splitlines()
-    assert len(lines) == len(rows) + 2
-    assert len({cells(line) for line in lines}) == 1
-
-
 def test_the_last_cell_of_a_table_continues_below_on_a_narrow_terminal():
     drawn = table(("a", "meaning"), [("x", "of the draft tokens that were accepted")], 30)
     assert max(map(cells, drawn.splitlines())) <= 30
@@ -91,10 +80,6 @@ def test_the_last_cell_of_a_table_continues_below_on_a_narrow_terminal():
 )
 def test_a_bar_shows_every_share_above_zero(share, drawn):
     assert bar(share, TextStyle()) == drawn
-
-
-def test_an_extrapolated_bar_has_other_blocks():
-    assert bar(0.5, TextStyle(), guessed=True) == "░" * 10
 
 
 @pytest.mark.parametrize(

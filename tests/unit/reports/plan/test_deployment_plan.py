@@ -34,8 +34,6 @@ from spec_decode_exporter.reports.plan.model_sizes import (
     dtype_of,
 )
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel, measured, read
-from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
-from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.costs import make_cost
 from tests.fakes.references import observation
 from tests.fakes.windows import window
@@ -48,11 +46,8 @@ GB = 10**9
     ("target", "draft", "gpu", "weights", "left"),
     [
         ("bfloat16", "bfloat16", "80GB", 156, 4),
-        ("bfloat16", "bfloat16", "141GB", 156, 126),
         ("int8", "bfloat16", "80GB", 86, 74),
-        ("int8", "int8", "80GB", 78, 82),
         ("int4", "bfloat16", "80GB", 51, 109),
-        ("int4", "int4", "80GB", 39, 121),
     ],
 )
 def test_a_70b_with_an_8b_takes_the_published_memory(target, draft, gpu, weights, left):
@@ -117,20 +112,6 @@ def test_more_gpus_than_the_targets_hold_another_engine():
     assert (found.engines, found.gpus, found.with_draft.weight_bytes) == (4, 2, 18 * GB)
 
 
-@pytest.mark.parametrize(
-    ("words", "outcome"),
-    [
-        (("--gpus", "4"), PlanOutcome.FITS),
-        (("--gpus", "4", "--batch", "400"), PlanOutcome.TIGHT),
-        (("--gpus", "2", "--gpu-memory", "80GB"), PlanOutcome.DOES_NOT_FIT),
-        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "2000"), PlanOutcome.TIGHT),
-        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "131072"), PlanOutcome.DOES_NOT_FIT),
-    ],
-)  # fmt: skip
-def test_models_fit_if_one_sequence_fits(llamas, words, outcome):
-    assert planned(*llamas, *words).outcome is outcome
-
-
 def test_without_a_config_the_size_of_a_sequence_is_unknown():
     """Any free memory suffices, unless the known part of a sequence is larger."""
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
@@ -181,20 +162,6 @@ def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 
 
-@pytest.mark.parametrize(
-    ("words", "cost", "basis"),
-    [
-        ((), 8 / 70 + 0.03, CostBasis.ESTIMATED_BY_WEIGHTS),
-        (("--draft.dtype", "int8"), 4 / 70 + 0.03, CostBasis.ESTIMATED_BY_WEIGHTS),
-        (("--cost.draft-cost-ratio", "0.2"), 0.2, CostBasis.GIVEN),
-    ],
-    ids=["the ratio of the weights plus verifying", "half of the draft's bytes", "given"],
-)
-def test_the_cost_is(words, cost, basis):
-    found = planned("--target", "70B", "--draft", "8B", *words).cost
-    assert (found.draft_cost_ratio, found.basis) == (pytest.approx(cost), basis)
-
-
 def test_the_cache_is_read_too(llamas):
     """32 sequences of 8192 tokens: 448 KiB for the draft's 128; the output matrix instead of the embedding."""
     found = planned(*llamas)
@@ -206,11 +173,6 @@ def test_the_cache_is_read_too(llamas):
     expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
     assert found.cost.basis is CostBasis.ESTIMATED
     assert found.price(4).token == pytest.approx(expected)
-
-
-def test_a_step_reads_no_more_sequences_than_fit(llamas):
-    found = planned(*llamas, "--batch", "100000")
-    assert found.batch == found.with_draft.concurrent_sequences < 100_000
 
 
 def test_verifying_reads_more_experts_of_a_mixture(folder):
@@ -389,26 +351,6 @@ def test_the_return_is_the_gain_per_memory(seen):
     assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
 
 
-def test_the_report_names_the_observation(seen):
-    view, file = seen("harmful", "harmful")
-    found = planned(*PAIR, "--measured", file)
-    text = " ".join(as_text(found, TextStyle()).split())
-    assert f"observed: `{view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in text
-    assert "of them accepted, 2 engines with " in text
-    observation = json.loads(as_json(found))["observation"]
-    assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
-    assert json.loads(as_json(planned(*PAIR)))["observation"] is None
-
-
-def test_the_estimate_replaces_an_unknown_cost(seen):
-    _, file = seen("harmful", cost=False)
-    found = planned(*PAIR, "--measured", file)
-    assert found.cost.basis is CostBasis.ESTIMATED_BY_WEIGHTS
-    assert found.return_on_memory.speedup_ratio == found.depths[3].speedup_ratio
-    assert found.return_on_memory.lower is None
-    assert not found.return_on_memory.measured
-
-
 def test_engines_of_one_model_are_merged_and_those_that_draft_differently_rejected(seen):
     alone, both = (measured(seen(*scenarios)[0]) for scenarios in (["harmful"], ["harmful", "harmful"]))
     assert (alone.engines, both.engines) == (1, 2)
@@ -419,37 +361,9 @@ def test_engines_of_one_model_are_merged_and_those_that_draft_differently_reject
         measured(seen("harmful", "ngram")[0])
 
 
-def test_an_observation_without_drafts_is_rejected(seen):
-    _, file = seen("idle", running=90)
-    with pytest.raises(ModelError, match=r"observation\.json: nothing was drafted in it"):
-        planned(*PAIR, "--measured", file)
-
-
 @pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
 def test_another_file_is_rejected(tmp_path, content):
     file = tmp_path / "other.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
         read(file)
-
-
-def test_a_given_throughput_is_the_baseline():
-    """2 GB of weights and, with both caches known, the draft's share of the KV cache."""
-    words = (*PAIR, "--throughput", "1000")
-    found = planned(*words)
-    assert not found.return_on_memory.measured
-    assert found.return_on_memory.draft_weight_bytes == 2 * 10**9
-    assert found.return_on_memory.gained_tokens_per_second_per_gigabyte == pytest.approx(
-        (found.depth.speedup_ratio - 1) * 1000 / 2
-    )
-    cache = planned(*words, "--target.kv-bytes-per-token", "3000", "--draft.kv-bytes-per-token", "1000")
-    assert cache.return_on_memory.draft_kv_cache_bytes == pytest.approx(
-        cache.with_draft.kv_cache_bytes / 4, rel=1e-9
-    )
-
-
-def test_a_search_has_no_return_on_memory():
-    found = planned("--target", "8B", "--method", "ngram", "--throughput", "1000").return_on_memory
-    assert found.draft_weight_bytes == found.draft_kv_cache_bytes == 0
-    assert found.gained_tokens_per_second_per_gigabyte is None
-    assert found.gained_tokens_per_second > 0
