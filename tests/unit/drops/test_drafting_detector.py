@@ -81,17 +81,6 @@ def test_an_unknown_method_can_only_drop_if_some_steps_draft_and_some_do_not(par
     assert engine.kinds == kinds
 
 
-def test_without_decode_steps_it_is_off():
-    engine = Engine()
-    engine.run(HOUR, steps=None)
-    assert DRAFTING not in engine.drops.status().dropped.keys() | engine.drops.status().total.keys()
-    engine.run(HOUR)
-    assert engine.drops.status().dropped[DRAFTING] is False
-    assert engine.drops.status().total[DRAFTING] == 0
-    engine.run(1, steps=None)
-    assert DRAFTING not in engine.drops.status().dropped
-
-
 def test_two_detectors_share_the_budget_of_false_alarms(engine, thresholds):
     alone, twice = Engine(), Engine(DropPolicy(false_alarm_period=14 * 86_400.0))
     for each in (alone, twice):

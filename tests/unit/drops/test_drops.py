@@ -99,16 +99,6 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     assert drops.status().sigma is None
 
 
-def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops, fed):
-    fed(drops, seconds(10, accepted=4))
-    assert drops.status().dropped[SUDDEN]
-    drops.start_again()
-    assert drops.status() == DropStatus(total={SUDDEN: 1, SLOW: 0})
-    assert drops.state == DropState()
-    assert fed(drops, seconds(61, accepted=4)) == []
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1.4)
-
-
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)

@@ -42,15 +42,6 @@ class TestSums:
             assert found[TIME].value == pytest.approx(7.0)
             assert found[THROUGHPUT].value == pytest.approx(len(tokens) / sum(tokens))
 
-    def test_an_engine_without_a_counter_is_omitted_from_that_basis_alone(self):
-        known, unknown = (
-            window_of(PLAIN),
-            window_of(PLAIN, hidden={"decode_nanoseconds", "end_to_end_nanoseconds"}),
-        )
-        both = arm_with(known, unknown).paces
-        assert both[TIME] == arm_with(known).paces[TIME]
-        assert set(arm_with(unknown).paces) == {THROUGHPUT}
-
     def test_an_arm_without_engines_or_work_has_no_pace(self):
         assert arm_with().paces == {}
         assert arm_with(window_of({})).paces == {}

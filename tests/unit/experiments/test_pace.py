@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.pace import ArmSpeedup, Pace, TypeTimes, mix_ratio
+from spec_decode_exporter.experiments.pace import Pace, TypeTimes, mix_ratio
 from tests.fakes.arms import TIME, arm_with, second_of, window_of
 
 
@@ -22,10 +22,6 @@ class TestSpeedup:
         assert found.estimate.lower == pytest.approx(2.0 * exp(-2.074 * 0.05))
         assert found.estimate.upper == pytest.approx(2.0 * exp(2.074 * 0.05))
         assert found.estimate.standard_error == pytest.approx(0.1)
-
-    def test_without_bounds_of_both_there_are_none(self):
-        assert Pace(1.0, 0.1, 5).speedup_over(Pace(2.0), {}) == ArmSpeedup(2.0, None)
-        assert Pace(1.0).speedup_over(Pace(2.0, 0.1, 5), {}) == ArmSpeedup(2.0, None)
 
     @given(*[st.floats(1e-6, 1e6)] * 2, *[st.floats(0, 1)] * 2, *[st.integers(1, 12)] * 2)
     def test_to_change_sides_inverts_it_and_its_bounds(self, mine, its, my_error, its_error, freedom, other):

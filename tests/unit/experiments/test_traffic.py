@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.experiments.traffic import Traffic, at_equal_traffic, ratios
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.arms import EAGLE, PLAIN, arm_with, times, window_of
@@ -84,15 +83,6 @@ class TestRatios:
         plain = arm_with(window_of(PLAIN), method="eagle")
         assert Traffic.ACCEPTANCE not in plain.traffic_over(plain)
 
-    def test_known_types_take_the_place_of_the_acceptance(self):
-        types = {"easy": TypeTimes(10.0, 1000.0), "hard": TypeTimes(60.0, 2000.0)}
-        one, other = (self.drafting(each, types=types) for each in ((150, 100, 60), (90, 40, 20)))
-        found = one.traffic_over(other)
-        assert Traffic.ACCEPTANCE not in found
-        assert found[Traffic.REQUEST_TYPES] == pytest.approx(1.0)
-        strange = self.drafting((90, 40, 20), types={"other": TypeTimes(1.0, 9.0)})
-        assert one.traffic_over(strange)[Traffic.REQUEST_TYPES] is None
-
 
 def bounds(lower, upper, **traffic):
     """Return lower and upper bound at equal traffic, and the part that decides."""
@@ -119,9 +109,6 @@ class TestBounds:
         self, lower, upper, load, part
     ):
         assert bounds(lower, upper, prompt_tokens=1.0, load=load)[1] == part
-
-    def test_an_unknown_factor_leaves_no_bounds(self):
-        assert bounds(1.5, 1.8, load=1.0, request_types=None) == (None, Traffic.REQUEST_TYPES)
 
     @given(st.floats(0.1, 10), st.floats(1, 3), st.dictionaries(st.sampled_from(Traffic), st.floats(0.1, 10)))
     def test_a_difference_that_is_proportional_to_all_parts_is_inside(self, truth, width, traffic):

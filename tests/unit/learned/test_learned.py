@@ -145,18 +145,6 @@ class TestADrafterThatIsNotKnown:
             fed.learned.assume(Assumptions(other))
         assert fed.baseline is not None
 
-    def test_was_the_one_that_is_remembered(self, fed, make_sample):
-        fed.run(300)
-        again = Engine(make_sample, Assumptions())
-        again.learned.remember(fed.learned.state)
-        again.run(2)
-        assert again.baseline is not None
-        assert again.learned.state.drafter.method == "eagle3"
-        again.learned.assume(EAGLE)
-        assert again.baseline is not None
-        again.learned.assume(Assumptions(Speculation("mtp")))
-        assert again.baseline is None
-
 
 class TestWhatIsSaved:
     @pytest.fixture(name="saved")
@@ -183,12 +171,6 @@ class TestWhatIsSaved:
         again.learned.remember(replace(saved, **changed))
         again.run(2)
         assert again.baseline is None
-
-    @pytest.mark.parametrize("drafter", [Drafter(), Drafter("eagle3"), Drafter("", "one")])
-    def test_with_an_unknown_drafter_is_of_any(self, saved, again, drafter):
-        again.learned.remember(replace(saved, drafter=drafter))
-        again.run(2)
-        assert again.baseline is not None
 
     def test_stays_while_a_server_that_shows_no_positions_yet_is_idle(self, fed, saved, again):
         again.run(1000, tokens=0, pause=True)

@@ -38,13 +38,6 @@ def test_residuals_are_orthogonal_to_each_regressor(polls):
         assert sum(w * e * regressor(a, b) for w, e, a, b in rest) == pytest.approx(0, abs=1e-6 * scale)
 
 
-@given(POLLS)
-def test_the_variance_is_that_of_the_residuals(polls):
-    found = fitted(polls)
-    squares = sum(w * e * e for w, e, _, _ in residuals(polls, found.coefficients))
-    assert found.variance * found.degrees == pytest.approx(squares, rel=1e-6, abs=1e-6)
-
-
 def test_the_error_of_a_ratio_is_that_of_the_delta_method():
     polls = [(1.0, x, 0.0, 4 + x + (0.1 if place % 2 else -0.1)) for place, x in enumerate((0, 0, 1, 1) * 3)]
     found = fitted(polls, (0, 1))

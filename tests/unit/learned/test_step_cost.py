@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
+    LEAST_ERROR,
     MIN_SECONDS,
     MIN_SECONDS_BESIDE,
     PlainSteps,
@@ -101,6 +102,24 @@ class TestTheRatio:
         assert found.guess == pytest.approx(KAPPA, rel=within)
         assert found.low < KAPPA < found.high
 
+    @pytest.mark.parametrize(
+        "polls",
+        [
+            always(),
+            always(share=0.0),
+            [(20.0, 0.95), (28.0, 1.0)] * 300,
+            [*always(300, share=0.5), *always(300, share=0.55)],
+        ],
+    )
+    def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
+        assert step_ratio(Server().sums(polls)) is None
+
+    def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
+        found = step_ratio(Server(noise=0.002).sums(paused()))
+        flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
+        for each in (found, flat):
+            assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
+
     def test_plain_steps_may_take_prefills_for_free(self):
         server, random = Server(prefill=0.0001, noise=0.005), Random(3)
         polls = [
@@ -114,17 +133,21 @@ class TestTheRatio:
         assert long.low < KAPPA < long.high
         assert long.guess < KAPPA - 0.05
 
-    @pytest.mark.parametrize(
-        "polls",
-        [
-            always(),
-            always(share=0.0),
-            [(20.0, 0.95), (28.0, 1.0)] * 300,
-            [*always(300, share=0.5), *always(300, share=0.55)],
-        ],
-    )
-    def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
-        assert step_ratio(Server().sums(polls)) is None
+    def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
+        server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
+        for _, share in mixed(600):
+            slower = random.choice([1.0, 1.0, 2.0])
+            poll = server.poll(24.0, share, uncached=random.uniform(20, 180) * (1.0 if slower == 1 else 0.6))
+            polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
+        found = ratio_of(polls)
+        assert found.guess == pytest.approx(3.0, rel=0.1)
+        assert found.high - found.low < 0.8
+
+    def test_growth_beyond_that_of_the_load_is_not_believed(self):
+        found = step_ratio(Server(growth=2.5, noise=0.002).sums(paused()))
+        possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
+        assert found.guess < KAPPA - 0.05
+        assert possible.guess == pytest.approx(KAPPA, abs=0.03)
 
     @settings(max_examples=20)
     @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 0.8]), st.sampled_from([1.05, 1.4, 2.0]))
@@ -172,14 +195,6 @@ class TestTheCost:
             tokens = TOKENS + fixed_tokens(method)
             for point in curve.points:
                 assert point.token.guess == pytest.approx((KAPPA - 1) / tokens, rel=0.05)
-
-    def test_each_load_with_drafts_has_its_own(self):
-        times = Server(noise=0.0).times([*mixed(), *mixed(low=80.0, high=110.0)])
-        ((curve),) = costs([times], [], "")
-        loads = [point.running_requests for point in curve.points]
-        assert loads == sorted(loads)
-        assert min(loads) < 28
-        assert max(loads) > 80
 
     def test_a_minute_is_enough_or_half_a_minute_beside_plain_steps_of_others(self):
         near = {"low": 23.9, "high": 24.1}

@@ -65,13 +65,6 @@ def test_that_it_pays_is_certain_only_with_a_known_architecture():
     assert dense.evaluation.verdict is Verdict.MARGINAL
 
 
-def test_without_sizes_there_is_no_speedup_and_no_claim():
-    evaluation = snapshot_at(GREEDY_ENDS, cost=None).evaluation
-    assert evaluation.verdict is Verdict.UNCLEAR
-    assert evaluation.cost is None
-    assert evaluation.request is None
-
-
 def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_since_the_change():
     """A step with drafts took 66.6 ms for 1.06 tokens, a plain one at this load 40 to 53 ms."""
     evaluation = snapshot_at(MIXED_ENDS).evaluation

@@ -77,6 +77,14 @@ async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched
 # Removed targets
 
 
+async def test_a_list_that_a_later_one_replaces_at_once_is_not_followed(fleet, clock):
+    fleet.follow(targets("a"))
+    with capture_logs() as logs:
+        await follow(fleet, clock, targets("b", "c"))
+    assert up(fleet) == {"b", "c"}
+    assert [log["added"] for log in logs if log["event"] == "targets_changed"] == [2]
+
+
 # The limit on engines of all targets
 
 

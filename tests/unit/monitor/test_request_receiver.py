@@ -74,10 +74,3 @@ def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
         mean = costs("llama", unknown)
         assert (mean.token, mean.step) == (pytest.approx((0.05, 0.2, 0.4)), pytest.approx((-0.05, 0.1, 0.3)))
         assert (mean.source, mean.running_requests) == (CostSource.MEASURED, None)
-
-
-def test_a_less_certain_cost_does_not_count_beside_a_measured_one():
-    fleet = Fleet(
-        [Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(0.5, CostSource.TYPICAL)))]
-    )
-    assert costs_of(fleet)("llama", "") == cost(0.1)
