@@ -46,29 +46,13 @@ def test_every_series_and_label_of_a_query_for_an_autoscaler_exists(query):
         ("rate(spec_decode_draft_total[5m])", "spec_decode_draft_total does not exist"),
         ('spec_decode_state{state="idle",window="5m"}', "spec_decode_state has no window"),
         ("sum by (modell) (spec_decode_state)", "has no modell"),
-        ("sum by (position) (rate(spec_decode_drafts_total[1m]))", "has no position"),
-        ("spec_decode_state / ignoring (statee) spec_decode_state", "has no statee"),
         ("spec_decode_state * on (target) group_left (methode) spec_decode_engine_info", "has no methode"),
         ('label_replace(up, "to", "$1", "target", "(.+)")', "has no target"),
-        ("vllm:spec_decode_num_drafts", "vllm:spec_decode_num_drafts does not exist"),
         ("model:spec_decode_draft:rate5m", "model:spec_decode_draft:rate5m does not exist"),
     ],
 )
 def test_a_name_that_does_not_exist_is_found(expression, wrong):
     assert wrong_name(expression, SERIES).endswith(wrong)
-
-
-@pytest.mark.parametrize(
-    ("expression", "labels"),
-    [
-        ("max(up)", set()),
-        ('sum by (reason) (rate(spec_decode_exporter_poll_failures_total{target="x"}[1m]))', {"reason"}),
-        ('label_replace(up, "to", "$1", "job", "(.+)")', {"to", "job", "instance", "cluster", "namespace"}),
-        ('count_values without (job) ("value", up)', {"value", "instance", "cluster", "namespace"}),
-    ],
-)
-def test_the_labels_of_an_expression_are_found(expression, labels):
-    assert labels_of(expression, SERIES) == labels
 
 
 @each_target

@@ -8,7 +8,7 @@ import pytest
 
 from docs.generate import links
 from docs.generate.changelog import FRAGMENTS, mistake, with_section
-from image.release_check import Release, addresses, changelog, names, results, versions
+from image.release_check import Release, addresses, changelog, results, versions
 from tests.every import every
 from tests.paths import CHECKOUT
 
@@ -29,17 +29,6 @@ def outcome(check, **changes):
 def test_the_addresses_of_pyproject_are_those_of_chart_and_alerts():
     outdated = [path.name for path, text in links.generated().items() if path.read_text() != text]
     assert outdated == [], "run `make generate`"
-
-
-def test_another_address_comes_into_the_chart_and_into_every_link_to_a_runbook(monkeypatch):
-    monkeypatch.setattr(links, "urls", lambda: PUBLIC)
-    chart, *alerts = links.generated().values()
-    assert chart.count("https://host/own/exporter\n") == 3
-    assert links.PLACEHOLDER not in chart + "".join(alerts)
-    runbooks = [line for text in alerts for line in text.splitlines() if "runbook_url:" in line]
-    assert len(runbooks) > 30
-    for line in runbooks:
-        assert "{{ else }}https://host/own/exporter/blob/main{{ end }}{{ end }}/docs/runbooks/" in line
 
 
 @every(
@@ -101,24 +90,3 @@ def test_a_release_has_a_dated_section_and_no_fragments():
 def test_every_fragment_of_the_changelog_is_a_list_of_its_own(path):
     assert path.suffix == ".md"
     assert mistake(path.read_text(encoding="utf-8")) is None
-
-
-@pytest.mark.parametrize(
-    "fragment", ["", "text\n", "- a", "## heading\n", "- a\n\n- b\n", f"- {'a' * 150}\n"]
-)
-def test_a_mistake_in_a_fragment_is_found(fragment):
-    assert mistake(fragment)
-
-
-@pytest.mark.parametrize(
-    ("known", "own", "expected"),
-    [
-        pytest.param([], [], "not checked: no package index answers", id="offline"),
-        pytest.param(["1"], [], "ok: spec-decode-exporter is free in the package index", id="free"),
-    ],
-)
-def test_the_name_in_the_package_index(monkeypatch, known, own, expected):
-    monkeypatch.setattr(
-        "image.release_check._versions_in_index", lambda name: known if name == "pip" else own
-    )
-    assert ": ".join(outcome(names)) == expected

@@ -78,18 +78,6 @@ def test_prometheus_loads_every_rule_except_those_without_the_exporter():
     assert {path.name for path in shipped - loaded} == {"raw-counters.yml"}
 
 
-def test_grafana_finds_prometheus_and_the_dashboards():
-    places = {target: CONFIG / source for source, target, *_ in mounts()}
-    provisioning = places["/etc/grafana/provisioning"]
-    (source,) = read(provisioning / "datasources" / "prometheus.yml")["datasources"]
-    assert source["url"] == "http://prometheus:9090"
-    (provider,) = read(provisioning / "dashboards" / "spec-decode.yml")["providers"]
-    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    folder, _, name = home.rpartition("/")
-    assert provider["options"]["path"] == folder
-    assert (places[folder] / name).is_file()
-
-
 @needs("promtool")
 def test_prometheus_accepts_its_configuration():
     check(["promtool", "check", "config", CONFIG / "prometheus" / "prometheus.yml"])

@@ -99,36 +99,6 @@ def test_the_speedup_of_the_fleet_has_a_colour_if_the_cost_of_half_of_the_engine
 
 # Requests
 
-LABELS = 'job="any", instance="any", model_name="any", temperature="0", window="5m"'
-
-
-def test_the_share_below_break_even_is_of_the_requests_of_which_it_is_known(tmp_path):
-    """Ten of 110, as of the model; by all requests it would be a half."""
-    series = {}
-    for kind, share, evaluated in (("ngram", 1.0, 10), ("chat", 0.0, 100), ("without", None, 0)):
-        labels = f'{{{LABELS}, request_type="{kind}"}}'
-        series[f"spec_decode_window_evaluated_requests{labels}"] = evaluated
-        series[f"spec_decode_window_requests{labels}"] = 100
-        if share is not None:
-            series[f"spec_decode_requests_below_break_even_ratio{labels}"] = share
-    (tile,) = titled("Below break-even")
-    assert not wrong_values(tmp_path, (of_any(tile.expr), series, {"{}": 10 / 110}))
-
-
-def test_losing_kinds_are_shown_by_the_effect_and_not_by_the_bounds(tmp_path):
-    """By a guess of what drafting costs the page calls it unclear, though both bounds are below 1."""
-    (tile,) = titled("Kinds that lose")
-    (column,) = (one for one in TARGETS if "request_effect" in one.expr and one is not tile)
-    key = '{instance="any", model_name="any", request_type="chat", temperature="0"}'
-    cases, labels = [], f'{LABELS}, request_type="chat"'
-    for effect, place, losing in (("unclear", 0, 0), ("loses", 2, 1)):
-        values = {"": 0.91, "_lower": 0.90, "_upper": 0.92}
-        series = {f"spec_decode_request_speedup_ratio{part}{{{labels}}}": one for part, one in values.items()}
-        for each in ("gains", "loses", "unclear"):
-            series[f'spec_decode_request_effect{{{labels}, effect="{each}"}}'] = int(each == effect)
-        cases += [(of_any(tile.expr), series, {"{}": losing}), (of_any(column.expr), series, {key: place})]
-    assert not wrong_values(tmp_path, *cases)
-
 
 # The two triggers of KEDA in docs/guide/integrations.md
 
@@ -160,11 +130,9 @@ IDLE = engine("vllm-0", 0, 0, 0, 0, 20)
             TIME,
             [
                 (BUSY, 20),  # 80 s in decode steps, 4000 tokens after the first
-                (BUSY | OTHER, 20),
                 (IDLE, 0),  # a replica may go
                 (engine("vllm-0", None, 2100, 100, 12), None),  # requests run, and their time is unknown
                 (UNREACHABLE, None),
-                (OTHER, None),
             ],
             id="milliseconds per output token, over all tokens",
         ),

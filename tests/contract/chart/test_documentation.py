@@ -27,11 +27,6 @@ def test_values_are_accepted(render, block):
     assert render(values)
 
 
-def test_as_a_dependency_it_takes_the_values_below_its_name(render):
-    (block,) = [one for one in BLOCKS if "\nspec-decode-exporter:" in one]
-    assert render(yaml.safe_load(re.sub(r"<[a-z ]*>", "example", block))["spec-decode-exporter"])
-
-
 def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
     shown, pod = after("container"), render_sidecar()
     (given,), (own,) = shown["initContainers"], pod["initContainers"]

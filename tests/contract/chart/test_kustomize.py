@@ -70,11 +70,6 @@ def test_the_files_of_the_document_build(build):
     assert sidecar["image"] == f"r.example.org/{NAME}:{__version__}"
 
 
-def test_another_workload_stays_as_it_is(build):
-    before = WORKLOAD.format(kind="Deployment", label="app: vllm")
-    assert build(before) == yaml.safe_load(before)
-
-
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_a_labelled_workload_gets_the_chart_s_sidecar_beside_its_own_init_containers(
     build, render, render_sidecar, kind

@@ -107,22 +107,6 @@ def test_the_service_finds_the_exporter_and_nothing_else(render, case):
     assert monitored <= rendered.one("Service")["metadata"]["labels"].items()
 
 
-NUMBERS = {"name": "123", "namespace": "1e3"}
-
-
-def test_names_that_look_like_numbers_stay_names(render):
-    import kubernetes_validate
-
-    values = {"fullnameOverride": "5", "serviceAccountName": "6"}
-    for one in (*render("shards", **NUMBERS), *render("sidecar", **NUMBERS), *render(values, **NUMBERS)):
-        assert isinstance(one["metadata"]["name"], str)
-        if one["kind"] not in OPERATOR_KINDS:
-            kubernetes_validate.validate(one, "1.36", strict=True)
-        selector = one.get("spec", {}).get("selector", {})
-        labels = selector.get("matchLabels", selector)
-        assert all(isinstance(value, str) for value in labels.values())
-
-
 @settings(max_examples=40, deadline=None)
 @given(text=strategies.text(strategies.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))
 def test_any_text_comes_out_as_it_went_in(render, text):
@@ -130,21 +114,6 @@ def test_any_text_comes_out_as_it_went_in(render, text):
     template = render(values).one("Deployment")["spec"]["template"]
     assert template["metadata"]["annotations"] == {"note": text}
     assert template["spec"]["containers"][0]["env"] == [{"name": "TEXT", "value": text}]
-
-
-def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_own(render):
-    config = {"discovery": {"kubernetes": [{"namespaces": ["inference", "obs"]}]}}
-    names = {
-        (one["metadata"]["namespace"], one["metadata"]["name"])
-        for home in ("obs", "other")
-        for one in render({"config": config}, namespace=home).of("Role")
-    }
-    assert names == {
-        ("inference", "obs-rel-spec-decode-exporter"),
-        ("inference", "other-rel-spec-decode-exporter"),
-        ("obs", "rel-spec-decode-exporter"),
-        ("obs", "other-rel-spec-decode-exporter"),
-    }
 
 
 PART_OF = {"app.kubernetes.io/part-of": "inference"}
@@ -167,11 +136,8 @@ DIGEST = "sha256:" + "a" * 64
         ("shards", "registry.example.org/spec-decode-exporter:1.2.3"),
         ({"image": {"tag": "2.0.0"}}, "spec-decode-exporter:2.0.0"),
         ({"image": {"digest": DIGEST, "tag": "2.0.0"}}, f"spec-decode-exporter@{DIGEST}"),
-        (
-            {"image": {"registry": "r.example.org", "repository": "team/x"}},
-            f"r.example.org/team/x:{__version__}",
-        ),
+        ({"image": {"registry": "r.example.org", "repository": "team/x"}}, f"r.example.org/team/x:{__version__}"),
     ],
-)
+)  # fmt: skip
 def test_every_image_is_made_of_its_values_and_none_names_a_registry_by_itself(render, values, reference):
     assert {c["image"] for pod in render(values).pods() for c in pod["containers"]} == {reference}

@@ -60,13 +60,6 @@ def test_links_to_dashboards_lead_where_the_value_says(groups):
     assert "vllm:spec_decode" not in json.dumps(made)  # these are for those without an exporter
 
 
-def test_runbooks_are_those_that_the_exporter_serves(render, groups):
-    external = {"web": {"externalUrl": "https://a.example/x"}}
-    alerts = [rule for rule in rules(groups(external)) if "alert" in rule]
-    assert all('label "external_url"' in one["annotations"]["runbook_url"] for one in alerts)
-    assert "--web.external-url=https://a.example/x" in render(external).container()["args"]
-
-
 def test_alerts_are_left_out_by_name_and_get_labels(render):
     made = rules(render("fleet").one("PrometheusRule")["spec"]["groups"])
     alerts = {rule["alert"]: rule for rule in made if "alert" in rule}

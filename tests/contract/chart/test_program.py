@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.monitor.fleet import WITHOUT_LIMIT, engines_that_fit
 
@@ -38,36 +37,6 @@ def test_its_configurations_are_accepted(render, accepted, case, monkeypatch):
 def test_without_targets_it_looks_for_labelled_pods_in_its_own_namespace(render, accepted, config):
     (kubernetes,) = accepted(render({"config": config})).discovery.kubernetes
     assert (kubernetes.namespaces, kubernetes.label_selector) == (("obs",), WATCHED)
-
-
-@pytest.mark.parametrize(
-    ("config", "found"),
-    [
-        ({"targets": [{"url": "http://vllm:8000"}]}, (1, 0)),
-        ({"discovery": {"dns": [{"names": ["vllm"], "type": "A", "port": 8000}]}}, (0, 1)),
-    ],
-    ids=["targets", "another discovery"],
-)
-def test_targets_or_a_discovery_of_one_s_own_take_its_place(render, accepted, config, found):
-    read = accepted(render({"config": config}))
-    assert read.discovery.kubernetes == ()
-    assert (len(read.targets), len(read.discovery.dns)) == found
-
-
-@pytest.mark.parametrize("case", ["fleet", "shards", "static"])
-def test_its_arguments_are_accepted(render, case):
-    arguments = parse(render(case).container()["args"], {})
-    assert arguments.config_auto_reload
-    assert arguments.config_file == "/etc/spec-decode-exporter/exporter.yml"
-
-
-@pytest.mark.parametrize("values", [{}, {"config": {"policy": {"min_drafts": 5}}}])
-def test_those_of_a_sidecar_too(render_sidecar, values):
-    (sidecar,) = render_sidecar(values)["initContainers"]
-    arguments = parse(sidecar["args"], {one["name"]: one["value"] for one in sidecar["env"]})
-    assert arguments.web_listen_address == [":7732"]
-    assert bool(arguments.config_file) == bool(values)
-    assert arguments.target == ([] if values else ["http://localhost:8000/metrics"])
 
 
 @pytest.mark.parametrize(("case", "token"), [("fleet", True), ("static", False)])

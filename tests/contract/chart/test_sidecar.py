@@ -7,11 +7,6 @@ import re
 
 import pytest
 
-AUTHORITY = {
-    "extraVolumes": [{"name": "authority", "secret": {"secretName": "ca", "defaultMode": 292}}],
-    "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority", "readOnly": True}],
-}
-
 
 def test_any_user_can_run_it(render, render_sidecar):
     """OpenShift chooses the user, and refuses others."""
@@ -20,13 +15,6 @@ def test_any_user_can_run_it(render, render_sidecar):
     assert not re.search("runAsUser|fsGroup", pods)
     given = json.dumps([*render({"runAsUser": 1000680000}).pods()])
     assert {*re.findall(r'"(?:runAsUser|runAsGroup|fsGroup)": (\d+)', given)} == {"1000680000"}
-
-
-def test_a_file_that_its_configuration_names_can_be_mounted(render_sidecar):
-    pod = render_sidecar(AUTHORITY)
-    (sidecar,) = pod["initContainers"]
-    assert sidecar["volumeMounts"][-1:] == AUTHORITY["extraVolumeMounts"]
-    assert pod["volumes"][-1:] == AUTHORITY["extraVolumes"]
 
 
 SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'

@@ -33,13 +33,10 @@ HEALTHY = {"path": "/-/healthy", **PORT}
         ({"config": USERS}, {"tcpSocket": PORT}),
         ({"config": LIMIT}, {"tcpSocket": PORT}),
         ({"existingSecret": "all"}, {"tcpSocket": PORT}),
-        (
-            {"config": {"tls_server_config": {**FILES, **MUTUAL}}, "existingSecret": "tls"},
-            {"tcpSocket": PORT},
-        ),
+        ({"config": {"tls_server_config": {**FILES, **MUTUAL}}, "existingSecret": "tls"}, {"tcpSocket": PORT}),
     ],
     ids=["open", "TLS", "passwords", "rate limit", "all from a Secret", "client certificates"],
-)
+)  # fmt: skip
 def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web, way):
     probe = render({"web": web}).container()["livenessProbe"]
     (sidecar,) = render_sidecar({"web": web})["initContainers"]
@@ -69,13 +66,6 @@ def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render,
     assert read_web_config(tmp_path / "web-config.yml").context is not None
 
 
-def test_a_secret_may_hold_all_of_it(render):
-    rendered = render({"web": {"existingSecret": "all"}, "monitor": {"enabled": True}})
-    assert not rendered.of("Secret")
-    assert web_volume(rendered.workload()["spec"]["template"]["spec"]) == ["all"]
-    assert rendered.endpoint()["scheme"] == "https"
-
-
 @pytest.mark.parametrize("mode", ["fleet", "sidecar"])
 def test_prometheus_asks_as_the_values_say(render, mode):
     monitor = {
@@ -87,14 +77,3 @@ def test_prometheus_asks_as_the_values_say(render, mode):
     endpoint = render({"mode": mode, "web": web, "monitor": monitor}).endpoint()
     assert {**endpoint, "scheme": "https", **monitor} == {**endpoint, "enabled": True}
     assert "scheme" not in render({"mode": mode, "web": {"config": USERS}, "monitor": monitor}).endpoint()
-
-
-def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
-    values = {"mode": "sidecar", "sidecar": {"namespaces": ["a", "b"]}, "web": {"config": USERS}}
-    secrets = render(values).of("Secret")
-    assert [one["metadata"]["namespace"] for one in secrets] == ["a", "b"]
-    pod = render_sidecar({"web": {"config": USERS}})
-    (sidecar,) = pod["initContainers"]
-    assert f"--web.config.file=/etc/{NAME}/web-config.yml" in sidecar["args"]
-    assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in sidecar["volumeMounts"]}
-    assert web_volume(pod) == [secrets[0]["metadata"]["name"]]

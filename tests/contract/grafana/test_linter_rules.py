@@ -6,24 +6,13 @@ these tests run.
 
 from __future__ import annotations
 
-import re
-
 import promql_parser as promql
 import pytest
 
 from grafana.style import Colour
 from tests.contract.promql import nodes
 
-from .shipped import (
-    SUBSTITUTES,
-    TARGETS,
-    each_board,
-    each_panel,
-    each_target,
-    interpolated,
-    panels_of,
-    selectors,
-)
+from .shipped import SUBSTITUTES, each_board, each_panel, each_target, interpolated, panels_of, selectors
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -59,17 +48,6 @@ def test_template_job_and_instance_rules(board):
         assert (variable["label"], variable["datasource"]) == (label, DATASOURCE)
         assert (variable["multi"], variable["includeAll"]) == (not is_one, not is_one)
         assert is_one or variable["allValue"] == ".+"
-
-
-@each_board
-def test_template_label_promql_rule(board):
-    for variable in variables(board, "query").values():
-        query = variable["query"]["query"]
-        assert query == variable["definition"]
-        assert variable["refresh"] == 2, "template-on-time-change-reload-rule"
-        selector, label = re.fullmatch(r"label_values\((.+), ([$\w]+)\)", query).groups()
-        assert isinstance(promql.parse(interpolated(selector)), promql.VectorSelector)
-        assert label
 
 
 @each_panel
@@ -152,17 +130,7 @@ def test_target_counter_agg_rule(target):
             assert above[-2].func.name in ("rate", "irate", "increase")
 
 
-@each_board
-def test_uneditable_dashboard(board):
-    assert board["editable"] is False
-
-
 @each_target
 def test_every_series_of_a_graph_has_a_name(target):
     if target.target["format"] != "table":
         assert target.target["legendFormat"] != "__auto" or len(target.panel["targets"]) == 1
-
-
-def test_no_exception_is_left_over():
-    used = {selector.name for one in TARGETS for selector in selectors(one.expr)}
-    assert set(NOT_OURS) <= used

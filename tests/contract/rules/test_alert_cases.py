@@ -6,7 +6,7 @@ import pytest
 
 from tests.contract.promql import needs, promtool
 from tests.contract.rules.alert_cases import ALERTS, CASES, FOLDER, WITHOUT_A_CASE
-from tests.contract.rules.alert_series import case_hash, code_of, path_of, read
+from tests.contract.rules.alert_series import case_hash, path_of, read
 
 
 def test_every_alert_has_a_case():
@@ -29,9 +29,3 @@ def test_the_alerts_of(title, tmp_path):
     path.write_text(case.promtool(recorded["series"], case.coarse))
     status, output = promtool("test", "rules", path)
     assert status == 0, output
-
-
-def test_comments_and_docstrings_do_not_make_a_recording_outdated():
-    code = 'def f():\n    return """\ntext"""  # what\n'
-    documented = f'"""A module."""\n\n# why\n{code}'.replace("f():\n", 'f():\n    """Return text."""\n\n')
-    assert code_of(documented) == code_of(code) == code.rstrip()
