@@ -38,23 +38,11 @@ def only(cluster, place, names):
 @pytest.mark.parametrize(
     ("values", "kinds", "upgraded", "changed", "name"),
     [
-        (
-            FLEET,
-            {"deploy", "service", "role", *MONITORING},
-            {**FLEET, "replicaCount": 3},
-            {"statefulset", "service", "role", *MONITORING},
-            "one-spec-decode-exporter",
-        ),
-        (
-            SIDECAR,
-            {"podmonitor", "prometheusrule"},
-            MIDDLEWARE,
-            {"podmonitor", "prometheusrule"},
-            "one-spec-decode-exporter-middleware",
-        ),
+        (FLEET, {"deploy", "service", "role", *MONITORING}, {**FLEET, "replicaCount": 3}, {"statefulset", "service", "role", *MONITORING}, "one-spec-decode-exporter"),
+        (SIDECAR, {"podmonitor", "prometheusrule"}, MIDDLEWARE, {"podmonitor", "prometheusrule"}, "one-spec-decode-exporter-middleware"),
     ],
     ids=["fleet to shards", "sidecar to middleware"],
-)
+)  # fmt: skip
 def test_a_release_is_installed_upgraded_and_removed_without_a_trace(
     helm, cluster, namespace, values, kinds, upgraded, changed, name
 ):
@@ -66,19 +54,6 @@ def test_a_release_is_installed_upgraded_and_removed_without_a_trace(
     assert there(cluster, place) == changed
     assert name in cluster.get("configmap", place)
     helm("uninstall", "one", namespace=place)
-    only(cluster, place, before)
-
-
-def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, namespace):
-    place = namespace()
-    before = cluster.everything(place)
-    helm_of("v3")("install", "one", chart=str(CHART), namespace=place, values=FLEET)
-    resources = {"resources": {"requests": {"cpu": "100m"}}}
-    helm_of("v4")("upgrade", "one", chart=str(CHART), namespace=place, values={**FLEET, **resources})
-    (deployment,) = cluster.get("deploy", place).values()
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["resources"]["requests"]["cpu"] == "100m"
-    helm_of("v4")("uninstall", "one", namespace=place)
     only(cluster, place, before)
 
 
@@ -95,11 +70,6 @@ def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
         assert told.result()
     eventually(lambda: name not in cluster.get("pod", place))
     helm("uninstall", "one", namespace=place)
-
-
-def test_a_kubernetes_that_is_too_old_is_refused(helm):
-    with pytest.raises(ValueError, match="kubeVersion"):
-        helm("template", "one", chart=str(CHART), kube_version="1.28.0")
 
 
 def test_the_command_of_the_readme_is_a_pod_that_observes_once_and_is_never_restarted(cluster, namespace):
