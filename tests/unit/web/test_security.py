@@ -348,7 +348,7 @@ class Bcrypt:
         real = module._matches
 
         def matches(password, written):
-            self._going.acquire()
+            assert self._going.acquire(timeout=10)
             self.done.append((password, written))
             return real(password, written)
 
