@@ -13,10 +13,11 @@ from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.learned.learned import Learned
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.window.poll import Check
 from tests.fakes.engines import WALL, poll
+from tests.fakes.evaluations import curve
 
 
 class Watched:
@@ -269,6 +270,19 @@ class TestDecision:
         assert event.fields == {"configured_tokens": 6, "before": 4}
         assert (kept.its.verdict, kept.its.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
 
+    def test_a_stall_and_its_end_reset_it(self, kept, working):
+        last, seen = working(289), []
+        for n in range(1, 130):
+            kept.poll(silent(last, n))
+            seen.append((kept.its.state, kept.its.verdict))
+        assert list(dict.fromkeys(seen)) == [
+            (State.ACTIVE, Verdict.OPTIMAL),
+            (State.STALLED, Verdict.INSUFFICIENT),
+        ]
+        kept.poll(silent(working(290), 129))
+        assert (kept.its.state, kept.its.own.verdict) == (State.ACTIVE, Verdict.HEALTHY)
+        assert kept.its.verdict is Verdict.INSUFFICIENT, "from now on it is about the time since"
+
     def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
         self, kept, working, monkeypatch
     ):
@@ -284,6 +298,13 @@ class TestDecision:
             elif second % 50 == 49:
                 [*kept.watch.evaluate()]
         assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
+
+
+def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, monkeypatch):
+    learned = []
+    monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or (curve((8.0, 0.1)),))
+    watched.polls(map(good, range(1, 70)))
+    assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
 
 
 class TestTimeSaved:
@@ -334,3 +355,24 @@ class TestTimeSaved:
         its.polls(samples[60:])
         assert its.its.evaluated.speedup_bounds is not None
         assert its.snapshot.decode_time.actual == before + 20 * 30 * is_counted
+
+    def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
+        its = at_a_cost()
+        its.polls(busy_sample(n, 4) for n in range(60))
+        before = its.snapshot.decode_time.actual
+        with monkeypatch.context() as broken:
+            broken.setattr(Evaluation, "own", property(lambda _: 1 / 0))
+            with pytest.raises(ZeroDivisionError):
+                its.poll(busy_sample(60, 4))
+        its.poll(busy_sample(61, 4))
+        assert its.snapshot.decode_time.actual == pytest.approx(before + 20)
+
+    def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):
+        before, after = at_a_cost(), at_a_cost()
+        before.polls(busy_sample(n, 4) for n in range(60))
+        after.watch.learned.remember(before.watch.learned.state)
+        after.moment = 60.0
+        after.polls(busy_sample(n, 4) for n in range(60, 120))
+        days = [each.snapshot.today for each in (before, after)]
+        assert days[0].since == days[1].since
+        assert days[1].time.actual == pytest.approx(days[0].time.actual + after.snapshot.decode_time.actual)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
@@ -47,21 +46,8 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
     mixed = summaries.line(LABELS, findings_of(three + five[:5]))
     assert (mixed["drafts"], mixed["configured_tokens"]) == (50, 5)
     assert "per_position_acceptance_rate" not in mixed
-    assert summaries.line(LABELS, findings_of(three + five))["per_position_acceptance_rate"] == [
-        0.5,
-        0,
-        0,
-        0,
-        0,
-    ]
-
-
-@asynccontextmanager
-async def running(work):
-    task = asyncio.create_task(work)
-    yield
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    last = summaries.line(LABELS, findings_of(three + five))
+    assert last["per_position_acceptance_rate"] == [0.5, 0, 0, 0, 0]
 
 
 async def test_the_log_has_a_line_after_each_interval_without_earlier_counts(clock, findings_of, make_sample):
@@ -72,10 +58,12 @@ async def test_the_log_has_a_line_after_each_interval_without_earlier_counts(clo
 
     await clock.advance(300.0)
     with capture_logs() as logs:
-        async with running(SummaryLog(10.0, clock, engines).run()):
-            await clock.advance(9.0)
-            assert logs == []
-            await clock.advance(21.0)
+        task = asyncio.create_task(SummaryLog(10.0, clock, engines).run())
+        await clock.advance(9.0)
+        assert logs == []
+        await clock.advance(21.0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
     assert [(log["event"], log["log_level"], log["drafts"]) for log in logs] == [
         ("engine_summary", "info", 100)
     ] * 3

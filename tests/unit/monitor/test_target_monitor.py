@@ -11,9 +11,7 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import HttpResponse
-from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
-from spec_decode_exporter.views.fleet_view import target_view
 
 URL = "http://vllm:8000/metrics?token=secret"
 
@@ -269,16 +267,3 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
 
 
 # Readers
-
-
-async def test_the_status_does_not_show_the_query(watch, server):
-    server.failure = PollError("refused", "no")
-    await watch.polls(1)
-    view = target_view(watch.monitor.status())
-    assert (view.target, view.address, view.up, view.error, view.engines) == (
-        "one",
-        "vllm:8000/metrics",
-        False,
-        "refused: no",
-        (),
-    )
