@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
+from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Member, arm_of, compare, winner
 from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimes
 from spec_decode_exporter.experiments.traffic import Traffic
@@ -58,13 +58,6 @@ class TestExperiment:
         }
         assert found.arms["eagle"].wins == dict.fromkeys(SpeedupBasis, True)
         assert found.arms["off"].wins == dict.fromkeys(SpeedupBasis, False)
-
-    def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
-        found = compared(member("off", window_of(PLAIN))).arms
-        (off,), ngram = found["off"].windows, found["ngram"].windows[-1]
-        assert (off.length, off.engines, off.requests, off.acceptance_length) == (300.0, 1, 600, None)
-        assert (off.traffic, off.speedups, off.first_token) == ({}, {}, ArmFirstToken(0.0))
-        assert (ngram.speedups, ngram.engines, ngram.requests) == ({}, 0, None)
 
     def test_a_busy_arm_has_bounds_that_allow_for_its_load(self):
         busy = window_of(times(EAGLE, 4), running=24.0)

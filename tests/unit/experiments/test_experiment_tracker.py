@@ -17,7 +17,6 @@ from tests.fakes.arms import (
 
 SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 LONGEST = 300.0
-UNKNOWN = ("finished_requests", "end_to_end_nanoseconds")
 
 
 def looked(tracker, moment, eagle=EAGLE, running=6.0):

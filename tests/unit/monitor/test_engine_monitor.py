@@ -108,31 +108,20 @@ class TestChecks:
         assert watched.snapshot.findings[0].name == "broken_positions_add_up"
 
 
-class TestDrops:
-    """Drops that the detectors report."""
-
-    @pytest.fixture(name="after")
-    def after_fixture(self, watched, good, monkeypatch):
-        """Report a drop at the 40th of 60 polls; return the evaluation, and the events of that poll."""
-
-        def after(drop):
-            for n in range(60):
-                found = (drop,) if n == 40 else ()
-                monkeypatch.setattr(Learned, "observe", lambda *_, found=found: found)
-                events = watched.poll(good(n))
-                if n == 40:
-                    reported = events
-            return watched.its, reported
-
-        return after
-
-    def test_a_sudden_one_begins_the_evaluated_window(self, after):
-        its, [event] = after(Drop(DropKind.SUDDEN, Transition.BEGAN, 2.50004, 1.8, 6.04, age=6.0))
-        assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
-        assert its.evaluated.window.length == pytest.approx(25.0)
-        fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
-        fields["since"] = "2026-09-21T14:13:55Z"
-        assert (event.name, event.fields) == ("acceptance_dropped", fields)
+def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
+    """It is reported at the 40th of 60 polls, 6 s after its begin."""
+    drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.50004, 1.8, 6.04, age=6.0)
+    watched.polls(map(good, range(40)))
+    with monkeypatch.context() as reporting:
+        reporting.setattr(Learned, "observe", lambda *_: (drop,))
+        [event] = watched.poll(good(40))
+    watched.polls(map(good, range(41, 60)))
+    its = watched.its
+    assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
+    assert its.evaluated.window.length == pytest.approx(25.0)
+    fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
+    fields["since"] = "2026-09-21T14:13:55Z"
+    assert (event.name, event.fields) == ("acceptance_dropped", fields)
 
 
 class TestEvaluation:

@@ -60,11 +60,6 @@ class TestResults:
         assert [list(each.arms) for each in (off, eagle, ngram)] == [[], [off.learned], [off.learned]]
         assert [each.faster and each.faster.method for each in (off, eagle, ngram)] == [None, None, "eagle"]
 
-    async def test_a_baseline_of_another_model_yields_no_steps(self):
-        members = self.members(off="other")
-        await self.compared(members)
-        assert [list(each.engine.arms) for each in members.values()] == [[], [], []]
-
 
 def replace_window(each, now):
     """Return the member with the same work until ``now``."""
