@@ -1,4 +1,4 @@
-"""Numbers from outside: whatever a file, an answer or a request has, it is refused or set aside where it enters.
+"""Numbers from outside: whatever a file or an answer has, it is refused or set aside where it enters.
 
 Each number of a valid document is replaced by each number that Python's JSON reads and no counter, time or ratio
 can be. The reader raises its own error or returns finite numbers, from which reports are written.
@@ -13,7 +13,6 @@ from contextlib import suppress
 from copy import deepcopy
 
 import pytest
-from multidict import MultiDict
 
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
@@ -31,8 +30,6 @@ from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
-from spec_decode_exporter.web.api import EVENTS, HISTORY
-from spec_decode_exporter.web.endpoint import RequestError, read
 from tests.fakes.references import observation
 from tests.unit.reports.plan.conftest import LLAMA_8B
 
@@ -155,14 +152,3 @@ def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(tmp_path):
     file.write_text(json.dumps(document))
     with pytest.raises(NoSnapshotError):
         read_snapshot(file)
-
-
-@pytest.mark.parametrize(("model", "name"), [(EVENTS, "limit"), (HISTORY, "step"), (EVENTS, "since")])
-def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
-    accepted = 0
-    for number in (*NUMBERS, "60"):
-        for text in (number, f"{number}s", f"1a-{number}"):
-            with suppress(RequestError):
-                assert is_finite(read(model, MultiDict({name: text})))
-                accepted += 1
-    assert accepted
