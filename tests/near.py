@@ -26,15 +26,17 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"tests/data/(chart|pins)/.+", r"tests/contract/test_\1*.py"),
     (r"tests/data/(metrics|reports)/.+", r"tests/unit/\1"),
     (r"tests/data/(plans|references)/.+", r"tests/unit/reports"),
+    (r"tests/data/alerts/.+", r"tests/contract/rules"),
     (r"tests/data/(pages|traces)/.+", r"tests/unit/scrape"),
     (r"exporter/spec_decode_exporter/(config)/.+", r"tests/unit/\1 + tests/unit/findings + tests/contract/docs/test_reference.py"),
+    (r"exporter/spec_decode_exporter/scrape/engines\.py", r"tests/unit/scrape + tests/unit/history + tests/unit/views + tests/contract/docs"),
     (r"exporter/spec_decode_exporter/(?:analysis/figure_table|metrics/table)\.py", r"tests/unit/analysis/test_figure_table.py + tests/unit/metrics + tests/unit/views + tests/contract/docs"),
     (r"exporter/spec_decode_exporter/(\w+)/(?:.+/)?_*([a-z]\w*)\.py", r"tests/unit/\1/**/test_\2*.py | tests/unit/\1"),
     (r"exporter/spec_decode_exporter/(\w+)/.+", r"tests/unit/\1"),
     (r"exporter/spec_decode_exporter/__main__\.py", r"tests/unit/test_main.py"),
     (r"docs/changes/.+|docs/generate/(links|changelog)\.py|image/release_check\.py", r"tests/contract/test_release.py"),
     (r"(benchmarks|image)/.+", r"tests/unit/\1"),
-    (r"config/prometheus/.+", r"tests/contract/rules"),
+    (r"config/(prometheus|alertmanager)/.+", r"tests/contract/rules"),
     (r"config/.+", r"tests/contract/test_stack.py"),
     (r"(grafana|docs)/.+", r"tests/contract/\1"),
     (r"[A-Z]+\.md", r"tests/contract/docs"),
@@ -130,6 +132,7 @@ def commands(changed: Sequence[str], tests: Sequence[str]) -> Iterator[list[str]
         yield [f"{bin_}/mypy", "--no-error-summary"]
     if any(path.startswith("exporter/") for path in code):
         yield [f"{bin_}/lint-imports", "--no-logo"]
+        yield [sys.executable, "-m", "tests.budgets"]
     if tests:
         files = sum(len(list((CHECKOUT / test).rglob("test_*.py"))) or 1 for test in tests)
         parallel = ["-n", "auto", "--dist", "worksteal"] if files > MANY else []

@@ -71,4 +71,4 @@ def test_documents_need_no_type_checker_and_code_does():
         command[0].rpartition("/")[2]
         for command in near.commands(["exporter/spec_decode_exporter/core/urls.py"], [])
     ]
-    assert programs == ["ruff", "ruff", "mypy", "lint-imports"]
+    assert programs == ["ruff", "ruff", "mypy", "lint-imports", "python"]
