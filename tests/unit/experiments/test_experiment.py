@@ -79,17 +79,15 @@ def types_of(easy, pace=0.025):
 class TestDifferentTraffic:
     """One drafter in two arms: 25 and 75 % easy requests, of equal lengths."""
 
-    FAST = EAGLE | {"decode_nanoseconds": 5 * NANO}
-
-    def arms(self, *, types=True, method="eagle", positions=((90, 40, 20), (150, 100, 60))):
+    def arms(self, *, types=True, method="eagle"):
         a, b = (
             replace(
                 member(own, window_of(every, positions=accepted), zone=zone, name=zone),
                 **({"types": types_of(easy)} if types else {}),
             )
             for zone, own, every, accepted, easy in (
-                ("a", "eagle", EAGLE, positions[0], 0.25),
-                ("b", method, self.FAST, positions[1], 0.75),
+                ("a", "eagle", EAGLE, (90, 40, 20), 0.25),
+                ("b", method, EAGLE | {"decode_nanoseconds": 5 * NANO}, (150, 100, 60), 0.75),
             )
         )
         return compare(settings_of("a", "b"), (a, b), (300.0,), NOW).arms["b"]

@@ -39,13 +39,8 @@ class Fleet(list):
 
 
 @pytest.fixture
-def events():
-    return EventLog("a1")
-
-
-@pytest.fixture
-def receiver(clock, events):
-    return RequestReceiver(SETTINGS, Fleet(), events, clock)
+def receiver(clock):
+    return RequestReceiver(SETTINGS, Fleet(), EventLog("a1"), clock)
 
 
 def body(*records):

@@ -9,7 +9,6 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice, Decision, Verdict
-from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
@@ -21,12 +20,12 @@ from tests.fakes.scenarios import speedup
 START = 1_790_000_000.0
 
 
-def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
+def watched(scenario, seconds, *, cost):
     """A watch that has polled a simulated server for some seconds, and evaluated it each ten and where it is urgent."""
     simulation, reader = Simulation(scenario, seed=3), SampleReader()
     settings = None if cost is None else CostSettings.model_validate(cost)
-    speculation = Speculation("draft_model", "configured", schedule=schedule)
-    watch = EngineMonitor((30.0, 300.0), Assumptions(speculation, settings))
+    assumptions = Assumptions(Speculation("draft_model", "configured"), settings)
+    watch = EngineMonitor((30.0, 300.0), assumptions)
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
         if not simulation.serving:
@@ -68,13 +67,3 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
         assert high - low < 0.09
     request = its.known.request_baseline
     assert request.prefix_hit_ratio == pytest.approx(0.25, abs=0.03)
-
-
-def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
-    scenario = load_scenario("dynamic")
-    findings = watched(scenario, 720, cost=None).snapshot
-    cost = findings.evaluation.cost
-    assert cost is not None
-    assert cost.source is CostSource.MEASURED
-    true = scenario.draft_cost_ratio(cost.running_requests)
-    assert cost.token.guess == pytest.approx(true, rel=0.3)

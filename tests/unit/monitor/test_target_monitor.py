@@ -22,14 +22,11 @@ class Server:
     def __init__(self):
         self.engines = {("m", "0"): 0}
         self.created = 1_789_000_000.0
-        self.failure = None
         self.prefix = "vllm:"
         self.closed = 0
         self.spent = 0.0
 
     async def get(self, url, *, max_body=None):
-        if self.failure:
-            raise self.failure
         if "metrics" not in url:
             return HttpResponse(b'{"version":"0.32.0"}', "application/json", 0.001)
         return HttpResponse(self.page().encode(), "text/plain", 0.001)
