@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.experiments.arm import Arm, ArmFirstToken
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.window.histograms import Answers
 from tests.fakes.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
 
 
@@ -75,6 +76,15 @@ class TestSums:
         assert together.value == in_turn.value
         assert together.relative_error > 0.04
         assert in_turn.relative_error == pytest.approx(0.0, abs=1e-12)
+
+    def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
+        # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
+        chats, long = (
+            window_of(EAGLE, answers=Answers(n, 1000 * n * tokens, n * tokens**2, n * tokens**3))
+            for n, tokens in ((3000, 100), (30, 6000))
+        )
+        arms = (chats, chats), (long, long), (chats, long)
+        assert [arm_with(*each).paces[TIME].degrees for each in arms] == [12, 12, 2]
 
 
 SLOW, FAST = (

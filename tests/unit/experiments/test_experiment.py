@@ -67,6 +67,16 @@ class TestExperiment:
         assert speedup.estimate.lower == pytest.approx(2.0)
         assert speedup.estimate.upper == pytest.approx(8.0)
 
+    @pytest.mark.parametrize(("share", "wins"), [(0.51, True), (0.49, False)])
+    def test_a_light_arm_wins_only_if_its_load_does_not_explain_all_of_it(self, share, wins):
+        light = window_of(
+            times(PLAIN, share) | {"decode_nanoseconds": PLAIN["decode_nanoseconds"] * share / 2},
+            running=6 * share,
+        )
+        found = compared(member("off", window_of(PLAIN)), member("eagle", light)).arms["eagle"]
+        assert found.wins[TIME] is wins
+        assert found.windows[-1].speedups[TIME].reason == (None if wins else Traffic.LOAD)
+
 
 def types_of(easy, pace=0.025):
     """Return per-request data of 144 000 tokens: easy requests take half of the time per token of hard ones."""
@@ -215,3 +225,10 @@ class TestFasterMethod:
         members = (member("off", window_of(PLAIN), zone="zero"), three, *five)
         found = compare(settings, members, (300.0,), NOW).faster_method("three", three)
         assert (found is not None) is is_one
+
+    def test_one_whose_cached_prompts_explain_the_difference_is_none(self):
+        cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 1600}
+        ngram = member("ngram", window_of(SLOWER | {"prefix_cache_queries": 1600}))
+        plain = member("off", window_of(PLAIN | {"prefix_cache_queries": 800}))
+        assert faster_of(ngram, plain, member("eagle", window_of(cached))) is None
+        assert faster_of(ngram, plain, self.EAGLE_ENGINE) is not None

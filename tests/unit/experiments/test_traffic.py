@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.experiments.traffic import Traffic, at_equal_traffic, ratios
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.arms import EAGLE, PLAIN, arm_with, times, window_of
@@ -83,6 +84,15 @@ class TestRatios:
         plain = arm_with(window_of(PLAIN), method="eagle")
         assert Traffic.ACCEPTANCE not in plain.traffic_over(plain)
 
+    def test_known_types_take_the_place_of_the_acceptance(self):
+        types = {"easy": TypeTimes(10.0, 1000.0), "hard": TypeTimes(60.0, 2000.0)}
+        one, other = (self.drafting(each, types=types) for each in ((150, 100, 60), (90, 40, 20)))
+        found = one.traffic_over(other)
+        assert Traffic.ACCEPTANCE not in found
+        assert found[Traffic.REQUEST_TYPES] == pytest.approx(1.0)
+        strange = self.drafting((90, 40, 20), types={"other": TypeTimes(1.0, 9.0)})
+        assert one.traffic_over(strange)[Traffic.REQUEST_TYPES] is None
+
 
 def bounds(lower, upper, **traffic):
     """Return lower and upper bound at equal traffic, and the part that decides."""
@@ -117,3 +127,6 @@ class TestBounds:
         found, _ = at_equal_traffic(Estimate(seen, seen / width, seen * width, 0.1), traffic)
         assert found.lower <= truth * (1 + 1e-9)
         assert found.upper >= truth * (1 - 1e-9)
+
+    def test_an_unknown_factor_leaves_no_bounds(self):
+        assert bounds(1.5, 1.8, load=1.0, request_types=None) == (None, Traffic.REQUEST_TYPES)

@@ -113,6 +113,16 @@ class TestAdopting:
         assert target.period.seconds == HOUR
         assert target.plain(HOUR).period.seconds == 2 * HOUR
 
+    @pytest.mark.parametrize(
+        ("target", "history"),
+        [(Target(), Target().plain(HOUR).drafting()), (Target().drafting(), Target().plain(HOUR))],
+        ids=["a history that ends with drafts", "a target that drafts"],
+    )
+    def test_a_period_that_ended_does_not_go_on(self, target, history):
+        target.baseline.adopt(history.baseline)
+        target.wall += HOUR
+        assert target.plain(600).period.seconds == 600
+
 
 class TestRequests:
     def test_they_have_means_of_the_period(self):

@@ -265,3 +265,14 @@ class TestSumsByDraftTokens:
         assert (tokens / steps, drafts / steps, accepted / steps) == pytest.approx((3, 1, 2))
         assert wall == WALL + 61
         assert depths[0].drafts == 0
+
+    def test_polls_before_a_saved_state_is_recalled_are_added_to_its_sums(self, make_sample):
+        server = Engine(make_sample, DRAFT_MODEL).run(61).run(30, pause=True)
+        saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
+        steps = {depth: sums.steps for depth, sums in saved.depths.items()}
+        again = Engine(make_sample, DRAFT_MODEL, moment=server.moment)
+        again.learned.remember(replace(saved, tokens=5))
+        again.run(30).run(60)
+        depths = again.learned.state.depths
+        assert depths[4].steps == pytest.approx(steps[4] + 89 * 286, rel=0.01)
+        assert depths[0].steps == pytest.approx(steps[0], rel=0.01)

@@ -91,6 +91,11 @@ class TestReading:
     def test_a_poll_without_a_plausible_load_is_left_out(self, load):
         assert StepReader().steps(polled()._replace(load=load)) is None
 
+    def test_the_poll_after_a_preemption_is_left_out_too(self):
+        reader = StepReader()
+        read = [reader.steps(polled(n, preemptions=n == 1)) is not None for n in range(4)]
+        assert read == [True, False, False, True]
+
 
 class TestSums:
     @given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 1), st.floats(0, 1e5)), min_size=1, max_size=8))

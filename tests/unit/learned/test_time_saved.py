@@ -74,3 +74,11 @@ def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begi
     assert saved.total == DecodeTime()
     saved.add(NANO, estimate(2.0), first)
     assert (saved.total.actual, saved.today) == (1.0, today)
+
+
+def test_sums_of_a_day_that_began_before_they_were_restored_are_added():
+    saved = added([(NANO, estimate(2.0))])
+    saved.restore(DayTime(NOON - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
+    assert saved.today == DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))
+    saved.restore(DayTime(MIDNIGHT - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
+    assert saved.today.time.actual == 3.0
