@@ -1,7 +1,5 @@
 """One test for a check of many items: it names every item that fails, and costs one case instead of hundreds."""
 
-from __future__ import annotations
-
 import inspect
 
 

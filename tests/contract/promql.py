@@ -1,7 +1,5 @@
 """PromQL of the shipped files: nodes of an expression, labels of its result, and its values by promtool."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The chart's values, README and schema agree. No test here needs Helm's engine: `make check` runs them."""
 
-from __future__ import annotations
-
 import json
 
 import yaml

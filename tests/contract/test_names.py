@@ -1,7 +1,5 @@
 """Every series and label that a rule, a runbook, a dashboard or an autoscaler names is exported or recorded."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

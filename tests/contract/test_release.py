@@ -1,7 +1,5 @@
 """A release can be made of the checkout: its addresses, versions and changelog; `make release-check` builds it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """config/compose.yaml and the files that it mounts fit together; no container is run here."""
 
-from __future__ import annotations
-
 import runpy
 import subprocess
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Whatever is fetched is fixed: actions by commit, images by digest, packages by theirs; workflows may do little."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import defaultdict

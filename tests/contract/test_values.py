@@ -1,7 +1,5 @@
 """Values of queries of dashboards and autoscalers, by promtool; each function runs it once."""
 
-from __future__ import annotations
-
 import pytest
 
 from grafana import style

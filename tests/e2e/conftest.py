@@ -4,8 +4,6 @@ Tests wait for conditions, not for durations. A ceiling ends a wait whose condit
 other programs may keep the machine busy.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import json

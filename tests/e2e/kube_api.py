@@ -5,8 +5,6 @@
 that a pod runs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import ssl

@@ -3,8 +3,6 @@
 tests/contract/rules/alert_series.py has the recordings, and says when one is outdated.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.promql import promtool

@@ -5,8 +5,6 @@ take a quarter of an hour: no alert is held longer than 30 s before it fires and
 what is resolved after 10 s. test_alert_cases.py has all alerts with their own durations, by a faster clock.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

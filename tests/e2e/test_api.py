@@ -4,8 +4,6 @@ What it makes up: right and wrong parameters for every page, and methods that ar
 is a 5xx, each has a status, a type and a body that the description knows, wrong requests are refused.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

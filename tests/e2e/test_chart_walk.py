@@ -4,8 +4,6 @@ There are no nodes, no operator and no image: the tests start the installed prog
 the monitor says. Who may look at what is decided by the chart's own Role.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """Every command line of README and docs/guide is run as it is written, with addresses of this machine and less time."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Their samples are the counters of simulated servers.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

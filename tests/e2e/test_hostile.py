@@ -3,8 +3,6 @@
 Times are measured by ``python -m benchmarks.hostile``: here a busy machine must not fail a test.
 """
 
-from __future__ import annotations
-
 import json
 import time
 

@@ -1,7 +1,5 @@
 """Discovery against the API server of a real Kubernetes, by an account that may only list and watch pods."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The installed program observes simulated servers over real sockets, as a person at a terminal or a script does."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The page in a real Chromium, from a whole exporter whose clock stands still unless a test moves it."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

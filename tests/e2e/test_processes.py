@@ -1,7 +1,5 @@
 """Processes under stress: killed, stopped for a while, without disk space or descriptors."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

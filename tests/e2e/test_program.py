@@ -1,7 +1,5 @@
 """The installed program as an init system or a person drives it: signals, mistakes, an unreachable vLLM."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

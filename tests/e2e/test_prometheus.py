@@ -1,7 +1,5 @@
 """A real Prometheus: users' queries, and every query of every dashboard and integration, with data and without."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

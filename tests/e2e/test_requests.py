@@ -1,7 +1,5 @@
 """Requests that a server's responses describe reach the installed exporter over HTTP, and none is lost or counted twice."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

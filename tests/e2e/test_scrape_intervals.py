@@ -1,7 +1,5 @@
 """The rules fire and are silent as in their tests at the shortest and the longest scrape interval, by promtool."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The pages behind mutual TLS and passwords: a real Prometheus, curl, and slowhttptest's ways to be slow."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -3,8 +3,6 @@
 It asks the package registry, so it is no part of ``make test``.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Windows and arms of experiments for tests."""
 
-from __future__ import annotations
-
 from math import exp, sqrt
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings

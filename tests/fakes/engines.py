@@ -1,7 +1,5 @@
 """Snapshots of a busy engine after some minutes of polls."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

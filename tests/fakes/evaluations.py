@@ -1,7 +1,5 @@
 """Windows of a busy engine, and evaluations of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from spec_decode_exporter.analysis.cost import CostModel, CostSource, Point, measured_curves

@@ -1,7 +1,5 @@
 """Golden files: texts that change only when somebody wants it; ``make generate`` writes them."""
 
-from __future__ import annotations
-
 import os
 
 

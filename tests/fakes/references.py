@@ -1,7 +1,5 @@
 """References and observations of simulated servers, each made once for all tests."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import cache
 

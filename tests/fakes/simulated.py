@@ -1,7 +1,5 @@
 """Simulated servers behind a client without sockets, on a clock that tests move."""
 
-from __future__ import annotations
-
 import json
 from urllib.parse import parse_qs, urlsplit
 

@@ -1,7 +1,5 @@
 """Every fault of a server has its reason, and costs little processor time; end to end, one exporter polls all at once."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Every row of the table of untrusted inputs: the worst input within its bounds is read, one beyond is rejected."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

@@ -4,8 +4,6 @@ Our own pages are requested over real HTTP. The servers' are not: ``network`` re
 minutes pass in seconds and are the same every time.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
 

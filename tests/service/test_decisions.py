@@ -1,7 +1,5 @@
 """Story of decisions: an engine's traffic changes, its border is near, or it alternates, with a moved clock."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from random import Random
 

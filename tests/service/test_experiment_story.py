@@ -1,7 +1,5 @@
 """Experiment with simulated servers, from their pages to /metrics, compared with the ground truth."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import pytest

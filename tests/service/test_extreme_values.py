@@ -1,7 +1,5 @@
 """Any numbers that a server's page may have go through every stage: nothing raises, every number is finite."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from itertools import accumulate, cycle, islice

@@ -1,7 +1,5 @@
 """One of two engines leaves the page and comes back: log, API, page and metrics tell it alike."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -3,8 +3,6 @@
 Each fault of an engine or a target has a target of its own, so that all faults are in one run.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import AsyncExitStack, ExitStack
 from unittest.mock import patch

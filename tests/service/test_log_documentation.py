@@ -3,8 +3,6 @@
 ``UPDATE_GOLDEN=1`` updates the samples.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """The log of a server with which all is well."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"

@@ -1,7 +1,5 @@
 """Prompts, outputs and users are nowhere in the exporter, in any format of a request."""
 
-from __future__ import annotations
-
 import gc
 import json
 

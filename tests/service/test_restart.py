@@ -1,7 +1,5 @@
 """Restarts with another K, and a schedule that begins without drafts."""
 
-from __future__ import annotations
-
 import pytest
 
 CONFIG = "windows: [30s, 2m]\n"

@@ -3,8 +3,6 @@
 A server drafts well, drops, recovers, and is restarted with another K.
 """
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Time as it should not be: clocks that are set, a machine that was asleep, an event loop that was held up."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

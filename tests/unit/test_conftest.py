@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 
 from tests.conftest import what_is_left

@@ -1,7 +1,5 @@
 """A check of many items names each item that fails."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.every import every

@@ -1,7 +1,5 @@
 """`make near` knows the tests of each kind of file."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The chart is rendered by Helm's own engine, in this process. `make chart` installs what that needs."""
 
-from __future__ import annotations
-
 import shutil
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text of the guide's pages about Kubernetes: deploying, and installing as a sidecar."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

@@ -1,7 +1,5 @@
 """The chart, rendered by Helm's own engine in this process; each rendering is made once."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The ScaledObject of docs/guide/integrations.md is what KEDA takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

@@ -1,7 +1,5 @@
 """The chart as a whole: linted, packed, rendered as it was reviewed, and what it says after it is installed."""
 
-from __future__ import annotations
-
 import yaml
 
 from helm.chart_files import CHART

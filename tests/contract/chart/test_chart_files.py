@@ -1,7 +1,5 @@
 """The chart's copies of dashboards, rules, alerts and the middleware: complete, current, and required."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

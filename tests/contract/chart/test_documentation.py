@@ -1,7 +1,5 @@
 """The snippets of docs/guide/kubernetes.md and kubernetes-sidecar.md are what the chart makes, and can be used."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The Kustomize component, built by a real kubectl."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Every object that the chart makes, for every case in ci/: valid, safe, and named as it must be."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The file by which vLLM tells its sidecar of requests, as a ConfigMap, and what vLLM's container needs for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Rules, alerts and dashboards come out of the chart as they went in, but for what the values change."""
 
-from __future__ import annotations
-
 import copy
 import json
 

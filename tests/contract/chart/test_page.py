@@ -1,7 +1,5 @@
 """The command of the `helm test` pod, run against a stand-in's page."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The exporter accepts the arguments, variables and configuration of the chart."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.config.load import load

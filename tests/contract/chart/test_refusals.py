@@ -1,7 +1,5 @@
 """The chart rejects values that cannot work before installation, with a remedy."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

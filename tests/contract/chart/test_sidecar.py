@@ -1,7 +1,5 @@
 """The sidecar as people's own charts get it."""
 
-from __future__ import annotations
-
 import json
 import re
 

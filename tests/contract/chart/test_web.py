@@ -1,7 +1,5 @@
 """TLS and passwords from a Secret: mounted, asked for by Prometheus, and no obstacle to the probes."""
 
-from __future__ import annotations
-
 import pytest
 import trustme
 

@@ -1,7 +1,5 @@
 """Parts of a Markdown page, and the violations in them: links, commands, requests, names of series and API fields."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Every command line of README and docs/guide is valid, and tests/e2e/test_documented_commands.py runs it."""
 
-from __future__ import annotations
-
 import importlib.util
 
 from tests.every import every

@@ -1,7 +1,5 @@
 """Links, series, commands, requests, alerts, terms and pictures in the documents exist, and the index names every page."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

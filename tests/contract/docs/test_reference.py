@@ -1,7 +1,5 @@
 """Files that follow from the code are current, and each of their entries has a meaning."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Nothing in the committed files is lost on the way to Grafana."""
 
-from __future__ import annotations
-
 import json
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder

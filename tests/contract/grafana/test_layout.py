@@ -1,7 +1,5 @@
 """Places and titles of panels, variables that are used, what the first look asks of Prometheus, and files that load all."""
 
-from __future__ import annotations
-
 import re
 from itertools import combinations
 

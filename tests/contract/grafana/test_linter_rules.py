@@ -4,8 +4,6 @@ Names are those of https://github.com/grafana/dashboard-linter/tree/main/docs/ru
 these tests run.
 """
 
-from __future__ import annotations
-
 import promql_parser as promql
 import pytest
 

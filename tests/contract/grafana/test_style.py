@@ -1,7 +1,5 @@
 """Words, colours and limits are those of the exporter."""
 
-from __future__ import annotations
-
 import pytest
 
 from grafana import style

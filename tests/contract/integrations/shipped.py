@@ -1,7 +1,5 @@
 """Snippets of docs/guide/integrations.md, and the queries in them."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

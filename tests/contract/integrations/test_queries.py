@@ -1,7 +1,5 @@
 """The snippets of docs/guide/integrations.md: the triggers of KEDA and the textfile collector's command."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

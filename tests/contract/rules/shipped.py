@@ -1,7 +1,5 @@
 """Shipped rules, alerts and runbooks, and the series that expressions may name."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

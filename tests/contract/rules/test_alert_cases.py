@@ -1,7 +1,5 @@
 """The shipped alerts on what an exporter of simulated servers showed: recorded series, evaluated by promtool."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.promql import needs, promtool

@@ -1,7 +1,5 @@
 """The example for Alertmanager: read by its own tool, and one alert about one cause."""
 
-from __future__ import annotations
-
 import re
 
 import promql_parser

@@ -1,7 +1,5 @@
 """Every alert, with its row in the guide and its runbook, says what a reader needs at night."""
 
-from __future__ import annotations
-
 import re
 
 import promql_parser as promql

@@ -3,8 +3,6 @@
 tests/e2e/test_scrape_intervals.py runs them at the shortest and the longest interval.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -3,8 +3,6 @@
 Run by `make e2e-k8s`. Each test has namespaces of its own, and removes what it made.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The chart is installed, upgraded and uninstalled by Helm 3 and 4."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The image, built by `make image` from a stand-in for its base, and containers of it."""
 
-from __future__ import annotations
-
 import configparser
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The image as a cluster runs it: read-only, without rights, under any user."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows

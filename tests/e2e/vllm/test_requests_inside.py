@@ -1,7 +1,5 @@
 """The middleware in a real vLLM: its records equal the server's counters, and clients see no difference."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -7,8 +7,6 @@ then had 0.05, 0.24 and 0.35 of their draft tokens accepted at the median of thr
 one sampled request as well, but that is a population of its own: 0.00 to 0.13 in five runs.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import free_port, until

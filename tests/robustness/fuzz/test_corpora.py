@@ -1,7 +1,5 @@
 """Every parser with its whole corpus and some random inputs; ``make fuzz`` runs longer."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

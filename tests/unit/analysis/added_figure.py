@@ -3,8 +3,6 @@
 ``python -m tests.unit.analysis.added_figure``: a process of its own, since every table is built at import.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

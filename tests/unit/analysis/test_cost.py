@@ -1,7 +1,5 @@
 """Sources of a cost, its range, the loads at which it is known, and the load up to which speculation pays."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Speed-up at other numbers of draft tokens: the worked examples of docs/explanation/semantics.md."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 from math import sqrt

@@ -1,7 +1,5 @@
 """Speed-up of whole requests, and the limit that it sets for the verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

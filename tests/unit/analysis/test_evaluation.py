@@ -1,7 +1,5 @@
 """Evaluation of one engine: its parts combined, and the window that a verdict is about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import log
 

@@ -1,7 +1,5 @@
 """The figure table: what every row must have, and the outputs that one row more appears in."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Draft tokens by load: steps, boundaries, regrets and verdicts."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

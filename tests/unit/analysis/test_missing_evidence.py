@@ -1,7 +1,5 @@
 """Evidence that is missing for a verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

@@ -1,7 +1,5 @@
 """Architecture of a model and its experts by its name."""
 
-from __future__ import annotations
-
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.config.cost_settings import Architecture
 from tests.every import every

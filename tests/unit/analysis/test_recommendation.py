@@ -1,7 +1,5 @@
 """Recommended action by one window."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge

@@ -1,7 +1,5 @@
 """Recommended setting: by load with a cost at several loads, else the advice as a number of tokens."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Speculation and its sources."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.speculation import Speculation, resolve

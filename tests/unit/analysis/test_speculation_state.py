@@ -1,7 +1,5 @@
 """State of speculation."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation

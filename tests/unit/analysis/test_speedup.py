@@ -1,7 +1,5 @@
 """Speed-up of speculation, break-even, and their bounds: the worked examples of docs/explanation/semantics.md."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

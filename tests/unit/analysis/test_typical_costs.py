@@ -1,7 +1,5 @@
 """Typical costs: of drafters by method, and of verifying by architecture and load."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.typical_costs import (

@@ -1,7 +1,5 @@
 """The verdict: by the bounds of the speed-up, and when there is none."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

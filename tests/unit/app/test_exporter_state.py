@@ -1,7 +1,5 @@
 """Sharing of snapshots."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Garbage collection: rare, and complete."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """Checks of a configuration that need other stages: credentials and reference files."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

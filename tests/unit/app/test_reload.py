@@ -1,7 +1,5 @@
 """Reading the configuration, its warnings, and reloads for clients."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

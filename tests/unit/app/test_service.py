@@ -1,7 +1,5 @@
 """The whole exporter: its configuration while it runs, and its state file."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

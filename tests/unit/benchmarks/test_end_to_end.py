@@ -1,7 +1,5 @@
 """Trials of whole requests: the truth follows from both runs, and slower requests must not be healthy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Documents quote benchmarks that exist, and each has a smoke run."""
 
-from __future__ import annotations
-
 import re
 
 from benchmarks import __main__ as everything

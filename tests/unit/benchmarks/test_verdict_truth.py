@@ -1,7 +1,5 @@
 """The score of verdicts counts what is wrong, and the exit status follows the goals."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks import verdict_truth

@@ -1,7 +1,5 @@
 """The program as a user calls it, in the process of the tests."""
 
-from __future__ import annotations
-
 import os
 import resource
 

@@ -1,7 +1,5 @@
 """Command check-config: every mistake and warning of a file."""
 
-from __future__ import annotations
-
 import pytest
 
 TARGET = "targets:\n  - url: http://a:1\n"

@@ -1,7 +1,5 @@
 """Configuration of observe: from URLs, flags and a file."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.cli.main import parse

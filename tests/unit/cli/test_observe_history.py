@@ -1,7 +1,5 @@
 """``observe --prometheus.url``: its times and its report."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

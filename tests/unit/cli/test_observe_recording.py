@@ -1,7 +1,5 @@
 """``--record`` and ``--replay`` of observe, and ``--format prometheus``."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

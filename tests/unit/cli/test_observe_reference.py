@@ -1,7 +1,5 @@
 """``--save`` and ``--against`` of observe. The measurement is the recorded one of tests/data/references."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """The command line of plans, as a user calls it."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.cli.main import parse

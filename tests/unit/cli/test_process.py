@@ -1,7 +1,5 @@
 """The process of a command: a reader that does not read delays nothing, and what is dropped is counted."""
 
-from __future__ import annotations
-
 import resource
 import threading
 

@@ -1,7 +1,5 @@
 """Command recommend: its three inputs, and their errors."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

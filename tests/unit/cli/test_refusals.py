@@ -1,7 +1,5 @@
 """Command lines that no command accepts: exit status 2, or 1 for an unusable file or server, and the remedy."""
 
-from __future__ import annotations
-
 import pytest
 
 FILES = {"file.yml": "{}\n", "found.yml": "discovery: {files: [targets.yml]}\n", "no.json": "{}"}

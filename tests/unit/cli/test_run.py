@@ -1,7 +1,5 @@
 """Command ``run``: its configuration from flags, variables and a file, and the text at its start."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

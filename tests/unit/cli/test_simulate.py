@@ -1,7 +1,5 @@
 """Command simulate: it serves until it is told to end; and the past of a demonstration."""
 
-from __future__ import annotations
-
 import time
 from itertools import pairwise
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Batch schedules: limits, validation as a whole, and look-up without a scan."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

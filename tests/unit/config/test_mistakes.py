@@ -1,7 +1,5 @@
 """Mistakes in a configuration: each is reported at its line and key, in plain words and with a remedy."""
 
-from __future__ import annotations
-
 import pytest
 
 DURATION = "is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"

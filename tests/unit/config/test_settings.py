@@ -1,7 +1,5 @@
 """Values of a configuration: what the keys of a document mean."""
 
-from __future__ import annotations
-
 import re
 import socket
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Plain files: bounded reading, notice of changes, atomic replacement."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """One failing item is omitted and reported once until it works again; memory of failures is bounded."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

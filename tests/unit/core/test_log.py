@@ -1,7 +1,5 @@
 """The log: its level, both formats, and untrusted text."""
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import redirect_stderr

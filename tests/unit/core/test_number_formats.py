@@ -1,7 +1,5 @@
 """Number formats of reports and page."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Bounds of numbers from outside."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 

@@ -1,7 +1,5 @@
 """Recurring failures and work: what is logged, how often something may happen, what is believed."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, PersistenceFilter, TokenBucket, back_off

@@ -1,7 +1,5 @@
 """Background tasks and threads: an error is logged once, and work of one kind delays no other kind."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading

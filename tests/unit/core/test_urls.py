@@ -1,7 +1,5 @@
 """One parser of URLs: normal form, mistakes with a remedy, parts for the client."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Fixtures of discovery tests."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

@@ -1,7 +1,5 @@
 """Limits of the labels of one discovered target."""
 
-from __future__ import annotations
-
 from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.discovery.target import LabelFilter
 

@@ -1,7 +1,5 @@
 """Speculation settings on the command lines of pods."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

@@ -1,7 +1,5 @@
 """Feeding of drop detectors, and a restart of the exporter."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import TypeAdapter
 

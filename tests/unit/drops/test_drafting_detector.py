@@ -1,7 +1,5 @@
 """Drops of drafting: fewer steps have a draft."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.config.policy import DropPolicy

@@ -1,7 +1,5 @@
 """All detectors of an engine: recordings, status, and the persisted state."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

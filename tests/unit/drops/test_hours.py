@@ -1,7 +1,5 @@
 """Acceptance length by the hour of the day."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.drops.hours import HourCell, learn_hour, usual_length

@@ -1,7 +1,5 @@
 """Variances of sums, and thresholds of cumulative sums."""
 
-from __future__ import annotations
-
 from math import log, log1p, sqrt
 
 import pytest

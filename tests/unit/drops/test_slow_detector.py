@@ -1,7 +1,5 @@
 """Slow drops: intervals of ten minutes against the last hours and the days before."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import pi, sin
 

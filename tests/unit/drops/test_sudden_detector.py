@@ -1,7 +1,5 @@
 """Sudden drops: each increment against the last half hour."""
 
-from __future__ import annotations
-
 import random
 from copy import deepcopy
 from math import e, log, sqrt

@@ -1,7 +1,5 @@
 """Sums over units, and the intervals that time is split into."""
 
-from __future__ import annotations
-
 from math import exp
 
 import pytest

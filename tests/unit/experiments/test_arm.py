@@ -1,7 +1,5 @@
 """An arm of an experiment: its engines added up."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparison of the arms of an experiment, the winner, and the better method."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

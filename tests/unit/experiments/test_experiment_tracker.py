@@ -1,7 +1,5 @@
 """An experiment that is compared again and again."""
 
-from __future__ import annotations
-
 from spec_decode_exporter.experiments.experiment import ExperimentTracker
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.arms import (

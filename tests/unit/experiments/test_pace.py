@@ -1,7 +1,5 @@
 """Speed-up of an arm over its baseline, with bounds, and what their mixes of request types explain."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import exp
 from random import Random

@@ -1,7 +1,5 @@
 """Traffic of an arm and its baseline, and the bounds that allow for its difference."""
 
-from __future__ import annotations
-
 from math import prod
 
 import pytest

@@ -1,7 +1,5 @@
 """Estimates: hand-made examples, what must hold of any increments, and whether they are right on average."""
 
-from __future__ import annotations
-
 from math import inf, sqrt
 from random import Random
 from statistics import fmean

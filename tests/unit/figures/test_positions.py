@@ -1,7 +1,5 @@
 """Acceptance by position, also if a schedule changes the number of draft tokens (regimes)."""
 
-from __future__ import annotations
-
 import random
 from math import prod
 

@@ -1,7 +1,5 @@
 """Quantiles as Prometheus computes them, the edges of their buckets, and their names."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from itertools import accumulate
 from math import inf

@@ -1,7 +1,5 @@
 """Student's t, and the degrees of freedom of a sum of variances."""
 
-from __future__ import annotations
-
 from math import gamma, pi, sqrt
 
 import pytest

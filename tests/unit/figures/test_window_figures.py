@@ -1,7 +1,5 @@
 """Figures of a window: worked examples, a recorded page, unknown counters, and the bounds of figures."""
 
-from __future__ import annotations
-
 from math import isclose, sqrt
 from statistics import pstdev
 

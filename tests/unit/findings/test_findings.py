@@ -1,7 +1,5 @@
 """Findings: each at its threshold, with its text."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from math import inf, isclose, sqrt

@@ -1,7 +1,5 @@
 """Baseline from a history: its server, the newest period without speculation, few queries, small slices."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict
 

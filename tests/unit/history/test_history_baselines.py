@@ -1,7 +1,5 @@
 """Baselines of running targets from a history: at the start, once a day, and after a failure each hour."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

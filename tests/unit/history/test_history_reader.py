@@ -1,7 +1,5 @@
 """A history read from a query API, compared with the simulator's truth and with the raw samples."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Sums and means over slots."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Answers of a query API: those of others are refused, limits mean to ask for less; and selectors of the known series."""
 
-from __future__ import annotations
-
 import json
 import re
 from math import isnan

@@ -1,7 +1,5 @@
 """Recordings: what was written is read again byte for byte, and whatever else is in a file is named with its line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """A replay runs recorded polls through the live monitors, by the recording's clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.config.load import load

@@ -1,7 +1,5 @@
 """Baseline of a model on a target: learned without speculation, used while it drafts."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """What is learned about an engine: cost, drops, its resets and its persisted state."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

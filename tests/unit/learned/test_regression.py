@@ -1,7 +1,5 @@
 """Weighted least squares with instruments from sums: against their definition, and what is refused."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 import pytest

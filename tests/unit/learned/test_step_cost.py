@@ -1,7 +1,5 @@
 """Cost of a draft token from regressions over step times whose truth is known."""
 
-from __future__ import annotations
-
 from math import inf, isfinite, log
 from random import Random
 

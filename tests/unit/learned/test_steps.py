@@ -1,7 +1,5 @@
 """Sums of decode steps by load."""
 
-from __future__ import annotations
-
 from math import log
 
 import pytest

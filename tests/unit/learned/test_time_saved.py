@@ -1,7 +1,5 @@
 """Time saved: sums of decode time at speed-ups with bounds, of a process and of a day."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

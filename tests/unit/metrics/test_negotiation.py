@@ -1,7 +1,5 @@
 """Choice of the format and of gzip by what a client accepts."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

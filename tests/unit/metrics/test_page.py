@@ -1,7 +1,5 @@
 """The page: its bytes, its metrics by configuration, and what one bad number or row takes from it."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import Counter

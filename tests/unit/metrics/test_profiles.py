@@ -1,7 +1,5 @@
 """Profiles: each is small enough, and ``standard`` is what shipped files read and what the exporter is for."""
 
-from __future__ import annotations
-
 import pytest
 
 from docs.generate.series_counts import LABELS, engine_series, exporter_series, series, target_series

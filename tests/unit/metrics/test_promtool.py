@@ -1,7 +1,5 @@
 """promtool accepts names, labels and types of every metric."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 

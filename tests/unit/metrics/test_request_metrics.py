@@ -1,7 +1,5 @@
 """Metrics of requests on a page."""
 
-from __future__ import annotations
-
 from itertools import product
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Metric table: names, labels and kinds are the contract with dashboards, alerts and users."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Render a snapshot as the exporter does, and read the page back."""
 
-from __future__ import annotations
-
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from spec_decode_exporter.config.schema import Metrics, Profile

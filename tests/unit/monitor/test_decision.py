@@ -1,7 +1,5 @@
 """Decision and setting that are shown, by offers of a moved clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting

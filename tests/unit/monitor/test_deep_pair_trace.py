@@ -3,8 +3,6 @@
 The truth was measured beside each recording: the same traffic with and without speculation.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 

@@ -1,7 +1,5 @@
 """Monitor of one engine: its last evaluation, what makes another one urgent, events, and internal errors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

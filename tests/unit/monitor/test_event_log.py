@@ -1,7 +1,5 @@
 """Event log: identifiers, gaps of slow readers, budgets of targets and lists, and what the API must not show."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

@@ -1,7 +1,5 @@
 """Repeated comparisons of all experiments, and their results for the engines."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings

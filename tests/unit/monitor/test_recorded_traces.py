@@ -3,8 +3,6 @@
 What is expected is read from the pages by prometheus_client's parser and added up here, the restart by hand.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import defaultdict

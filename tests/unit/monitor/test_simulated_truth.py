@@ -1,7 +1,5 @@
 """Estimates from a server's pages, compared with the simulated ground truth."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource

@@ -1,7 +1,5 @@
 """Remembered state: bounds of number, age and size, entries in the file, and periodic saves."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

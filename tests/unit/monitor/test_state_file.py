@@ -1,7 +1,5 @@
 """State file: damage costs no more than the damaged entries, and nothing is overwritten or lost silently."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

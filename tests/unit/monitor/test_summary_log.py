@@ -1,7 +1,5 @@
 """Summary lines about engines."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Comparison of two measurements: bounds of differences, outcomes, cautions, pairs of models, text and JSON."""
 
-from __future__ import annotations
-
 import json
 import random
 from math import sqrt

@@ -1,7 +1,5 @@
 """Formats of a history: text, JSON and HTML say the same, and untrusted names do no harm."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Settings as text, as lines for servers, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

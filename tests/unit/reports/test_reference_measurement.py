@@ -1,7 +1,5 @@
 """Every figure of a window, with its bounds."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from math import inf

@@ -1,7 +1,5 @@
 """Reference files: written atomically, read back, and rejected with a reason."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

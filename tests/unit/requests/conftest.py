@@ -1,7 +1,5 @@
 """Fixtures: requests, costs and stores."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

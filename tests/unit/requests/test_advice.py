@@ -1,7 +1,5 @@
 """Advice about groups of requests."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource

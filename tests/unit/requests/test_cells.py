@@ -1,7 +1,5 @@
 """Sums of requests: speed-up with bounds, effect, percentiles and histograms; cells of time."""
 
-from __future__ import annotations
-
 import statistics
 from math import sqrt
 

@@ -1,7 +1,5 @@
 """Findings: requests below break-even that the mean hides, and acceptance that falls with the prompt."""
 
-from __future__ import annotations
-
 import random
 from math import nan, sqrt
 from statistics import NormalDist

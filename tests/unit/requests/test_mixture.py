@@ -1,7 +1,5 @@
 """Bimodality: two modes are detected, one is not taken for two; depth of the antimode."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

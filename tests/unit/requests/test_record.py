@@ -1,7 +1,5 @@
 """Records: the sent ones that are valid, the reasons of the others, and bodies of records."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

@@ -1,7 +1,5 @@
 """Times of requests by type, for comparisons of arms at equal traffic."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.experiments.pace import TypeTimes

@@ -1,7 +1,5 @@
 """Request store: groups, windows, cardinality limits and evaluation intervals."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The engine table: what every row must have."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter as Tally
 

@@ -1,7 +1,5 @@
 """When targets are polled: shared ticks, permits of costly polls, and longer intervals of costly targets."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, suppress

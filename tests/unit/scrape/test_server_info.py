@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.scrape.server_info import served_speculation

@@ -1,7 +1,5 @@
 """docs/reference/simulator.md explains each key with its default, and lists the included scenarios."""
 
-from __future__ import annotations
-
 import re
 
 from pydantic import BaseModel

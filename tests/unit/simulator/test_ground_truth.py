@@ -1,7 +1,5 @@
 """Ground truth of scenarios equals their simulation."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.simulator.scenario import Scenario

@@ -1,7 +1,5 @@
 """Sender of simulated requests to an exporter: what is sent again, and what is reported."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Scenarios: their defaults, files, mistakes, and the changes of their phases."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Simulated requests: their acceptance by position, and their records."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

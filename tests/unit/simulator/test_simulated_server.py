@@ -1,7 +1,5 @@
 """HTTP server of a simulation: outages, ports, filters and formats, and what it says about itself."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

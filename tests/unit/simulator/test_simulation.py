@@ -1,7 +1,5 @@
 """A simulated server: its seed and time steps, restarts, phases and engines, and identities of its counters."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Pages of both front ends, compared with those of a real vLLM."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Document of an engine."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

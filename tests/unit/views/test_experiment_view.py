@@ -1,7 +1,5 @@
 """Documents of experiments, and the metrics with the same values."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis

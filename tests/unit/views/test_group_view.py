@@ -1,7 +1,5 @@
 """Groups of engines: every ratio is a ratio of sums, of the engines with both counters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Headline: what is the matter and what to do, in each state of an engine and of a fleet; and the time saved."""
 
-from __future__ import annotations
-
 from math import inf
 from types import SimpleNamespace
 

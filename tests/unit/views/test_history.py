@@ -1,7 +1,5 @@
 """Histories of engines in steps of time, and the line of the page."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.views.history import TRACE_PIECES, acceptance_trace, history_view

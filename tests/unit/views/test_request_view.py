@@ -1,7 +1,5 @@
 """JSON of single requests agrees with the metrics and the page."""
 
-from __future__ import annotations
-
 import itertools
 
 from spec_decode_exporter.core.isolation import Isolation

@@ -1,7 +1,5 @@
 """Recommended setting as JSON, as text, and as vLLM's flag."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Environment of the templates: formats, escaping, and names that do not exist."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 
 import pytest

@@ -1,7 +1,5 @@
 """Sentences for states, verdicts and advice."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Fixtures: the middleware without its thread; tests call the thread's work themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside

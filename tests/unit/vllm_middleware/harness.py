@@ -1,7 +1,5 @@
 """Scripted ASGI server and application, which record their messages, and a scripted exporter."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The middleware never changes messages or their order, even with an internal error or without an exporter."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import logging

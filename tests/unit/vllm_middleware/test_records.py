@@ -1,7 +1,5 @@
 """Records: what of a request and a response is sent, and what never leaves vLLM."""
 
-from __future__ import annotations
-
 import json
 import math
 

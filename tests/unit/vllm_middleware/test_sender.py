@@ -1,7 +1,5 @@
 """Settings, and sending of records to the exporter: batches, failures, credentials, TLS and forks."""
 
-from __future__ import annotations
-
 import ast
 import base64
 import logging

@@ -1,7 +1,5 @@
 """Fixtures of the web stage: a state without targets, certificates and folders with a web configuration."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from types import SimpleNamespace

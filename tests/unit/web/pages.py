@@ -1,7 +1,5 @@
 """Pages of watched engines, with other facts than theirs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """State of an exporter without targets, for handlers, and its page of one gauge."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

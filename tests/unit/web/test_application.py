@@ -1,7 +1,5 @@
 """The application: headers of every response, rejected polls and reloads, and internal errors."""
 
-from __future__ import annotations
-
 import pytest
 from structlog.testing import capture_logs
 

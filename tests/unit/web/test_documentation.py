@@ -1,7 +1,5 @@
 """Documentation and files under ``/docs/``, their HTML, and the wheel that holds them."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 

@@ -1,7 +1,5 @@
 """Names of the own site: Host headers, cross-site requests, allowed hosts and the external address."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 

@@ -1,7 +1,5 @@
 """Limits of concurrent requests, by client."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 

@@ -1,7 +1,5 @@
 """Renderings of /metrics: shared while they are new, and bounded in memory while they are read."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from contextlib import ExitStack

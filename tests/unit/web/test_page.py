@@ -1,7 +1,5 @@
 """Content of the page: what it shows of engines, targets, events, experiments and requests."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Address of the page, and what its filter finds."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qsl
 
 import pytest

@@ -1,7 +1,5 @@
 """Web configuration: its file, its versions over time, TLS, passwords and the guard of requests."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ssl

@@ -1,7 +1,5 @@
 """Connections: what is closed when, what is counted, and which connection a new one replaces."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import re

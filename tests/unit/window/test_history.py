@@ -1,7 +1,5 @@
 """History of one engine: windows, totals, resets, K and processes; and windows of several engines."""
 
-from __future__ import annotations
-
 import gc
 import tracemalloc
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Increments and resets between two polls, and the identities that one page breaks."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Ring of running totals, and the increments that it shows."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from itertools import pairwise, zip_longest
 

@@ -1,7 +1,5 @@
 """Cells cover what is served, fit into memory, and know their truth."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.truth.cells import LOADS, cells

@@ -1,7 +1,5 @@
 """The step-time model has the limits and the monotony of a real server."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

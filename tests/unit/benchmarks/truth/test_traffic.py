@@ -1,7 +1,5 @@
 """Traffic has the counters of a real server, and its means are those of the distributions."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans made by the command line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Models in local folders."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Memory, cost, expected speed-up and return of plans: published figures, invariants, and the live exporter's formulas."""
 
-from __future__ import annotations
-
 import json
 from math import isfinite
 

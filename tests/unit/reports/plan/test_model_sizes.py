@@ -1,7 +1,5 @@
 """Counts of weights, caches and heads; the totals equal those of the models in transformers 5.19."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

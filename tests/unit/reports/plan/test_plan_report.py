@@ -1,7 +1,5 @@
 """Reports of plans: warnings, each at its limit, the remedy, the text and the JSON."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The API of three engines with polls, two targets, and some events."""
 
-from __future__ import annotations
-
 from collections import deque
 
 import pytest

@@ -3,8 +3,6 @@
 ``UPDATE_GOLDEN=1`` updates the examples.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Ingest of single requests over HTTP: accepted and rejected bodies, and findings."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from io import BytesIO

@@ -1,7 +1,5 @@
 """The OpenAPI document of the route table. tests/e2e/test_api.py compares the program with it."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """All errors under the API's path are RFC 9457 problems."""
 
-from __future__ import annotations
-
 import pytest
 from multidict import MultiDict
 from structlog.testing import capture_logs

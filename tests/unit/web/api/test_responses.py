@@ -1,7 +1,5 @@
 """Responses of the API: snapshot, engine, targets, history and events."""
 
-from __future__ import annotations
-
 import gzip
 import json
 
