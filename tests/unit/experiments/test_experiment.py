@@ -211,6 +211,14 @@ class TestFasterMethod:
     def test_none_is(self, ngram, eagle):
         assert faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
 
+    def test_one_whose_mix_explains_the_difference_is_none_though_the_baseline_sends_no_data(self):
+        ngram, eagle = (
+            replace(member(name, window_of(every), name=name), types=types_of(easy))
+            for name, every, easy in (("ngram", SLOWER, 0.1), ("eagle", EAGLE, 0.9))
+        )
+        assert faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
+        assert faster_of(ngram, self.PLAIN_ENGINE, replace(eagle, types=types_of(0.1))) is not None
+
     @pytest.mark.parametrize(
         ("methods", "is_one"),
         [(["mtp"], True), (["eagle"], False), ([""], False), (["off"], False), (["mtp", "medusa"], False)],
