@@ -132,7 +132,7 @@ def commands(changed: Sequence[str], tests: Sequence[str]) -> Iterator[list[str]
         yield [f"{bin_}/mypy", "--no-error-summary"]
     if any(path.startswith("exporter/") for path in code):
         yield [f"{bin_}/lint-imports", "--no-logo"]
-        yield [sys.executable, "-m", "tests.budgets"]
+        yield [f"{bin_}/python", "-m", "tests.budgets"]
     if tests:
         files = sum(len(list((CHECKOUT / test).rglob("test_*.py"))) or 1 for test in tests)
         parallel = ["-n", "auto", "--dist", "worksteal"] if files > MANY else []
