@@ -53,6 +53,12 @@ async def test_engines_that_need_attention_come_first(watched_snapshot, engines)
     assert html.index(f'id="e-{engines[0].id}"') < html.index(f'id="e-{engines[1].id}"')
 
 
+async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
+    drafting, plain = [await shown(views=[engine]) for engine in engines]
+    rows = [html[: html.index('id="glossary"')] for html in (drafting, plain)]
+    assert ['class="verdict ' in row for row in rows] == [True, False]
+
+
 async def test_no_name_breaks_the_page(watched_snapshot):
     evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}{% raw %}"
     labels, engine = watched_snapshot.engines[0]
