@@ -202,7 +202,8 @@ def test_a_model_that_drops_everywhere_is_one_alert_for_the_night(alarmed, stack
         seconds=int(read("alertmanager/alertmanager.yml")["route"]["group_wait"].removesuffix("s"))
     )
     began = datetime.fromisoformat(alert["startsAt"])
-    assert all(began - datetime.fromisoformat(each["startsAt"]) < wait for each in inhibited)
+    # The model's alert needs both engines: their detectors may find the drop at different times.
+    assert began - max(datetime.fromisoformat(each["startsAt"]) for each in inhibited) < wait
     sent = [
         moment
         for moment, _, each in stack.webhook.received
