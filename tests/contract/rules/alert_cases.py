@@ -50,7 +50,7 @@ class Fires(Row):
 
 
 class CaseServer(Row):
-    """A simulated server and what the exporter is told of it: the keys of ``tests.fakes.moved_fleet.Server``."""
+    """A simulated server and its keys in the exporter's configuration, as in ``tests.fakes.moved_fleet.Server``."""
 
     scenario: str = "steady"
     changes: Mapping[str, Any] = {}

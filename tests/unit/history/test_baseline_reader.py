@@ -60,7 +60,7 @@ async def test_only_the_period_is_read_closely(enabled):
 @pytest.mark.parametrize(
     ("limit", "value", "most", "end"),
     [("MAX_SECONDS", 900.0, 960, 1800), ("MAX_SAMPLES", 100, 1200, 690)],
-    ids=["read at its end", "read until there are so many samples"],
+    ids=["read at its end", "read until the number of samples is enough"],
 )
 async def test_a_long_period_is(monkeypatch, limit, value, most, end):
     monkeypatch.setattr(baseline_reader, limit, value)
