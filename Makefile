@@ -153,7 +153,7 @@ fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZ
 docs dashboards: $(READY) ## generate what follows from the code: references, schema, dashboards, addresses, the chart's files
 	$(BIN)/python -m docs.generate
 
-generate: docs ## also the golden and contract files, but the chart's; read the difference: it changes for every user
+generate: docs ## also the golden and contract files (the chart's: UPDATE_GOLDEN=1 make chart); read the difference: it changes for every user
 	UPDATE_GOLDEN=1 $(BIN)/pytest -q $$(grep -rlE --include='test_*.py' --exclude-dir=chart 'is_golden|UPDATE_GOLDEN' tests)
 
 page-pictures: $(READY) ## take the pictures of the page and of a history: needs Chromium and fonts-inter, and some minutes

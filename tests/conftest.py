@@ -18,7 +18,7 @@ from spec_decode_exporter.scrape.sample import Sample
 from tests.fakes.simulated import Network
 from tests.paths import CHECKOUT
 
-pytest_plugins = ["tests.fakes.windows", "tests.fakes.engines"]
+pytest_plugins = ["tests.fakes.engines"]
 
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)

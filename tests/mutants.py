@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import yaml
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import CHECKOUT, DATA
+
 PACKAGE = Path("exporter/spec_decode_exporter")
-TABLE = yaml.safe_load((ROOT / "tests" / "data" / "mutants.yml").read_text(encoding="utf-8"))
+TABLE = yaml.safe_load((DATA / "mutants.yml").read_text(encoding="utf-8"))
 AREAS = TABLE["areas"]
 
 
@@ -42,7 +43,7 @@ def survives(mutant: Mutant) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "project"
         ignored = shutil.ignore_patterns(".git", ".venv", ".e2e", "*_cache", "__pycache__", "node_modules")
-        shutil.copytree(ROOT, copy, ignore=ignored)
+        shutil.copytree(CHECKOUT, copy, ignore=ignored)
         path = copy / PACKAGE / mutant.file
         text = path.read_text()
         if text.count(mutant.old) != 1:

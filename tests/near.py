@@ -23,7 +23,7 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"(tests/(?!e2e/|contract/chart/)(?:.+/)?test_\w+\.py)", r"\1"),
     (r"tests/(unit/[a-z_]+|contract/(?!chart)[a-z]+|robustness|service)/.+", r"tests/\1"),
     (r"tests/(near|every|conftest)\.py", r"tests/unit/test_\1.py"),
-    (r"tests/data/(chart|pins)/.+", r"tests/contract/test_\1*.py"),
+    (r"tests/data/(pins)/.+", r"tests/contract/test_\1*.py"),
     (r"tests/data/(metrics|reports)/.+", r"tests/unit/\1"),
     (r"tests/data/(plans|references)/.+", r"tests/unit/reports"),
     (r"tests/data/alerts/.+", r"tests/contract/rules"),

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
+from docs.generate.links import CHECKOUT
 from spec_decode_exporter import __version__
 
-CHECKOUT: Final = Path(__file__).parents[2]
 CHANGELOG: Final = CHECKOUT / "CHANGELOG.md"
 FRAGMENTS: Final = CHECKOUT / "docs" / "changes"
 _LONGEST: Final = 150
@@ -38,6 +37,8 @@ def with_section(changelog: str, fragments: list[str], version: str, date: str) 
 def main() -> None:
     """Write the section, and delete the fragments."""
     paths = sorted(FRAGMENTS.glob("*.md"))
+    if not paths:
+        raise SystemExit(f"{FRAGMENTS.relative_to(CHECKOUT)} has no change")
     fragments = [path.read_text(encoding="utf-8") for path in paths]
     text = CHANGELOG.read_text(encoding="utf-8")
     date = datetime.now(UTC).date().isoformat()

@@ -1,4 +1,4 @@
-"""Write ``[project.urls]`` into the chart and the alerts: ``python -m docs.generate.links``.
+"""Write ``[project.urls]`` into the chart and the alerts, for ``make docs``.
 
 ``pyproject.toml`` is the only file in which a person changes them.
 """
@@ -37,13 +37,3 @@ def generated() -> Mapping[Path, str]:
         for path in sorted(_ALERTS.glob("*.yml"))
     }
     return {_CHART: chart, **alerts}
-
-
-def main() -> None:
-    """Write the files."""
-    for path, text in generated().items():
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -84,7 +84,7 @@ def test_a_release_has_a_dated_section_and_no_fragments():
     assert outcome(changelog, changelog=text, fragments=("a.md",), required=True)[0] == "failed"
 
 
-@every(sorted(FRAGMENTS.iterdir()))
-def test_every_fragment_of_the_changelog_is_a_list_of_its_own(path):
-    assert path.suffix == ".md"
-    assert mistake(path.read_text(encoding="utf-8")) is None
+def test_every_fragment_of_the_changelog_is_a_list_of_its_own():
+    """There may be none: `make changelog` deletes them."""
+    mistakes = {path.name: mistake(path.read_text(encoding="utf-8")) for path in FRAGMENTS.glob("*.md")}
+    assert not any(mistakes.values()), mistakes

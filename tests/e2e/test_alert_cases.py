@@ -23,7 +23,9 @@ def renewed():
 
 # The first case waits while processes live through all of them, beside other tests.
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("title", OUTDATED)
+@pytest.mark.parametrize(
+    "title", OUTDATED or [pytest.param("", marks=pytest.mark.skip(reason="all series are of this code"))]
+)
 def test_the_alerts_of(title, renewed, prometheus_tools, tmp_path):
     case, path = CASES[title], tmp_path / "case.json"
     path.write_text(case.promtool(renewed[title].result(), case.scrape))

@@ -24,7 +24,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def loader():
-    """Load by the schema alone; ``tests/app`` has the other checks too."""
+    """Load by the schema alone; ``tests/unit/app`` has the other checks too."""
     return load
 
 

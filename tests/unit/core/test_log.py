@@ -68,7 +68,10 @@ def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position)
 
 
 class Broken:
+    asked = 0
+
     def write(self, text):
+        self.asked += 1
         raise BrokenPipeError
 
     def flush(self):
@@ -76,7 +79,9 @@ class Broken:
 
 
 def test_an_unwritable_log_does_not_raise(monkeypatch):
-    monkeypatch.setattr("sys.stderr", Broken())
+    broken = Broken()
+    monkeypatch.setattr("sys.stderr", broken)
     configure_log("info", "logfmt")
     structlog.get_logger().warning("target_failing")
     monkeypatch.undo()
+    assert broken.asked

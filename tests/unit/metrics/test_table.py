@@ -43,7 +43,7 @@ def contract():
 
 
 def test_every_metric_has_its_kind_labels_and_profile():
-    """A changed line changes for every user: ``make generate``, and a file in ``changes/``."""
+    """A changed line changes for every user: ``make generate``, and a file in ``docs/changes/``."""
     is_golden(DATA / "metrics" / "contract.txt", contract())
     assert len(NAMES) == len(METRICS)
 

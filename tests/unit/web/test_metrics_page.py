@@ -11,6 +11,7 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
+from tests.conftest import settle
 from tests.unit.web.plain_state import Gauges
 
 TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
@@ -75,7 +76,7 @@ async def test_a_rendering_is_freed_after_a_second_unless_it_is_read(monkeypatch
     shared = SharedPage(Counted())
     rendering = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
     with shared.read(rendering, Transport()):
-        await asyncio.sleep(0.01)
+        await settle()
         assert shared.size == rendering.size
     assert shared.size == 0
 

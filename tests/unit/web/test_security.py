@@ -203,6 +203,7 @@ async def test_changed_files_are_followed(live, clock, until):
         while config.users() == {"alice"}:
             await clock.advance(CHECK_INTERVAL)
             await until(lambda: clock.asleep)
+    assert config.users() == {"alice", "bob"}
     await cancel([following])
 
 
