@@ -229,8 +229,8 @@ class Arm:
 
     @property
     def _depth(self) -> int:
-        """Draft positions that all engines with drafts have; 0 without drafts."""
-        return min((len(its.positions) for its in self._drafting), default=0)
+        """Draft positions that all engines with drafts export; 0 without drafts."""
+        return min((len(its.positions.accepted) for its in self._drafting), default=0)
 
     def _length_at(self, depth: int) -> float | None:
         """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""

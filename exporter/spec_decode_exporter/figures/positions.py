@@ -48,21 +48,26 @@ class Positions:
     def __init__(self, window: Window) -> None:
         """Take a window."""
         self._window = window
-        self._accepted = window.positions
+        self._counted = window.positions
         self._drafts, self._drafted = window.total.drafts, window.total.draft_tokens
 
     def __len__(self) -> int:
-        return len(self._accepted)
+        return len(self._counted)
 
     @cached_property
     def are_known(self) -> bool:
         """True if the engine exports positions: a window has K of them in any case."""
-        return any(self._accepted) or self._window.total.accepted_tokens == 0
+        return any(self._counted) or self._window.total.accepted_tokens == 0
+
+    @property
+    def accepted(self) -> tuple[int, ...]:
+        """a_i; empty if positions are unknown, and so are all figures by position."""
+        return self._counted if self.are_known else ()
 
     @cached_property
     def regimes(self) -> tuple[Regime, ...]:
         """Regimes by ascending k; empty if all drafts have K tokens, or if their lengths vary."""
-        if not self._drafts or self._are_full:
+        if not self._drafts or self._are_full or not self.are_known:
             return ()
         drafts, drafted = columns(self._window.increments, "drafts", "draft_tokens")
         places: dict[int, list[int]] = {}
@@ -83,7 +88,7 @@ class Positions:
     def acceptance(self) -> list[float | None]:
         """p_i = a_i / D: the share of the drafts that have position i with at least i + 1 accepted tokens."""
         if not self.regimes:
-            return [ratio(accepted, self._drafts) for accepted in self._accepted]
+            return [ratio(accepted, self._drafts) for accepted in self.accepted]
         return [ratio(its.accepted, its.drafts) for its in map(self._at, range(len(self)))]
 
     @cached_property
@@ -98,21 +103,21 @@ class Positions:
         If the lengths of drafts vary, some of these drafts ended before the position.
         """
         if not self.regimes:
-            return list(zip(self._accepted, (self._drafts, *self._accepted), strict=False))
+            return list(zip(self.accepted, (self._drafts, *self.accepted), strict=False))
         return [(its.accepted, its.reached) for its in map(self._at, range(len(self)))]
 
     @cached_property
     def decay(self) -> float | None:
         """(a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay, None for K = 1."""
-        rows = [regime.accepted for regime in self.regimes] or [self._accepted]
+        rows = [regime.accepted for regime in self.regimes] or [self.accepted]
         return ratio(sum(sum(row[1:]) for row in rows), sum(sum(row[:-1]) for row in rows))
 
     @cached_property
     def lengths(self) -> list[float | None]:
         """P(accepted length = j) for j = 0 … K: p_{j-1} - p_j with p_{-1} = 1 and p_K = 0."""
-        if self._drafts is None or not self._accepted:
+        if self._drafts is None or not self.accepted:
             return []
-        return [ratio(a - b, self._drafts) for a, b in pairwise((self._drafts, *self._accepted, 0))]
+        return [ratio(a - b, self._drafts) for a, b in pairwise((self._drafts, *self.accepted, 0))]
 
     @property
     def common(self) -> int:
@@ -138,7 +143,7 @@ class Positions:
         """Return the maximum acceptance of the drafts that had a position; exact with regimes."""
         if self.regimes:
             return self.acceptance[position]
-        return ratio(self._accepted[position], self.least_drafted(position))
+        return ratio(self._counted[position], self.least_drafted(position))
 
     def drafted_up_to(self, tokens: int) -> float | None:
         """Return the mean tokens of a draft that ends after ``tokens`` at most; None without regimes."""

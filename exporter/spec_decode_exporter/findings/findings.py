@@ -146,7 +146,7 @@ def repetition(context: FindingContext) -> Found | None:
 def cliff(context: FindingContext) -> Found | None:
     text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared with {acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its maximum context)."
     positions, least = context.its.positions, context.policy.min_drafts
-    for position in range(1, context.tokens):
+    for position in range(1, len(positions.counts)):
         (here, reached), before = positions.counts[position], ratio(*positions.counts[position - 1])
         if before is None or not reached or reached < least:
             continue

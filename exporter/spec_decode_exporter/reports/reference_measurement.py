@@ -140,6 +140,7 @@ def _common(texts: Iterable[str]) -> str:
 
 def measure(its: WindowEvaluation, latencies: Mapping[Latency, Buckets]) -> Measurement:
     """Return the measurement of a window and of the histograms over it."""
+    unknown = [None] * len(its.positions)
     return Measurement(
         seconds=its.window.seconds,
         polls=its.window.polls,
@@ -150,8 +151,10 @@ def measure(its: WindowEvaluation, latencies: Mapping[Latency, Buckets]) -> Meas
             for figure in COMPARED
             if (value := figure.of(its)) is not None
         },
-        position_acceptance_ratio=tuple(_shares(its, its.positions.acceptance)),
-        position_conditional_acceptance_ratio=tuple(_shares(its, its.positions.conditional, of_reached=True)),
+        position_acceptance_ratio=tuple(_shares(its, its.positions.acceptance or unknown)),
+        position_conditional_acceptance_ratio=tuple(
+            _shares(its, its.positions.conditional or unknown, of_reached=True)
+        ),
         latency_seconds={name: _histogram(name, buckets) for name, buckets in latencies.items()},
     )
 

@@ -62,7 +62,7 @@ class CountsView(View):
     drafts: int | None = at("Drafts.")
     draft_tokens: int | None = at("Draft tokens.")
     accepted_tokens: int | None = at("Accepted draft tokens.")
-    position_accepted_tokens: tuple[int, ...] = at("Accepted draft tokens at each of the K draft positions; empty if K is unknown or 0.")
+    position_accepted_tokens: tuple[int, ...] = at("Accepted draft tokens at each of the K draft positions; empty if they are unknown or K is 0.")
     generation_tokens: int | None = at("Generated tokens.")
     first_tokens: int | None = at("First tokens of requests, which no decode step gives.")
     decode_steps: int | None = at("Decode steps, counted once for each running request.")
@@ -99,7 +99,7 @@ class _Window(View):
     seconds = fact("Time that the window covers.", float, lambda view: view.its.window.seconds)
     polls = fact("Number of increments that the window sums.", int, lambda view: view.its.window.polls)
     partial = fact("Whether it covers too little for bounds, verdict and recommendation.", bool, lambda view: view.its.is_partial)
-    counts = fact("Increases of the engine's counters.", CountsView, lambda view: counts(view.its.total, view.its.window.positions))
+    counts = fact("Increases of the engine's counters.", CountsView, lambda view: counts(view.its.total, view.its.positions.accepted))
     end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
     interval_acceptance_ratio = fact("Null without draft tokens.", SpreadView | None, lambda view: _spread(view.its))
 

@@ -160,7 +160,7 @@ class ObservationView(SnapshotView):
 def _counts(members: Members) -> CountsView:
     totals = zip(*(its.total for its in members), strict=True)
     same = _of_equal_tokens(members)
-    return counts(Counters(*map(_sum_of_known, totals)), _added(same).window.positions if same else ())
+    return counts(Counters(*map(_sum_of_known, totals)), _added(same).positions.accepted if same else ())
 
 
 def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
@@ -194,7 +194,7 @@ def _listed(
 
 def _of_equal_tokens(members: Members) -> Members:
     """Return the windows with positions; none if their K differs, since positions are then not comparable."""
-    counted = [its for its in members if len(its.positions) and its.total.drafts is not None]
+    counted = [its for its in members if its.positions.accepted and its.total.drafts is not None]
     return counted if len({len(its.positions) for its in counted}) == 1 else ()
 
 

@@ -54,7 +54,7 @@ class Window:
     polls: int
     total: Counters[int | None]
     positions: tuple[int, ...]
-    """Accepted tokens at each of the K draft positions."""
+    """Accepted tokens at each of the K draft positions; 0 if the engine exports no positions."""
     mean: Means
     increments: Increments = field(repr=False)
     answers: Answers
@@ -184,6 +184,7 @@ class History:
         self.window_resets = 0
         """Resets of the windows, each caused by another way of drafting."""
         self._seen_tokens = self._most_tokens = 0
+        self._has_positions = False
         self._tokens_before: int | None = None
         self._process_since = self._interval = 0.0
         self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
@@ -298,8 +299,8 @@ class History:
         return self._histograms.latencies(self.last_seen)
 
     def totals(self) -> Totals:
-        """Return all sums so far, with every position that any process had."""
-        positions = added(self._totals[_POSITIONS:], [0] * self._most_tokens)
+        """Return all sums so far, with every position that any process had; none if none exported positions."""
+        positions = added(self._totals[_POSITIONS:], [0] * self._most_tokens) if self._has_positions else []
         return Totals(
             Counters(*self._totals[_COUNTERS:_POSITIONS]),
             tuple(positions),
@@ -347,6 +348,7 @@ class History:
         the old K. So additional positions change K while a window can have increments of both processes.
         """
         self._seen_tokens = poll.tokens
+        self._has_positions |= bool(poll.positions)
         self._most_tokens = max(self._most_tokens, poll.tokens)
         before = self._tokens_before
         if before is None or not (poll.tokens or not speculates):

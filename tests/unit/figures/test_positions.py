@@ -32,6 +32,7 @@ def positions_of(drafts, drafted, accepted, *positions, **more):
         (positions_of(10, 30, 0, 0, 0, 0), [0, 0, 0], [0, None, None], None, [1, 0, 0, 0]),
         (positions_of(0, 0, 0, 0, 0), [None] * 2, [None] * 2, None, [None] * 3),  # idle
         (positions_of(10, 30, 15), [], [], None, []),  # without positions
+        (positions_of(10, 30, 15, 0, 0, 0), [], [], None, []),  # their number is known by T/D alone
         (positions_of(None, None, None, 5), [None], [None], None, []),
     ],
 )
@@ -176,5 +177,5 @@ class TestRegimes:
             assert found.acceptance == [count / (60 * drafts) for count in counts]
 
     def test_there_are_none_without_positions_drafts_or_increments(self):
-        for counts in ((10, 30, 15), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
+        for counts in ((10, 30, 15), (10, 20, 15, 0, 0, 0), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
             assert positions_of(*counts).regimes == ()

@@ -130,6 +130,12 @@ def test_polls_are_counted_by_their_acceptance_rate_and_weighted_by_draft_tokens
     assert found.counters.accepted_tokens == sum(accepted for _, accepted in rates)
 
 
+@pytest.mark.parametrize(("positions", "expected"), [((), ()), (None, (10, 10, 0))])
+def test_positions_that_no_page_shows_are_absent_and_not_0(positions, expected):
+    engine = Fed(busy(10, 3, positions=positions), busy(20, 3, positions=positions))
+    assert (engine.history.tokens, engine.history.totals().positions) == (3, expected)
+
+
 PAGE = st.tuples(
     st.lists(st.none() | st.integers(0, 2**83), min_size=len(COUNTERS), max_size=len(COUNTERS)),
     st.lists(st.integers(0, 2**53), max_size=4),
