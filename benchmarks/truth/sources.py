@@ -16,7 +16,7 @@ from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
-from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
+from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -180,9 +180,7 @@ def typical_by_name(recording: Recording) -> Reported:
     """Evaluate with the method and the name of the model, as the exporter does with a published name."""
     name = recording.cell.server.target.model_name
     assumptions = recording.assumptions()
-    speculation = replace(
-        assumptions.speculation, architecture=architecture_of(name), experts_ratio=experts_ratio_of(name)
-    )
+    speculation = replace(assumptions.speculation, target=target_model(name))
     return recording.by(replace(assumptions, speculation=speculation))
 
 

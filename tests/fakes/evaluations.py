@@ -5,6 +5,7 @@ from dataclasses import replace
 from spec_decode_exporter.analysis.cost import CostModel, CostSource, Point, measured_curves
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.model_architecture import TargetModel
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Advice
@@ -58,10 +59,9 @@ def curve(*points, margin=0.02, source=CostSource.MEASURED, method=""):
 def knowledge(*measured, method="", cost=None, architecture=None, schedule=None, **more):
     """Knowledge of an engine: measured costs, and those of the configuration; ``more`` are its other fields."""
     named = {} if schedule is None else {"schedule": schedule}
-    speculation = Speculation(method, "configured" if method else "", architecture=architecture, **named)
-    return Knowledge(
-        speculation, CostModel(cost, measured, method, architecture), **{"has_drafted": True, **more}
-    )
+    target = TargetModel(architecture)
+    speculation = Speculation(method, "configured" if method else "", target=target, **named)
+    return Knowledge(speculation, CostModel(cost, measured, method, target), **{"has_drafted": True, **more})
 
 
 def evaluation(known, survival=GOOD, **more):

@@ -18,6 +18,12 @@ from itertools import pairwise
 from math import log, sqrt
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.model_architecture import (
+    UNKNOWN_DEPLOYMENT,
+    UNKNOWN_TARGET,
+    Deployment,
+    TargetModel,
+)
 from spec_decode_exporter.analysis.typical_costs import (
     UNKNOWN_METHOD,
     DrafterCost,
@@ -61,6 +67,10 @@ class CostSource(StrEnum):
     """Numbers of parameters of the draft model and of the target model."""
     TYPICAL = "typical"
     """Range of costs of the method over published models: see ``typical_costs``."""
+
+
+ESTIMATED: Final = (CostSource.SIZES, CostSource.TYPICAL)
+"""Sources that are not about the server itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,15 +165,14 @@ class CostModel:
     """Measured cost, the most certain source first: see ``measured_curves``."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
-    architecture: Architecture | None = None
-    """Architecture of the target model; None if unknown."""
-    experts_ratio: float | None = None
-    """Experts of a mixture over the experts of a token; None if unknown."""
+    target: TargetModel = UNKNOWN_TARGET
+    deployment: Deployment = UNKNOWN_DEPLOYMENT
 
-    def at(self, running_requests: float | None, tokens: float) -> Cost | None:
+    def at(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost | None:
         """Return the cost at a load from the most certain source; None if unknown.
 
-        Verifying at a high load depends on the number of draft tokens of a draft.
+        Verifying at a high load depends on the number of draft tokens of a draft, and on the tokens of a
+        request in the KV cache, ``context``.
         """
         measured = []
         if running_requests is not None:
@@ -174,7 +183,7 @@ class CostModel:
             return self.typical(running_requests, tokens)
         return found
 
-    def typical(self, running_requests: float | None, tokens: float) -> Cost:
+    def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
         verified, drafter = self._verifying(running_requests, tokens), self._drafter
         return self._cost(CostSource.TYPICAL, *together(drafter.token, verified, drafter.step, tokens))
@@ -184,7 +193,7 @@ class CostModel:
         point = curve.at(running_requests)
         factor = max(running_requests, 1.0) / point.running_requests
         if is_near(point.running_requests, running_requests):
-            factor = 1.0 if self.architecture is Architecture.DENSE else sqrt(factor)
+            factor = 1.0 if self.target.architecture is Architecture.DENSE else sqrt(factor)
         low, guess, high = curve.step_at(point)
         step = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
         return self._cost(curve.source, self._widened(point.token, factor), step, point.running_requests)
@@ -221,7 +230,7 @@ class CostModel:
     @cached_property
     def _drafter(self) -> DrafterCost:
         """Typical cost of the drafter beside this target model; that of any drafter if it has none."""
-        return drafting(drafter_cost(self.method) or UNKNOWN_METHOD, self.architecture)
+        return drafting(drafter_cost(self.method) or UNKNOWN_METHOD, self.target.architecture)
 
     @cached_property
     def _stated(self) -> Curve | None:
@@ -256,7 +265,9 @@ class CostModel:
     def _verifying(self, running_requests: float | None, tokens: float) -> Range:
         """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
         loads = _UNKNOWN_LOADS if running_requests is None else (running_requests,)
-        return _spanning([verifying(self.architecture, load, tokens, self.experts_ratio) for load in loads])
+        return _spanning(
+            [verifying(self.target.architecture, load, tokens, self.target.experts_ratio) for load in loads]
+        )
 
     def _widened(self, token: Range, factor: float) -> Range:
         """Return c at ``factor`` times the load at which it is known: from c to c times the factor.
@@ -265,7 +276,7 @@ class CostModel:
         that of a mixture of experts may also fall with the load.
         """
         lower, higher = min(factor, 1.0), max(factor, 1.0)
-        if self.architecture is not Architecture.DENSE:
+        if self.target.architecture is not Architecture.DENSE:
             lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
         return Range(token.low * lower, token.guess, token.high * higher)
 

@@ -29,7 +29,7 @@ class Assumptions:
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its = self.speculation
-        return CostModel(self.cost, tuple(measured), its.method, its.architecture, its.experts_ratio)
+        return CostModel(self.cost, tuple(measured), its.method, its.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ A mixture of experts reads more weights for each more token of a small batch, so
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from spec_decode_exporter.config.cost_settings import Architecture
@@ -31,6 +33,45 @@ _DENSE: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """A served model, as far as the cost of drafting depends on it. Unknown values are None."""
+
+    architecture: Architecture | None = None
+    experts_ratio: float | None = None
+    """Experts of a mixture over the experts of a token."""
+    parameters: float | None = None
+    """Number of parameters."""
+    active_parameters: float | None = None
+    """Those that a token uses: all of a dense model."""
+    is_quantised: bool = False
+    """True if its weights have about four bits, or an engine serves it that reads such files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """How an engine serves its model, as far as the cost of drafting depends on it."""
+
+    tensor_parallel: int | None = None
+    """GPUs over which each layer is divided; None if unknown."""
+    expert_parallel: int | None = None
+    """GPUs over which the experts of a mixture are divided; None if unknown."""
+    is_datacentre: bool = True
+    """False for consumer GPUs and engines on them."""
+    drafts_in_parallel: bool = False
+    """True if one pass of the drafter drafts all tokens: ``parallel_drafting`` of vLLM."""
+
+
+UNKNOWN_TARGET: Final = TargetModel()
+UNKNOWN_DEPLOYMENT: Final = Deployment()
+
+
+@lru_cache(maxsize=64)
+def target_model(name: str, architecture: Architecture | None = None) -> TargetModel:
+    """Return what the name of a served model says; a configured ``architecture`` precedes it."""
+    return TargetModel(architecture or architecture_of(name), experts_ratio_of(name))
 
 
 def architecture_of(model_name: str) -> Architecture | None:

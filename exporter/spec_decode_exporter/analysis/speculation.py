@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
+from spec_decode_exporter.analysis.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
-from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()
@@ -26,14 +26,14 @@ class Speculation:
     tokens: int | None = None
     """K, the maximum of draft tokens at a time."""
     schedule: BatchSchedule = NO_SCHEDULE
-    architecture: Architecture | None = None
-    """Architecture of the target model; None if unknown."""
-    experts_ratio: float | None = None
-    """Experts of a mixture over the experts of a token; None if unknown."""
+    target: TargetModel = UNKNOWN_TARGET
+    """The served model, by its name."""
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
     rejection_method: str = ""
     """vLLM's ``rejection_sample_method``."""
+    is_adaptive: bool = False
+    """True if the engine chooses how many drafts it verifies, and counts the others as rejected."""
     has_served_tokens: bool = False
     """True if the server reported K: its next process may have another."""
 
@@ -84,9 +84,9 @@ def resolve(
         draft_model=configured.draft_model or ordered.draft_model or reported.draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
-        architecture=configured.architecture or architecture_of(model_name),
-        experts_ratio=experts_ratio_of(model_name),
+        target=target_model(model_name, configured.architecture),
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
+        is_adaptive=configured.adaptive or ordered.is_adaptive or reported.is_adaptive,
         has_served_tokens=bool(reported.tokens) and not (configured.tokens or ordered.tokens),
     )

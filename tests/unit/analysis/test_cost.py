@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostModel, CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.analysis.model_architecture import TargetModel
 from spec_decode_exporter.analysis.typical_costs import Range, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.figures.window_figures import Work
@@ -35,7 +36,8 @@ def points_up_to(highest):
 
 
 def cost(running=20.0, tokens=4.0, **known):
-    return CostModel(**known).at(running, tokens)
+    target = TargetModel(known.pop("architecture", None))
+    return CostModel(target=target, **known).at(running, tokens)
 
 
 class TestSource:
@@ -132,7 +134,7 @@ class TestRange:
     def test_the_best_guess_is_between_the_lowest_and_the_highest_cost(
         self, method, architecture, running, tokens, settings, points
     ):
-        known = CostModel(settings, measured(*points, method=method), method, architecture)
+        known = CostModel(settings, measured(*points, method=method), method, TargetModel(architecture))
         for found in filter(None, (known.at(running, tokens), known.typical(running, tokens))):
             assert 0 <= found.token.low <= found.token.guess <= found.token.high
             assert 0 <= found.step.low <= found.step.guess <= found.step.high

@@ -56,8 +56,8 @@ def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
         resolve(settings, "", None, model_name="Qwen/Qwen3-30B-A3B")
         for settings in (None, Settings(architecture="dense"))
     )
-    assert (named.architecture, named.experts_ratio) == ("mixture_of_experts", 16)
-    assert configured.architecture == "dense"
+    assert (named.target.architecture, named.target.experts_ratio) == ("mixture_of_experts", 16)
+    assert configured.target.architecture == "dense"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.model_architecture import TargetModel
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -33,7 +34,7 @@ BUSY_SIZES = CostSettings(draft_parameters=8_915_456, target_parameters=101_212_
 
 def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
     """The engine's state at a moment of a trace."""
-    speculation = Speculation(method="draft_model", architecture=architecture)
+    speculation = Speculation(method="draft_model", target=TargetModel(architecture))
     monitor = EngineMonitor((30.0, 60.0, 120.0), Assumptions(speculation, cost))
     reader = SampleReader()
     with gzip.open(TRACES / f"{trace}.jsonl.gz", "rt") as lines:

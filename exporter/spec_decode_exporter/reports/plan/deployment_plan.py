@@ -28,6 +28,7 @@ from pydantic import Field, InstanceOf
 
 from spec_decode_exporter.analysis.cost import CostModel
 from spec_decode_exporter.analysis.depth import speedup
+from spec_decode_exporter.analysis.model_architecture import TargetModel
 from spec_decode_exporter.analysis.typical_costs import drafter_cost, every_step_pays
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -314,7 +315,7 @@ class DeploymentPlan(View):
         architecture, ratio = Architecture.DENSE if its.config else None, None
         if its.parameters.experts:
             architecture, ratio = Architecture.MIXTURE_OF_EXPERTS, 1 / its.parameters.expert_share
-        model = CostModel(settings, (), self.method, architecture, ratio)
+        model = CostModel(settings, (), self.method, TargetModel(architecture, ratio))
         cost = model.at(self.batch, tokens) or model.typical(self.batch, tokens)
         ends = zip((min, max), (cost.low, cost.high), strict=True)
         least, most = (
