@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from math import inf
+from math import inf, log
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.policy import SpeedupPolicy
@@ -122,6 +122,23 @@ def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
     lower = bounds.lower * (bounds.value / slow if slow else 1.0)
     upper = bounds.upper * (bounds.value / fast if fast else 1.0)
     return lower < even <= upper
+
+
+def pays_share(verdict: Verdict, bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:
+    """Return the share of the possible speed-ups, on a logarithmic scale, at which speculation pays.
+
+    The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1. Only ``unclear``
+    has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes it 0, and so does
+    ``poor``: so small a gain is not worth the memory of a drafter. None with ``insufficient``, and without a
+    lower limit of the speed-up.
+    """
+    if verdict in NOT_PAYING:
+        return 0.0
+    if verdict in PAYING:
+        return 1.0
+    if verdict is Verdict.INSUFFICIENT or bounds is None or bounds.lower <= 0:
+        return None
+    return log(bounds.upper / policy.harmful) / log(bounds.upper / bounds.lower)
 
 
 def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, float]:
