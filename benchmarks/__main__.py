@@ -21,8 +21,8 @@ SHORT: Final = (
     *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "learned_cost"),
     *("page", "poll_cpu", "thousand", "verdict_truth"),
 )
-LONG: Final = ("hostile", "same_job", "soak")
-"""Benchmarks of 20 minutes or more."""
+LONG: Final = ("gpu_passes", "hostile", "same_job", "soak")
+"""Benchmarks of 20 minutes or more, and the one that needs a GPU."""
 MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
 """Begins of the last line of a benchmark that lacks a program or a package."""
 SMOKE_SECONDS: Final = 120.0
