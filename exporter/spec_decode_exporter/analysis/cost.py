@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -65,6 +65,8 @@ class CostSource(StrEnum):
     CONFIGURED = "configured"
     SIZES = "sizes"
     """Numbers of parameters of the draft model and of the target model."""
+    LOAD_RANGE = "load_range"
+    """``SIZES`` or ``TYPICAL``, up to a limit by this engine's step times at other loads: see ``load_range``."""
     TYPICAL = "typical"
     """Range of costs of the method over published models: see ``typical_costs``."""
 
@@ -101,6 +103,15 @@ class Cost:
     def high(self) -> Price:
         """Highest possible cost."""
         return Price(self.token.high, self.step.high, self.every_step)
+
+    def limited(self, work: Work, kappa: float) -> Cost:
+        """Return this cost up to one at which the steps of ``work`` take ``kappa`` plain steps each."""
+        guess, high = work.plain_steps(self.guess), work.plain_steps(self.high)
+        if high <= max(guess, kappa * work.steps):
+            return self
+        share = max(kappa * work.steps - guess, 0.0) / (high - guess)
+        token, step = (each._replace(high=each.guess + share * each.above) for each in (self.token, self.step))
+        return replace(self, token=token, step=step, source=CostSource.LOAD_RANGE)
 
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.analysis.load_range import LargestDrafter, LoadRange, largest_drafter
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
@@ -65,6 +66,8 @@ class Knowledge:
 
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostModel = field(default_factory=CostModel)
+    load_range: LoadRange = LoadRange()
+    """Step times of the engine at all loads."""
     policy: Policy = field(default_factory=Policy)
     speculates: bool = True
     is_undecided: bool = False
@@ -89,6 +92,12 @@ class Knowledge:
     """True if the server has several engines."""
     wall: float = 0.0
     """Unix time of the newest poll."""
+
+    @property
+    def largest_drafter(self) -> LargestDrafter | None:
+        """Most that the drafter takes of a step; None if unknown."""
+        its = self.cost
+        return largest_drafter(its.method, its.target, its.deployment, its.settings)
 
     @property
     def drafts_what_it_finds(self) -> bool:

@@ -102,15 +102,16 @@ def drafter_cost(method: str) -> DrafterCost | None:
 
     vLLM's older names are accepted: ``[ngram]``, and names that end with ``_mtp``.
     """
-    return _DRAFTERS.get(_present_name(method))
+    return _DRAFTERS.get(present_name(method))
 
 
 def is_known_method(method: str) -> bool:
     """Return whether vLLM has, or had, a method of this name."""
-    return _present_name(method) in METHODS
+    return present_name(method) in METHODS
 
 
-def _present_name(method: str) -> str:
+def present_name(method: str) -> str:
+    """Return vLLM's present spelling of a method."""
     name = method.strip("[] ").lower()
     return "mtp" if name.endswith("_mtp") else name
 

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
-from math import inf, log, sqrt
+from math import inf, sqrt
+from operator import mul, truediv
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost import ESTIMATED, Cost
 from spec_decode_exporter.analysis.depth import Depths
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
-    PAYING,
     Action,
     Advice,
     SpeedupRange,
     Verdict,
     claimed_speedup,
+    pays_share,
     speedup_verdict,
 )
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.history import NANO, Window, covered_seconds, loads, polls
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
@@ -50,7 +52,7 @@ class WindowEvaluation(WindowFigures):
 
     def __init__(self, window: Window, known: Knowledge, *, is_partial: bool | None = None) -> None:
         """Evaluate a window by what is known besides."""
-        super().__init__(window, is_partial=is_partial)
+        super().__init__(window, is_partial=is_partial, counts_verified=not known.speculation.is_adaptive)
         self.known = known
         self._policy = known.policy
 
@@ -61,17 +63,49 @@ class WindowEvaluation(WindowFigures):
         """Cost of speculation at the load of the window's drafts; None if unknown."""
         if not self.known.speculates:
             return None
-        return self.known.cost.at(self.drafting_requests, self.draft_length_tokens or len(self.positions))
+        found = self.known.cost.at(self.drafting_requests, self.draft_length_tokens or len(self.positions))
+        return found and self._limited(self._of_verified(found))
 
     @cached_property
     def possible_cost(self) -> Cost:
         """The cost, or that of any drafter if it is unknown."""
-        return self.cost or self.known.cost.typical(self.drafting_requests, self.draft_length_tokens or 0.0)
+        length = self.draft_length_tokens or 0.0
+        return self.cost or self._of_verified(self.known.cost.typical(self.drafting_requests, length))
+
+    def _of_verified(self, cost: Cost) -> Cost:
+        """Return a cost that is not measured, down to that of A tokens if T has drafts without verification."""
+        verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
+        if self.counts_verified or verified is None or cost.source not in ESTIMATED:
+            return cost
+        return replace(cost, token=cost.token._replace(low=cost.token.low * min(verified, 1.0)))
+
+    def _limited(self, cost: Cost) -> Cost:
+        """Return a cost that is not measured, up to what the engine's steps at other loads allow."""
+        if cost.source not in ESTIMATED or self.work is None or self.largest_step_ratio is None:
+            return cost
+        return cost.limited(self.work, self.largest_step_ratio)
+
+    @cached_property
+    def largest_step_ratio(self) -> float | None:
+        """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
+        total, drafter = self.total, self.known.largest_drafter
+        if drafter is None or not self.known.load_range.steps or not self.cosines or not total.decoded_tokens:
+            return None
+        steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
+        decode = [each / NANO for each in nanoseconds]
+        polled = map(truediv, loads(self.increments), polls(self.increments))
+        decoding = map(truediv, decode, covered_seconds(self.increments))  # by Little's law
+        uncached = max((total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0), 0)
+        plain = self.known.load_range.plain_seconds(
+            [*map(min, polled, decoding)], drafter, uncached / total.decoded_tokens, self.context_tokens
+        )
+        found = estimate_of(decode, [*map(mul, steps, plain)], self.cosines, (0.0, inf))
+        return None if found is None else found.upper
 
     @cached_property
     def break_even_acceptance_ratio(self) -> float | None:
         """Acceptance rate above which speculation pays: c + c0·D/T. None without drafts."""
-        if self.cost is None or self.work is None:
+        if self.cost is None or self.work is None or not self.counts_verified:
             return None
         price = self.cost.guess
         steps = ratio(self.work.fixed_steps(price), self.work.draft_tokens)
@@ -183,21 +217,9 @@ class WindowEvaluation(WindowFigures):
 
     @cached_property
     def pays_share_ratio(self) -> float | None:
-        """Share of the possible speed-ups, on a logarithmic scale, at which speculation pays.
-
-        The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1. Only
-        ``unclear`` has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes
-        it 0, and so does ``poor``: so small a gain is not worth the memory of a drafter. None with
-        ``insufficient``, and without a lower limit of the speed-up.
-        """
-        if self.verdict in NOT_PAYING:
-            return 0.0
-        if self.verdict in PAYING:
-            return 1.0
-        if self.verdict is Verdict.INSUFFICIENT or self.speedup_range is None:
-            return None
-        lower, upper = self.speedup_range.estimate.lower, self.speedup_range.estimate.upper
-        return log(upper / self._policy.speedup.harmful) / log(upper / lower) if lower > 0 else None
+        """Share of the possible speed-ups at which speculation pays: see ``pays_share``."""
+        bounds = self.speedup_range and self.speedup_range.estimate
+        return pays_share(self.verdict, bounds, self._policy.speedup)
 
     @cached_property
     def is_insufficient(self) -> bool:

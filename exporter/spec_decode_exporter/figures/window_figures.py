@@ -67,12 +67,19 @@ class Work(NamedTuple):
 class WindowFigures:
     """Figures of one window."""
 
-    def __init__(self, window: Window, *, is_partial: bool | None = None) -> None:
-        """Take a window; ``is_partial`` replaces its own: a partial one has no bounds."""
+    def __init__(
+        self, window: Window, *, is_partial: bool | None = None, counts_verified: bool = True
+    ) -> None:
+        """Take a window; ``is_partial`` replaces its own: a partial one has no bounds.
+
+        ``counts_verified`` is False if T has drafts that the engine did not verify: then no ratio to T and no
+        figure by position is known.
+        """
         self.window = window
         self.total = window.total
         self.is_partial = window.is_partial if is_partial is None else is_partial
-        self.positions = Positions(window)
+        self.counts_verified = counts_verified
+        self.positions = Positions(window, are_verified=counts_verified)
 
     @property
     def label(self) -> str:
@@ -104,6 +111,13 @@ class WindowFigures:
         (activity,) = self.columns("drafts" if self.total.generation_tokens is None else "generation_tokens")
         busy = sum(map(bool, activity))
         return None if running is None or not busy else max(running * len(activity) / busy, 1.0)
+
+    @cached_property
+    def context_tokens(self) -> float | None:
+        """Mean tokens of a request in the middle of its answer; None if unknown."""
+        prompt, generated = self.total.prompt_tokens, self.total.generation_tokens
+        tokens = None if prompt is None or generated is None else prompt + generated / 2
+        return ratio(tokens, self.total.first_tokens) or None
 
     @cached_property
     def passing_requests(self) -> float | None:
@@ -145,7 +159,7 @@ class WindowFigures:
     @cached_property
     def draft_acceptance_ratio(self) -> float | None:
         """Share of the draft tokens that is accepted, A / T."""
-        return ratio(self.total.accepted_tokens, self.total.draft_tokens)
+        return ratio(self.total.accepted_tokens, self.total.draft_tokens) if self.counts_verified else None
 
     @cached_property
     def draft_length_tokens(self) -> float | None:

@@ -22,6 +22,7 @@ from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.query_api import HistoryError
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, PlainPeriod
+from spec_decode_exporter.learned.seen_steps import load_range
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import StepTimes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -250,6 +251,7 @@ class EngineSlots:
         return Knowledge(
             assumptions.speculation,
             assumptions.cost_model(measured),
+            load_range(slot.steps),
             assumptions.policy,
             speculates=slot.speculates,
             has_drafted=slot.has_drafted,

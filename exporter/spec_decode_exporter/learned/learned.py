@@ -10,11 +10,13 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.load_range import LoadRange
 from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
+from spec_decode_exporter.learned.seen_steps import load_range
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
@@ -124,6 +126,10 @@ class Learned:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         return costs((self.drafting, self._plain), others, self._speculation.method)
+
+    def load_range(self) -> LoadRange:
+        """Return the steps at all loads."""
+        return load_range((self.drafting, self._plain))
 
     @property
     def plain(self) -> StepTimes:

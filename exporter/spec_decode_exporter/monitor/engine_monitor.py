@@ -12,6 +12,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost, CostSource, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.load_range import LoadRange
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
@@ -30,7 +31,7 @@ from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 COSTS_SECONDS: Final = 30.0
 """Seconds for which a learned cost is used: computing it takes a fifth of an evaluation."""
 
-_GUESSED: Final = {CostSource.SIZES, CostSource.TYPICAL}
+_GUESSED: Final = {CostSource.SIZES, CostSource.LOAD_RANGE, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
@@ -72,6 +73,7 @@ class EngineMonitor:
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
+        self._load_range = LoadRange()
         self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
@@ -306,6 +308,7 @@ class EngineMonitor:
         return Knowledge(
             assumed.speculation,
             assumed.cost_model(self._learned_costs()),
+            self._load_range,
             assumed.policy,
             speculates=history.speculates,
             is_undecided=history.is_undecided,
@@ -328,6 +331,7 @@ class EngineMonitor:
         if is_due or basis != self._cost_basis:
             self._costs_at, self._cost_basis = now, basis
             self._costs = self.learned.costs(self.arms)
+            self._load_range = self.learned.load_range()
         return self._costs
 
     def _period(self) -> PlainPeriod | None:

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
+from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
@@ -52,6 +53,7 @@ SOURCES: Final = {
     CostSource.BASELINE: "by its step times without speculation",
     CostSource.CONFIGURED: "configured",
     CostSource.SIZES: "by the sizes of the models",
+    CostSource.LOAD_RANGE: "limited by this engine's own step times at other loads",
     CostSource.TYPICAL: "typical of the method",
 }
 """Sources of a cost, within a sentence."""
@@ -86,19 +88,21 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
 
 def unclear_text(its: WindowEvaluation) -> str:
     """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
-    speedup, cost, even = its.speedup_range, its.cost, its.break_even_cost_ratio
-    parts = [f"{_likely(its.pays_share_ratio)}:"]
-    if speedup is not None:
-        value, low, high = map(_about, speedup.estimate[:3])
-        by = "the range of its cost" if cost and cost.source in _OWN else "what drafting costs others"
+    bounds = its.speedup_range and its.speedup_range.estimate
+    return likely_text(its.pays_share_ratio, bounds, its.break_even_cost_ratio, its.cost)
+
+
+def likely_text(share: float | None, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
+    """Return what is likely by ``pays_share``, with the speed-up, and the cost of a token at break-even."""
+    parts = [f"{_likely(share)}:"]
+    if bounds is not None:
+        value, low, high = map(_about, bounds[:3])
+        is_own = cost is not None and cost.source not in ESTIMATED
+        by = "the range of its cost" if is_own else "what drafting costs others"
         parts.append(f"about {value} times as fast ({low} to {high} by {by}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
     return f"{' '.join(parts)}{_assumed(cost)}"
-
-
-_OWN: Final = frozenset(CostSource) - {CostSource.SIZES, CostSource.TYPICAL}
-"""Sources that are about the server itself."""
 
 
 def _likely(share: float | None) -> str:
@@ -185,10 +189,15 @@ def _basis(evaluation: Evaluation) -> str:
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
     """Return a verdict in words; ``marginal`` by the lower bound alone does not call a large gain little."""
-    its, policy = evaluation.evaluated, evaluation.known.policy.speedup
+    its = evaluation.evaluated
     if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
         return _SLOWER_REQUESTS
     value = its.estimated_speedup_ratio if its.request is None else its.request.value
+    return claim(verdict, value, evaluation.known.policy.speedup)
+
+
+def claim(verdict: Verdict, value: float | None, policy: SpeedupPolicy) -> str:
+    """Return a verdict in words, by the best guess of the speed-up."""
     if verdict is Verdict.MARGINAL and value is not None and value >= policy.marginal:
         return "Speculation pays, by how much is unsure"
     return _VERDICTS[verdict]
@@ -242,6 +251,8 @@ def recommendation_text(snapshot: EngineSnapshot) -> str:
 
 def _keep(snapshot: EngineSnapshot) -> str:
     tokens = snapshot.tokens
+    if snapshot.evaluation.known.speculation.is_adaptive:
+        return "Keep it as it is: the engine chooses how many drafts it verifies, and K needs no tuning."
     return f"Keep drafting {plural(tokens, 'token')} at a time." if tokens else "Keep it as it is."
 
 
