@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from benchmarks.truth.server import Server
+from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import COUNTERS, NANO, Counts, binomial
 
 BUDGET: Final = 2048
@@ -80,19 +81,21 @@ class Engine:
     def __init__(
         self,
         random: Random,
-        server: Server,
+        server: Server | SharpServer,
         rows: Rows,
         requests: Requests,
         *,
         now: float,
         factor: float = 1.0,
+        budget: int = BUDGET,
     ) -> None:
-        self.random, self.requests, self.now, self.factor = random, requests, now, factor
+        self.random, self.requests, self.now, self.factor, self.budget = random, requests, now, factor, budget
         self.rows, self.reference = rows, [row for row in rows if row[1]] or [(inf, server.tokens)]
         self.servers = {tokens: replace(server, tokens=tokens or server.tokens) for _, tokens in rows}
         self.searches = not server.drafter.drafts_every_step
         self.truth: dict[int, list[float]] = {}
-        """By batch: requests, plain and drafting seconds without prompts and noise, and draft tokens."""
+        """By batch of the steps that draft: requests, plain and drafting seconds without prompts and noise,
+        and draft tokens."""
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.context = self.decoded = self.slow = 0.0
@@ -131,7 +134,7 @@ class Engine:
         """Compute prompts with what is left of the budget; return the complete ones, and the tokens."""
         self._arrive()
         batch, joining = len(self.running), list[Request]()
-        left = start = float(max(BUDGET - batch * (_tokens(self.rows, batch) + 1), 64))
+        left = start = float(max(self.budget - batch * (_tokens(self.rows, batch) + 1), 64))
         while self.waiting and left > 0:
             request = self.waiting[0]
             if request.left == request.uncached:
@@ -168,9 +171,10 @@ class Engine:
         context = round(GRID * log(max(self.context / batch, 1)))
         if (batch, context) not in self.pure:
             self.pure[batch, context] = self._pure(batch, exp(context / GRID))
-        sums = self.truth.setdefault(batch, [0.0] * 4)
-        for place, value in enumerate((1.0, *self.pure[batch, context])):
-            sums[place] += batch * value
+        if tokens:
+            sums = self.truth.setdefault(batch, [0.0] * 4)
+            for place, value in enumerate((1.0, *self.pure[batch, context])):
+                sums[place] += batch * value
         prompts = prompts if prompts < 64 else 32 * round(prompts / 32)
         key = batch, context, tokens, drafted, prompts
         if key not in self.mixed:
