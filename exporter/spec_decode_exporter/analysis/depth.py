@@ -7,8 +7,8 @@ t_k the mean tokens of a draft of at most k,
 
 where a drafter that searches in every step pays c0 instead of cov·c0.
 
-Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another. If a schedule
-changes K, S(k) is that of the schedule with at most k tokens: p_i is then a share of all drafts.
+Another depth is a hypothesis: p_i was measured at this K. If a schedule changes K, S(k) is that of the
+schedule with at most k tokens: p_i is then a share of all drafts.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from spec_decode_exporter.window.history import columns, position_columns
 MAX_EXTRAPOLATED: Final = 2
 """Extrapolated positions, if the decay over the known ones is known."""
 WHOLE_DRAFTS: Final = 0.95
-"""Mean draft length, as a share of K, that extrapolation needs. An n-gram or suffix search that drafts fewer
-than K tokens would not draft more with a larger K."""
+"""Mean draft length, as a share of K, that extrapolation needs: a search that drafts less would at any K."""
 
 
 class Depth(NamedTuple):
@@ -112,8 +111,7 @@ class Depths:
     def each(self, price: Price) -> list[Depth]:
         """Return every number of tokens with its speed-up.
 
-        If a schedule changes K, the marginal benefit is that of the drafts that have the position. With other
-        shorter drafts it is a lower limit: the position then costs less than a token per draft.
+        The marginal benefit is that of the drafts with the position; a lower limit if their number is unknown.
         """
         found, before = [], 1 / (1 + price.step * self._paying(price, self._coverage))
         for tokens, reached in enumerate(self._surviving, 1):
@@ -126,9 +124,8 @@ class Depths:
     def speedups_alone(self, price: Price, most: int, *, searches: bool) -> list[float]:
         """Return S(0) … S(most), each of a server that drafts this number of tokens at most, at one load.
 
-        They do not depend on the schedule in force, so they hold at a load at which the server does not draft
-        now: p_i is that of the drafts with position i, and every step has a draft unless the method
-        ``searches`` for one. The share of discarded tokens reduces them. S(0) is 1, as without speculation.
+        They hold at a load at which the schedule in force drafts nothing: p_i is that of the drafts with
+        position i, and every step has a draft unless the method ``searches`` for one. S(0) is 1.
         """
         coverage = self._coverage if searches else 1.0
         accepted = accumulate(self._surviving, initial=0.0)
@@ -143,19 +140,14 @@ class Depths:
     def error(self, price: Price, tokens: int, other: int) -> float:
         """Return the standard error of S(other) - S(tokens); 0 if the window has no bounds.
 
-        By the delta method: S is linear in p_i. Both depths depend on the same drafts, so that the error of
-        their difference is smaller than either.
+        By the delta method: S is linear in p_i. Both depths depend on the same drafts.
         """
         difference = list(map(sub, self._changes(price, other), self._changes(price, tokens)))
         return standard_error(difference, self._cosines) / self._drafts
 
     @cached_property
     def _decay(self) -> float:
-        """Ratio of each p_i beyond K to the one before.
-
-        A single position has no decay. Its own p_0 is used: the second token is then as difficult as the
-        first, given that the first was right.
-        """
+        """Ratio of each p_i beyond K to the one before; p_0 if K is 1: the next token is as difficult."""
         first = self._window.positions[0] / self._drafts
         return min(first if self.known == 1 else self._positions.decay or 0.0, 1.0)
 
@@ -203,10 +195,7 @@ class Depths:
 
     @cached_property
     def _residuals(self) -> tuple[list[list[float]], list[float]]:
-        """a_i - p_i·D of each increment with drafts: summed over the first k positions, and of the last.
-
-        With the sums, comparing K depths takes K steps per increment instead of K².
-        """
+        """a_i - p_i·D of each increment with drafts: summed over the first k positions, and of the last."""
         (drafted,) = columns(self._increments, "drafts")
         accepted = position_columns(self._increments, self.known)
         active = list(filter(None, drafted))

@@ -196,8 +196,8 @@ class Evaluation:
 
     @cached_property
     def crossover(self) -> float | None:
-        """Running requests above which speculation does not pay, by the evaluated window."""
-        return self.known.cost.crossover(self.evaluated.work)
+        """Running requests above which speculation does not pay; None if the engine adapts to the load."""
+        return self.known.cost.crossover(self.evaluated.work) if self.evaluated.counts_verified else None
 
     # Advice
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.load_range import LargestDrafter, LoadRange, largest_drafter
+from spec_decode_exporter.analysis.load_range import NO_STEPS, LargestDrafter, LoadRange, largest_drafter
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
@@ -66,8 +66,6 @@ class Knowledge:
 
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostModel = field(default_factory=CostModel)
-    load_range: LoadRange = LoadRange()
-    """Step times of the engine at all loads."""
     policy: Policy = field(default_factory=Policy)
     speculates: bool = True
     is_undecided: bool = False
@@ -90,6 +88,8 @@ class Knowledge:
     """None without any, and of an engine whose schedule always drafts."""
     data_parallel: bool = False
     """True if the server has several engines."""
+    load_range: LoadRange = NO_STEPS
+    """Step times of the engine at all loads."""
     wall: float = 0.0
     """Unix time of the newest poll."""
 

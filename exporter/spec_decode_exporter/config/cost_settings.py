@@ -53,6 +53,7 @@ class SpeculativeSettings(Section):
     architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting depends on it. Without it, known names of models decide; an unknown name means either.")
     expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")
     rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says that accepted tokens may differ from the target model's.")
+    adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`, and counts the others as rejected. Acceptance rates are then absent, and no number of draft tokens is advised.")
 
 
 class LoadCost(Section):

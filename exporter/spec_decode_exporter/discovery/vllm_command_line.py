@@ -143,8 +143,9 @@ def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
     settings = {**(dotted or whole), **single}
     method = _method(settings.get("method"), settings.get("model"))
     speculation = speculation_of({**settings, "method": method})
-    # A rejection method alone is no speculation.
-    return None if replace(speculation, rejection_method="") == ServedSpeculation() else speculation
+    # A way to verify drafts alone is no speculation.
+    drafts = replace(speculation, rejection_method="", is_adaptive=False)
+    return None if drafts == ServedSpeculation() else speculation
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:

@@ -45,9 +45,9 @@ class _Position(NamedTuple):
 class Positions:
     """Acceptance by position in one window."""
 
-    def __init__(self, window: Window) -> None:
-        """Take a window."""
-        self._window = window
+    def __init__(self, window: Window, *, are_verified: bool = True) -> None:
+        """Take a window; ``are_verified`` is False if the engine counts drafts that it did not verify."""
+        self._window, self._are_verified = window, are_verified
         self._counted = window.positions
         self._drafts, self._drafted = window.total.drafts, window.total.draft_tokens
 
@@ -56,7 +56,9 @@ class Positions:
 
     @cached_property
     def are_known(self) -> bool:
-        """True if the engine exports positions: a window has K of them in any case."""
+        """True if the engine exports positions of verified drafts: a window has K of them in any case."""
+        if not self._are_verified:
+            return False
         return any(self._counted) or self._window.total.accepted_tokens == 0
 
     @property

@@ -190,7 +190,7 @@ def above_crossover(context: FindingContext) -> Found | None:
 def no_depth_pays(context: FindingContext) -> Found | None:
     text = "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no number of draft tokens is faster than none. If these costs are right, disable speculation."
     cost, depths, recommended = context.its.cost, context.its.depths, context.evaluation.recommended
-    if cost is None or recommended is None or recommended.tokens:
+    if cost is None or recommended is None or recommended.tokens or not context.its.counts_verified:
         return None
     if depths is not None and any(depths.pays(cost.low, tokens + 1) for tokens in range(len(depths))):
         return None
@@ -292,6 +292,12 @@ def _coverage(context: FindingContext) -> Values | None:
 def lossy_rejection(context: FindingContext) -> Found | None:
     text = "The server's rejection sampling is lossy (rejection_sample_method fly): it accepts draft tokens that the target model would not generate. Acceptance and speed-up include them, and the text differs from the target model's. Compare the quality of the answers before you compare speeds."
     return Found(text, {}) if context.known.speculation.rejection_method in LOSSY_REJECTION else None
+
+
+@HINTS.finding(drafting)
+def adaptive_verification(context: FindingContext) -> Found | None:
+    text = "The engine chooses how many drafts it verifies (enable_adaptive_verification); K needs no tuning. It counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
+    return Found(text, {}) if context.known.speculation.is_adaptive else None
 
 
 @HINTS.finding(accepting)

@@ -26,7 +26,6 @@ _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
-_FIELDS: Final = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY, "rejection_sample_method")
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
@@ -58,6 +57,8 @@ class ServedSpeculation:
     """Reason for an unused schedule; empty if the schedule is used or absent."""
     rejection_method: str = ""
     """``rejection_sample_method``: ``standard``, ``block``, ``fly``, …."""
+    is_adaptive: bool = False
+    """``enable_adaptive_verification``: vLLM chooses in each step how many drafts it verifies."""
 
 
 def served_version(body: bytes) -> str:
@@ -80,7 +81,20 @@ def speculation_in(response: object) -> ServedSpeculation | None:
 
 def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
     """Return the usable part of vLLM's speculation settings, which are untrusted."""
-    return _usable(*(settings.get(field) for field in _FIELDS))
+    method, tokens = _label(settings.get("method")), settings.get("num_speculative_tokens")
+    try:
+        used, problem = batch_schedule(settings.get(SCHEDULE_KEY)), ""
+    except ScheduleError as error:
+        used, problem = NO_SCHEDULE, str(error)
+    return ServedSpeculation(
+        method,
+        tokens if type(tokens) is int and 0 < tokens <= MAX_POSITIONS else None,
+        "" if method in _WITHOUT_MODEL else _label(settings.get("model"), _MAX_DRAFT_MODEL),
+        used,
+        problem,
+        _label(settings.get("rejection_sample_method")),
+        settings.get("enable_adaptive_verification") is True,
+    )
 
 
 def _decoded(body: bytes) -> _Details:
@@ -96,26 +110,8 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
             return speculation_of(settings)
         case str(text) if fields := _TEXT.search(text):
             method, model, tokens = fields.groups()
-            return _usable(method, model, int(tokens))
+            return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
     return None
-
-
-def _usable(
-    method: object, model: object, tokens: object, schedule: object = None, rejection_method: object = None
-) -> ServedSpeculation:
-    method = _label(method)
-    try:
-        used, problem = batch_schedule(schedule), ""
-    except ScheduleError as error:
-        used, problem = NO_SCHEDULE, str(error)
-    return ServedSpeculation(
-        method,
-        tokens if type(tokens) is int and 0 < tokens <= MAX_POSITIONS else None,
-        "" if method in _WITHOUT_MODEL else _label(model, _MAX_DRAFT_MODEL),
-        used,
-        problem,
-        _label(rejection_method),
-    )
 
 
 def _label(value: object, max_characters: int = _MAX_LABEL) -> str:

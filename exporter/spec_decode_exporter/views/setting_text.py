@@ -66,7 +66,7 @@ def measure_text(evaluation: Evaluation) -> str:
     if pause is not None and pause.drafted is None:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
-    if collects or (setting.bands and setting.tokens is not None):
+    if collects or evaluation.known.speculation.is_adaptive or (setting.bands and setting.tokens is not None):
         return ""
     if not setting.bands:
         return f"For draft tokens by load, measure the cost at several loads. {WAYS_TO_MEASURE}"
@@ -156,6 +156,8 @@ def speculative_config(setting: SpeculationSetting, speculation: Speculation) ->
     keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
     if named is not None and speculation.rejection_method:
         keys["rejection_sample_method"] = speculation.rejection_method
+    if speculation.is_adaptive:
+        keys["enable_adaptive_verification"] = True
     if setting.schedule:
         keys[SCHEDULE_KEY] = ranges(setting)
     return SpeculativeConfig(json.dumps(keys), named is not None)

@@ -299,7 +299,7 @@ class History:
         return self._histograms.latencies(self.last_seen)
 
     def totals(self) -> Totals:
-        """Return all sums so far, with every position that any process had; none if none exported positions."""
+        """Return all sums so far, with every position that any process had; none if no page shows any."""
         positions = added(self._totals[_POSITIONS:], [0] * self._most_tokens) if self._has_positions else []
         return Totals(
             Counters(*self._totals[_COUNTERS:_POSITIONS]),

@@ -1,5 +1,7 @@
 """Speculation and its sources."""
 
+from dataclasses import replace
+
 import pytest
 
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
@@ -8,10 +10,13 @@ from spec_decode_exporter.config.cost_settings import SpeculativeSettings as Set
 from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
-SERVED = Served("eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly")
+SERVED = Served("eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True)
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
 BY_SERVER = Speculation(
-    "eagle3", "server_info", "served/draft", 4, TO_16, rejection_method="fly", has_served_tokens=True
+    *("eagle3", "server_info", "served/draft", 4, TO_16),
+    rejection_method="fly",
+    is_adaptive=True,
+    has_served_tokens=True,
 )
 BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
 
@@ -22,13 +27,14 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (None, "", None, None, Speculation()),
         (None, "", SERVED, None, BY_SERVER),
         (None, "", Served(tokens=3), None, Speculation(tokens=3, has_served_tokens=True)),
-        (None, "", SERVED, POD, BY_POD),
+        (None, "", None, POD, BY_POD),
+        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True)),
         (
             None,
             "",
             SERVED,
             Served(tokens=2),
-            Speculation("eagle3", "server_info", "served/draft", 2, TO_16, rejection_method="fly"),
+            replace(BY_SERVER, tokens=2, has_served_tokens=False),
         ),
         (
             Settings(tokens=6),
@@ -38,14 +44,14 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
             Speculation("suffix", "label", "pod/draft", 6, TO_8, rejection_method="block"),
         ),
         (
-            Settings(method="ngram", draft_model="mine", schedule=((1, 7, 4), (8, 64, 0)), rejection_method="standard", expected_positions=(0.9, 0.8)),
+            Settings(method="ngram", draft_model="mine", schedule=((1, 7, 4), (8, 64, 0)), rejection_method="standard", expected_positions=(0.9, 0.8), adaptive=True),
             "suffix",
-            SERVED,
+            None,
             POD,
-            Speculation("ngram", "configured", "mine", 2, BatchSchedule((1, 8), (4, 0)), rejection_method="standard", expected_positions=(0.9, 0.8)),
+            Speculation("ngram", "configured", "mine", 2, BatchSchedule((1, 8), (4, 0)), rejection_method="standard", is_adaptive=True, expected_positions=(0.9, 0.8)),
         ),
     ],
-    ids=["unknown", "server", "method unknown", "pod", "pod with K alone", "label", "configured"],
+    ids=["unknown", "server", "method unknown", "pod", "pod and server", "pod with K alone", "label", "configured"],
 )  # fmt: skip
 def test_each_field_has_the_most_certain_source(settings, label, served, pod, expected):
     assert resolve(settings, label, served, pod) == expected

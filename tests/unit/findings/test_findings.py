@@ -165,6 +165,7 @@ EDGES = {
     "drafting_paused": ({**FEW_STEPS, "speculation": Speculation("draft_model")}, {"decode_steps": 2000, "generation_tokens": 4100, "speculation": Speculation("draft_model")}),
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
+    "adaptive_verification": ({"speculation": Speculation(is_adaptive=True)}, {}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
     "another_depth": ({**measured(0.3), **recommended(2)}, {**measured(0.1), **recommended(3)}),
@@ -321,6 +322,20 @@ def test_findings_about_drafts_need_enough_of_them(name):
     least = 100 if name == "cliff" else 1000  # a cliff takes as many that got there
     assert name in found(**beyond, policy=Policy(min_drafts=least))
     assert name not in found(**beyond, policy=Policy(min_drafts=1001))
+
+
+OF_VERIFIED_DRAFTS = (
+    *("repetition", "cliff", "below_expectation", "above_crossover", "no_depth_pays"),
+    *("another_depth", "low_first_position", "high_first_position", "wasted_last_position"),
+    *("room_for_longer_draft", "low_rate", "high_rate"),
+)
+
+
+@pytest.mark.parametrize("name", OF_VERIFIED_DRAFTS)
+def test_no_finding_reads_positions_or_draft_tokens_that_an_engine_may_not_have_verified(name):
+    beyond = EDGES[name][0]
+    speculation = replace(beyond.get("speculation", Speculation()), is_adaptive=True)
+    assert name not in found(**{**beyond, "speculation": speculation})
 
 
 @pytest.mark.parametrize("name", NAMES)

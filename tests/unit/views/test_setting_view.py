@@ -58,6 +58,7 @@ def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_read
         (Speculation("eagle3", "server_info", "x'; rm -rf /; '"), None),
         (Speculation("draft_model", "server_info", "/models/small-1.2"), {"method": "draft_model", "model": "/models/small-1.2"}),
         (Speculation("ngram", "label", rejection_method="fly"), {"method": "ngram", "rejection_sample_method": "fly"}),
+        (Speculation("mtp", "server_info", is_adaptive=True), {"method": "mtp", "enable_adaptive_verification": True}),
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_unsafe_is_left_out(shown, speculation, named):
