@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, inf, sqrt
 from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
@@ -22,7 +22,17 @@ from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.numbers import Amount
-from spec_decode_exporter.drops.hours import HOURS, HourCell, HourCells, learn_hour, usual_length
+from spec_decode_exporter.drops.hours import (
+    HOURS,
+    MAX_FALLS,
+    Falls,
+    HourCell,
+    HourCells,
+    earlier_fall,
+    fall_of,
+    learn_hour,
+    usual_length,
+)
 from spec_decode_exporter.drops.noise import Cusum, Noise, Shortfalls, Variance, threshold
 from spec_decode_exporter.drops.sums import Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
@@ -96,6 +106,8 @@ class DetectorState:
     """Most likely moment of the last begin or end of a drop."""
     learns_from: Amount = 0.0
     """Earliest begin of an interval to learn from; before it was a drop."""
+    falls: Falls = field(default_factory=list)
+    """Begun drops, expected ones too, oldest first."""
     hours: HourCells = field(default_factory=lambda: [HourCell()] * HOURS)
     shortfalls: Shortfalls = field(default_factory=Shortfalls)
 
@@ -173,26 +185,48 @@ class Detector(ABC):
     def _end(self, moment: float) -> None:
         """End the drop, which was over at ``moment`` at the latest; the mirrored sum has the moment."""
         state, mirrored = self.state, self.state.cusums[0]
+        if state.falls:
+            state.falls[-1] = state.falls[-1].lasted(state.drop)
         state.changed = min(mirrored.began, moment) if mirrored.sum else moment
         state.found, state.learns_from = None, moment
         state.cusums = [Cusum() for _ in SIZES]
 
     def _changed(self, since: Sums, baseline_length: float, age: float | None = None) -> Drop:
-        """Return the drop that has just begun or ended."""
-        self.state.noise.interrupt()
-        transition = Transition.ENDED if self.state.found is None else Transition.BEGAN
-        return Drop(self.kind, transition, baseline_length, since.length, since.seconds, age)
+        """Return the drop that has just begun or ended; one that is regular traffic ends at once."""
+        state = self.state
+        state.noise.interrupt()
+        transition = Transition.ENDED if state.found is None else Transition.BEGAN
+        drop = Drop(self.kind, transition, baseline_length, since.length, since.seconds, age)
+        if state.found is None or not since.wall:
+            return drop
+        fall = fall_of(since, since.seconds if age is None else age)
+        earlier = earlier_fall(state.falls, fall, self._tolerance(since, baseline_length))
+        state.falls = [*state.falls, fall][-MAX_FALLS:]
+        if earlier is None:
+            return drop
+        self._expect()
+        return replace(drop, transition=Transition.EXPECTED, earlier=earlier.began)
+
+    def _tolerance(self, since: Sums, baseline_length: float) -> float:  # noqa: ARG002
+        """Return the tokens by which the units of a regular fall may be lower than an earlier day's."""
+        return self.policy.ratio / 2 * baseline_length
 
     def _learn_again_if_old(self) -> Drop | None:
         """Reset the baseline if the drop lasts too long."""
-        found, drop, baseline = self.state.found, self.state.drop, self.state.baseline
-        if found is None or self.state.time.elapsed - found < self.settings.frozen:
+        state, drop, baseline = self.state, self.state.drop, self.state.baseline
+        if state.found is None or state.time.elapsed - state.found < self.settings.frozen:
             return None
+        if state.falls:
+            state.falls[-1] = state.falls[-1].lasted(drop)
         self._forget()
         return Drop(self.kind, Transition.LEARNED_AGAIN, baseline.length, drop.length, drop.seconds)
 
+    def _expect(self) -> None:
+        """End the present drop, since it is regular traffic."""
+        self._forget()
+
     def _forget(self) -> None:
-        self.restore(DetectorState())
+        self.restore(DetectorState(falls=self.state.falls))
 
 
 class SuddenDetector(Detector):
@@ -233,6 +267,9 @@ class SuddenDetector(Detector):
             return None
         recent = state.time.newer_than(NORMAL_SPAN) if age >= NORMAL_SPAN else None
         return LiveDrop(state.baseline.length, (recent or state.drop).length, age)
+
+    def _tolerance(self, since: Sums, baseline_length: float) -> float:
+        return super()._tolerance(since, baseline_length) + self.error(since.units)
 
     def error(self, units: float) -> float:
         """Return the standard error of the length of ``units`` minus that of the baseline."""
@@ -341,8 +378,10 @@ class SlowDetector(Detector):
         since = self._compare([step], interval, state.time.elapsed)
         if since is None:
             return None
-        state.time.held.clear()  # the last hour belongs to the drop, not to the baseline
-        return self._changed(since, expected)
+        drop = self._changed(since, expected)
+        if drop.transition is not Transition.EXPECTED:
+            state.time.held.clear()  # the last hour belongs to the drop, not to the baseline
+        return drop
 
     def _step(self, interval: Sums, expected: float, *, is_first_day: bool) -> DropStep:
         """Return the evidence that an interval is below the expected length, in standard deviations."""
@@ -354,6 +393,9 @@ class SlowDetector(Detector):
         allowance = max(SLOW_ALLOWANCE, FIRST_ALLOWANCE * floor)
         limit = max(SLOW_THRESHOLD, FIRST_THRESHOLD * floor)
         return (expected - interval.length) / deviation - allowance, limit
+
+    def _expect(self) -> None:
+        self.state.found = None
 
     def _variance(self) -> float | None:
         """Return the largest variance of a sum of intervals, per unit; None until enough was observed."""
@@ -367,7 +409,9 @@ class SlowDetector(Detector):
                 learn_hour(self.state.hours, interval)
 
     def _forget(self) -> None:
-        """Reset the baseline; what was learned about hours and noise stays."""
+        """Reset the baseline; what was learned about hours and noise stays. What lasts is no regular fall."""
         state = self.state
         state.noise.interrupt()
-        self.state = DetectorState(noise=state.noise, hours=state.hours, shortfalls=state.shortfalls)
+        self.state = DetectorState(
+            noise=state.noise, falls=state.falls[:-1], hours=state.hours, shortfalls=state.shortfalls
+        )

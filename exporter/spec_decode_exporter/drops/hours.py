@@ -1,13 +1,14 @@
-"""Acceptance length by the hour of the day (UTC) on the days before, in 24 cells."""
+"""Acceptance of the days before at the same time of day: length by hour (UTC), in 24 cells, and falls."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import exp, floor
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.core.numbers import Amount
+from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
 from spec_decode_exporter.drops.sums import Sums, Units
 
 HOURS: Final = 24
@@ -75,3 +76,43 @@ def _mean(cells: list[HourCell], hour: int) -> float | None:
 
 def _middle(interval: Sums) -> float:
     return interval.wall - interval.seconds / 2
+
+
+DAY_SECONDS: Final = 24 * HOUR_SECONDS
+FALL_DAYS: Final = 8
+"""Days for which a fall is compared: a week, for jobs of one weekday, and one for a late one."""
+FALL_TOLERANCE: Final = 1.5 * HOUR_SECONDS
+"""Seconds by which a regular fall may come earlier or later than on another day."""
+MAX_FALLS: Final = 48
+
+
+class Fall(NamedTuple):
+    """A fall of the length that a detector found."""
+
+    began: UnixTime
+    seconds: Seconds
+    """Duration as far as it is known."""
+    length: Amount
+    """Lowest length, in tokens."""
+
+    def lasted(self, drop: Sums) -> Fall:
+        """Return the fall with the duration and the length of the drop that it was, now that it is over."""
+        return Fall(self.began, round(drop.seconds), min(self.length, round(drop.length, 3)))
+
+
+Falls = Annotated[list[Fall], Field(max_length=MAX_FALLS)]
+
+
+def fall_of(since: Sums, age: float) -> Fall:
+    """Return the fall that a drop is until now; it began ``age`` seconds ago."""
+    return Fall(round(max(since.wall - age, 0.0)), round(since.seconds), round(since.length, 3))
+
+
+def earlier_fall(falls: Sequence[Fall], fall: Fall, tolerance: float) -> Fall | None:
+    """Return the newest fall of an earlier day at the same time of day, and as low within a tolerance."""
+    for earlier in reversed(falls):
+        days, offset = divmod(fall.began - earlier.began + FALL_TOLERANCE, DAY_SECONDS)
+        is_same_time = 1 <= days <= FALL_DAYS and offset <= earlier.seconds + 2 * FALL_TOLERANCE
+        if is_same_time and earlier.length <= fall.length + tolerance:
+            return earlier
+    return None

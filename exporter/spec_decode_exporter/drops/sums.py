@@ -33,6 +33,8 @@ class Transition(StrEnum):
 
     BEGAN = "dropped"
     ENDED = "recovered"
+    EXPECTED = "drop_expected"
+    """It fell as at this time of an earlier day: regular traffic, and no drop."""
     LEARNED_AGAIN = "baseline_reset"
     """The length did not recover; the baseline is reset, since the drop lasted too long."""
 
@@ -51,6 +53,8 @@ class Drop:
     """Time with drafts since the change; for ``DRAFTING``, with decode steps."""
     age: float | None = None
     """Seconds since the most likely moment of the change; None for a slow one, which has no moment."""
+    earlier: float | None = None
+    """Unix time of the fall on an earlier day, of an expected one."""
 
 
 @dataclass(frozen=True, slots=True)

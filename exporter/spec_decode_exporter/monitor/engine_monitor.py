@@ -12,7 +12,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost, CostSource, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
-from spec_decode_exporter.analysis.load_range import LoadRange
+from spec_decode_exporter.analysis.load_range import NO_STEPS
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
@@ -73,7 +73,7 @@ class EngineMonitor:
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
-        self._load_range = LoadRange()
+        self._load_range = NO_STEPS
         self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
@@ -308,7 +308,6 @@ class EngineMonitor:
         return Knowledge(
             assumed.speculation,
             assumed.cost_model(self._learned_costs()),
-            self._load_range,
             assumed.policy,
             speculates=history.speculates,
             is_undecided=history.is_undecided,
@@ -321,6 +320,7 @@ class EngineMonitor:
             faster_method=self.faster,
             last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
+            load_range=self._load_range,
             wall=wall,
         )
 
@@ -431,4 +431,6 @@ def _drop_event(drop: Drop, wall: float) -> Event:
         "seconds": round(drop.seconds, 1),
         "since": began,
     }
+    if drop.earlier is not None:
+        fields["day"] = f"{datetime.fromtimestamp(drop.earlier, UTC):%A}"
     return Event(f"{subject}_{drop.transition}", fields)
