@@ -30,7 +30,7 @@ class Assumptions:
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its = self.speculation
-        return CostModel(self.cost, tuple(measured), its.method, its.target)
+        return CostModel(self.cost, tuple(measured), its.method, its.target, its.deployment)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from spec_decode_exporter.analysis.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
+from spec_decode_exporter.analysis.model_architecture import (
+    UNKNOWN_DEPLOYMENT,
+    UNKNOWN_TARGET,
+    Deployment,
+    TargetModel,
+    target_model,
+)
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
@@ -28,6 +34,7 @@ class Speculation:
     schedule: BatchSchedule = NO_SCHEDULE
     target: TargetModel = UNKNOWN_TARGET
     """The served model, by its name."""
+    deployment: Deployment = UNKNOWN_DEPLOYMENT
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
     rejection_method: str = ""
@@ -85,6 +92,10 @@ def resolve(
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
         target=target_model(model_name, configured.architecture),
+        deployment=Deployment(
+            reported.tensor_parallel,
+            drafts_in_parallel=ordered.drafts_in_parallel or reported.drafts_in_parallel,
+        ),
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
         is_adaptive=configured.adaptive or ordered.is_adaptive or reported.is_adaptive,

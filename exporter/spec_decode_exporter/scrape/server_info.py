@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
+_MAX_GPUS: Final = 1024
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
 _TEXT: Final = re.compile(
@@ -34,6 +35,7 @@ _TEXT: Final = re.compile(
 
 class _VllmConfig(msgspec.Struct):
     speculative_config: dict[str, Any] | None = None
+    parallel_config: dict[str, Any] | None = None
 
 
 class _Details(msgspec.Struct):
@@ -59,6 +61,10 @@ class ServedSpeculation:
     """``rejection_sample_method``: ``standard``, ``block``, ``fly``, …."""
     is_adaptive: bool = False
     """``enable_adaptive_verification``: vLLM chooses in each step how many drafts it verifies."""
+    drafts_in_parallel: bool = False
+    """``parallel_drafting``: one pass drafts all tokens."""
+    tensor_parallel: int | None = None
+    """GPUs over which each layer is divided."""
 
 
 def served_version(body: bytes) -> str:
@@ -94,6 +100,7 @@ def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
         problem,
         _label(settings.get("rejection_sample_method")),
         settings.get("enable_adaptive_verification") is True,
+        settings.get("parallel_drafting") is True,
     )
 
 
@@ -106,8 +113,10 @@ def _decoded(body: bytes) -> _Details:
 
 def _speculation(details: _Details) -> ServedSpeculation | None:
     match details.vllm_config:
-        case _VllmConfig(speculative_config=dict(settings)):
-            return speculation_of(settings)
+        case _VllmConfig(speculative_config=dict(settings), parallel_config=parallel):
+            size = (parallel or {}).get("tensor_parallel_size")
+            gpus = size if type(size) is int and 0 < size <= _MAX_GPUS else None
+            return replace(speculation_of(settings), tensor_parallel=gpus)
         case str(text) if fields := _TEXT.search(text):
             method, model, tokens = fields.groups()
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})

@@ -4,18 +4,23 @@ from dataclasses import replace
 
 import pytest
 
+from spec_decode_exporter.analysis.model_architecture import Deployment
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings as Settings
 from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
-SERVED = Served("eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True)
+SERVED = Served(
+    "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True, tensor_parallel=4
+)
+ON_4 = Deployment(4)
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
 BY_SERVER = Speculation(
     *("eagle3", "server_info", "served/draft", 4, TO_16),
     rejection_method="fly",
     is_adaptive=True,
+    deployment=ON_4,
     has_served_tokens=True,
 )
 BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
@@ -27,8 +32,9 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (None, "", None, None, Speculation()),
         (None, "", SERVED, None, BY_SERVER),
         (None, "", Served(tokens=3), None, Speculation(tokens=3, has_served_tokens=True)),
+        (None, "", Served(drafts_in_parallel=True), None, Speculation(deployment=Deployment(drafts_in_parallel=True))),
         (None, "", None, POD, BY_POD),
-        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True)),
+        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, deployment=ON_4)),
         (
             None,
             "",
@@ -51,7 +57,7 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
             Speculation("ngram", "configured", "mine", 2, BatchSchedule((1, 8), (4, 0)), rejection_method="standard", is_adaptive=True, expected_positions=(0.9, 0.8)),
         ),
     ],
-    ids=["unknown", "server", "method unknown", "pod", "pod and server", "pod with K alone", "label", "configured"],
+    ids=["unknown", "server", "method unknown", "parallel drafting", "pod", "pod and server", "pod with K alone", "label", "configured"],
 )  # fmt: skip
 def test_each_field_has_the_most_certain_source(settings, label, served, pod, expected):
     assert resolve(settings, label, served, pod) == expected
