@@ -8,33 +8,39 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from spec_decode_exporter.analysis.model_architecture import Deployment
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
+from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.exit_status import PLAN
+from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
-from spec_decode_exporter.reports.plan.deployment_plan import MAX_TOKENS, DeploymentPlan
+from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
+from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup, SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, ModelError, dtype_of
-from spec_decode_exporter.reports.plan.observed_model import read
+from spec_decode_exporter.reports.plan.observed_model import ObservedModel, read
 from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
-FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, TextStyle], str]]] = {
+FORMATS: Final[Mapping[str, Callable[[ExpectedSpeedup, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda plan, _: as_json(plan),
 }
 _DESCRIPTION: Final = """\
-Calculate whether a draft fits beside its target, the memory left for the KV
-cache, and the acceptance rate above which speculation pays. It downloads
-nothing and needs no GPU. A model is a number of parameters, such as 70B, or a
+Calculate whether speculation pays, by the costs that the exporter assumes: of
+a model by its name (--model-name), or of one by its size (--target), then with
+the memory of both models and what is left for the KV cache. It downloads
+nothing and needs no GPU. A target is a number of parameters, such as 70B, or a
 local config.json in the format of Hugging Face, or the folder with it.
 """
 _EPILOG: Final = """\
 exit status:
-  0  it fits, perhaps with fewer sequences than --batch
+  0  it fits, perhaps with fewer sequences than --running; always without --target
   1  the plan cannot be written
   2  the command line is wrong, or a file that it names
   3  the weights fit; the memory of a sequence is unknown
@@ -42,7 +48,7 @@ exit status:
      sequence; or vLLM rejects the combination
 """
 _ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
-_MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s?([KMGT]?)(i?)B", flags=re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s?([KMGT]?)(i?)B", flags=re.ASCII)
 
 
 def memory(text: str) -> int:
@@ -51,7 +57,7 @@ def memory(text: str) -> int:
     Raises:
         ValueError: The text is no amount of memory; the message has examples.
     """
-    match = _MEMORY.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip())
     if text == "0":
         return 0
     if match is None or (match[3] and not match[2]):
@@ -69,29 +75,43 @@ def _gpu_memory(text: str) -> int:
 _DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
 _KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
 _MODELS: Final = (
-    Flag("--draft", "MODEL", "the draft model"),
-    Flag("--method", "METHOD", f"method of the draft: {', '.join(METHODS)} (default: {DRAFT_MODEL})", choices=METHODS, default=DRAFT_MODEL),
+    Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family, size and quantization decide the cost"),
+    Flag("--target", "MODEL", "the served model by its size or its config.json: memory is planned too"),
+    Flag("--draft", "MODEL", "the draft model; without --target its name or its number of parameters"),
+    Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL}, or as measured)"),
+    Flag("--parallel-drafting", "", "one pass of the drafter drafts all tokens (vLLM's parallel_drafting)"),
+)  # fmt: skip
+_MEMORY: Final = (
     Flag("--target.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
     Flag("--target.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--draft.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
     Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
-    Flag("--target.tensor-parallel", "NUMBER", "number of GPUs that share it, and the draft", read=whole(1)),
-)  # fmt: skip
-_GPUS: Final = (
-    Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1), default=1),
-    Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory), default=80 * 10**9),
-    Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory), default=2 * 10**9),
-    Flag("--kv-cache-dtype", "DTYPE", "vLLM's --kv-cache-dtype (default: auto, 16 bits)", choices=_ELEMENT_BYTES, default="auto"),
-    Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default: 8192)", read=whole(1), default=8192),
-    Flag("--batch", "NUMBER", "concurrent sequences (default: 32)", read=whole(1), default=32),
-)  # fmt: skip
-_SPEEDUP: Final = (
-    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_TOKENS)),
-    Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)", read=number(1.0)),
+    Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
+    Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory)),
+    Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory)),
+    Flag("--kv-cache-dtype", "DTYPE", "vLLM's --kv-cache-dtype (default: auto, 16 bits)", choices=_ELEMENT_BYTES),
     Flag("--throughput", "RATE", "tokens per second of an engine without speculation", read=number(above_zero=True)),
+)  # fmt: skip
+"""Flags that need ``--target``."""
+_LOAD: Final = (
+    Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default with --target: 8192)", read=whole(1)),
+    Flag("--expert-parallel", "NUMBER", "number of GPUs over which experts are divided", read=whole(1)),
+    Flag("--gpu", "NAME", "name of the GPU, such as H100 or RTX 4090 (default: one of a data centre)"),
+)  # fmt: skip
+_ALIASES: Final = (
+    ("--running", "--batch", "NUMBER", number(10.0**9, above_zero=True), "concurrent requests, running at the same time (default: 32)"),
+    ("--tensor-parallel", "--target.tensor-parallel", "NUMBER", whole(1), "number of GPUs that share the target, and the draft"),
+)  # fmt: skip
+"""Two names, metavar, reader and text."""
+_SPEEDUP: Final = (
+    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_DRAFT_TOKENS)),
+    Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)", read=number(1.0)),
+    Flag("--acceptance-length", "TOKENS", "or the acceptance length at --tokens: tokens of a step, the target's own included; taken as exact", read=number()),
     Flag("--measured", "FILE", "output of observe --format json for these models: acceptance, throughput, and the cost if known", read=Path),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
+_DATACENTRE: Final = re.compile(r"\b(?:[AH]100|[AH]800|G?H200|G?B[23]00|MI[23]\d\d|gaudi|tpu)", re.IGNORECASE)
+"""Names of GPUs whose arithmetic is as large, beside their memory bandwidth, as the typical costs assume."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -100,13 +120,15 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     models, gpus, speedup = map(parser.add_argument_group, ("models", "GPUs and load", "speed-up"))
-    models.add_argument("--target", metavar="MODEL", required=True, help="the served model")
+    add_flags(models, _MODELS)
+    for first, second, metavar, read_value, text in _ALIASES:
+        gpus.add_argument(first, second, metavar=metavar, type=read_value, help=text)
+    add_flags(gpus, (*_LOAD, *_MEMORY))
     gpus.add_argument(
-        "--utilisation", "--utilization", metavar="SHARE", type=number(1.0, above_zero=True), default=0.9,
+        "--utilisation", "--utilization", metavar="SHARE", type=number(1.0, above_zero=True),
         help="vLLM's --gpu-memory-utilization (default: 0.9)",
     )  # fmt: skip
-    for group, table in ((models, _MODELS), (gpus, _GPUS), (speedup, _SPEEDUP)):
-        add_flags(group, table)
+    add_flags(speedup, _SPEEDUP)
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
     )
@@ -120,42 +142,87 @@ def handle(arguments: argparse.Namespace) -> int:
     except ModelError as error:
         raise UsageError(str(error)) from None
     write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
-    return PLAN[plan.outcome]
+    return PLAN[plan.outcome] if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
 
 
-def plan_of(arguments: argparse.Namespace) -> DeploymentPlan:
-    """Return the plan of arguments.
+def plan_of(arguments: argparse.Namespace) -> ExpectedSpeedup:
+    """Return the plan of arguments: with memory if they have a target.
 
     Raises:
         ModelError: A model is unusable.
         UsageError: The arguments contradict each other.
     """
     its = arguments
-    ranks = its.target_tensor_parallel or its.gpus
-    if its.gpus % ranks:
-        raise UsageError(f"--gpus {its.gpus} is not a multiple of --target.tensor-parallel {ranks}")
-    target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
-    draft = drafter_of(its.method, target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
-    if its.measured is not None and (its.acceptance, its.throughput) != (None, None):
-        raise UsageError("--measured holds acceptance and throughput: omit --acceptance and --throughput")
+    if its.measured is not None and (its.acceptance, its.acceptance_length, its.throughput) != (None,) * 3:
+        flags = "--acceptance, --acceptance-length and --throughput"
+        raise UsageError(f"--measured holds acceptance and throughput: omit {flags}")
     observed = None if its.measured is None else read(its.measured)
-    given = {"draft_tokens": its.tokens, "acceptance": its.acceptance}
-    if observed is not None and its.tokens is None:
-        given["draft_tokens"] = min(observed.draft_tokens, MAX_TOKENS)
+    if its.target is not None:
+        return _deployment_plan(its, observed)
+    needless = [flag.name for flag in _MEMORY if getattr(its, flag.destination) is not None]
+    if needless or its.utilisation is not None:
+        raise UsageError(f"{(*needless, '--utilisation')[0]} is about memory: add --target, such as 70B")
+    name = its.model_name or (observed and observed.model_name)
+    if not name:
+        raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
+    running = {} if its.running is None else {"running_requests": its.running}
+    given = running | _common(its, observed, its.tensor_parallel)
+    return SpeedupPlan(model_name=name, context_tokens=its.context, draft_model_name=its.draft, **given)
+
+
+def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
+    gpus = its.gpus or 1
+    ranks = its.tensor_parallel or gpus
+    if gpus % ranks:
+        raise UsageError(f"--gpus {gpus} is not a multiple of --tensor-parallel {ranks}")
+    common = _common(its, observed, ranks)
+    target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
+    draft = drafter_of(common["method"], target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
+    given = {
+        "gpu_memory_utilisation_ratio": its.utilisation,
+        "context_tokens": its.context,
+        "wanted_sequences": its.running and ceil(its.running),
+    }
     return DeploymentPlan(
+        model_name=its.model_name or target.name,
         target_model=target,
         draft_model=draft,
-        method=its.method,
         gpus=ranks,
-        gpu_memory_bytes=its.gpu_memory,
-        gpu_memory_utilisation_ratio=its.utilisation,
-        overhead_bytes=its.overhead,
-        kv_cache_element_bytes=_ELEMENT_BYTES[its.kv_cache_dtype],
-        engines=its.gpus // ranks,
-        context_tokens=its.context,
-        wanted_sequences=its.batch,
+        gpu_memory_bytes=its.gpu_memory or 80 * GIGABYTE,
+        overhead_bytes=2 * GIGABYTE if its.overhead is None else its.overhead,
+        kv_cache_element_bytes=_ELEMENT_BYTES[its.kv_cache_dtype or "auto"],
+        engines=gpus // ranks,
         throughput=its.throughput,
-        given_cost_ratio=its.cost_draft_cost_ratio,
-        observed=observed,
         **{name: value for name, value in given.items() if value is not None},
+        **common,
     )
+
+
+def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int | None) -> dict[str, Any]:
+    """Return the values that both kinds of plans have; ``ranks`` is the tensor parallel size."""
+    seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
+    is_datacentre = its.gpu is None or bool(_DATACENTRE.search(its.gpu))
+    given = {"draft_tokens": its.tokens or seen, "acceptance": _acceptance(its)}
+    return {
+        "method": its.method or (observed and observed.method) or DRAFT_MODEL,
+        "deployment": Deployment(ranks, its.expert_parallel, is_datacentre, its.parallel_drafting),
+        "given_cost_ratio": its.cost_draft_cost_ratio,
+        "observed": observed,
+        **{name: value for name, value in given.items() if value is not None},
+    }
+
+
+def _acceptance(its: argparse.Namespace) -> float | None:
+    """Return the acceptance of a token; None if it is not given."""
+    acceptance: float | None = its.acceptance
+    length, tokens = its.acceptance_length, its.tokens
+    if length is None:
+        return acceptance
+    if acceptance is not None:
+        raise UsageError("--acceptance and --acceptance-length state the same: omit one of them")
+    if tokens is None:
+        raise UsageError("--acceptance-length is that of a number of draft tokens: add --tokens")
+    if not 1 <= length <= tokens + 1:
+        drafts = plural(tokens, "draft token")
+        raise UsageError(f"--acceptance-length is from 1 to {tokens + 1} with {drafts}, and not {length:g}")
+    return token_acceptance(tokens, length)

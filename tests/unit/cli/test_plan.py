@@ -1,5 +1,7 @@
 """The command line of plans, as a user calls it."""
 
+import json
+
 import pytest
 
 from spec_decode_exporter.cli.main import parse
@@ -31,3 +33,68 @@ def test_the_target_of_a_plan_is_not_that_of_run():
 @pytest.mark.parametrize(("size", "expected"), [("80GB", 80e9), ("80 GB", 80e9), ("143771MiB", 143771 * 2**20), ("79.6GiB", 79.6 * 2**30), ("1TB", 1e12)])  # fmt: skip
 def test_memory_is_written_in_the_units_of_vendors(size, expected):
     assert parse([*PLAN, "--gpu-memory", size], {}).gpu_memory == int(expected)
+
+
+# By name
+
+AWQ = ("plan", "--model-name", "Qwen/Qwen3-32B-AWQ", "--method", "eagle3", "--tokens", "3", "--running", "8", "--acceptance-length", "2.4")  # fmt: skip
+
+
+def test_the_json_of_a_plan_by_name_has_the_documented_fields(program):
+    status, text, _ = program(*AWQ, "--context", "4000", "--tensor-parallel", "4", "--format", "json")
+    found = json.loads(text)
+    assert status == 0
+    assert found["speedup_ratio_lower"] < found["speedup_ratio"] < found["speedup_ratio_upper"]
+    assert found["cost_source"] == "typical"
+    assert found["verdict_text"] in " ".join(
+        program(*AWQ, "--context", "4000", "--tensor-parallel", "4")[1].split()
+    )
+    assert 0 <= found["pays_share_ratio"] <= 1
+    assert found["acceptance_length_tokens"] == pytest.approx(2.4)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--model-name", "Qwen/Qwen3-1.7B", "--method", "eagle3"), "beside so small a model as Qwen/Qwen3-1.7B drafting has no typical cost"),
+        (("--model-name", "Qwen/Qwen3-32B", "--method", "telepathy"), "drafting by telepathy has no typical cost"),
+        (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "the cost of a draft model needs the sizes of both"),
+        (("--model-name", "Qwen/Qwen3-32B"), "the cost of a draft model needs the sizes of both"),
+    ],
+)  # fmt: skip
+def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program, words, reason):
+    status, text, _ = program("plan", *words, "--format", "json")
+    found = json.loads(text)
+    assert (status, found["verdict"], found["depths"]) == (0, "unclear", [])
+    numbers = (
+        "speedup_ratio",
+        "speedup_ratio_lower",
+        "speedup_ratio_upper",
+        "cost_source",
+        "cost",
+        "best_tokens",
+    )
+    assert {found[key] for key in (*numbers, "pays_share_ratio")} == {None}
+    assert reason in found["verdict_text"]
+    assert f"**UNCLEAR** Unclear: {reason}" in program("plan", *words)[1]
+
+
+def test_a_target_answers_about_memory_and_speed_at_once(program):
+    words = ("plan", "--target", "32B", "--gpus", "4", "--method", "eagle3", "--draft", "1B", "--tokens", "3", "--running", "8", "--acceptance-length", "2.4")  # fmt: skip
+    found = json.loads(program(*words, "--model-name", "Qwen/Qwen3-32B", "--format", "json")[1])
+    alone = json.loads(
+        program(
+            *AWQ[:2],
+            "Qwen/Qwen3-32B",
+            *AWQ[3:],
+            "--context",
+            "8192",
+            "--tensor-parallel",
+            "4",
+            "--format",
+            "json",
+        )[1]
+    )
+    assert found["outcome"] == "weights_fit"
+    for key in ("speedup_ratio", "speedup_ratio_lower", "speedup_ratio_upper", "verdict", "cost_source"):
+        assert found[key] == alone[key]

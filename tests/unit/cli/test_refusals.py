@@ -4,6 +4,7 @@ import pytest
 
 FILES = {"file.yml": "{}\n", "found.yml": "discovery: {files: [targets.yml]}\n", "no.json": "{}"}
 PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
+NAMED = ("plan", "--model-name", "Qwen/Qwen3-32B", "--method", "eagle3")
 PAST = ("observe", "--prometheus.url", "p:9090")
 REPLAY = ("observe", "--replay", "x")
 BASELINE = ("--baseline.prometheus.url", "http://a")
@@ -43,11 +44,17 @@ WRONG = [
     ([*PLAN, "--gpu-memory", "80"], "'80' is no amount of memory; write it as 80GB"),
     *[([*PLAN, "--utilisation", share], f"'{share}' {UNIT}") for share in ("90", "0", "nan")],
     ([*PLAN, "--acceptance", "1.1"], "'1.1' is not a number of 0 or more, 1 at most"),
-    ([*PLAN, "--tokens", "9"], "'9' is not a whole number from 1 to 8"),
+    ([*PLAN, "--tokens", "129"], "'129' is not a whole number from 1 to 128"),
     ([*PLAN, "--target.dtype", "int3"], "'int3' is no dtype that is known; the dtypes are float32, bfloat16"),
-    ([*PLAN, "--target.tensor-parallel", "4"], "--gpus 2 is not a multiple of --target.tensor-parallel 4"),
+    ([*PLAN, "--target.tensor-parallel", "4"], "--gpus 2 is not a multiple of --tensor-parallel 4"),
     ([*PLAN, "--measured", "/nowhere"], "/nowhere cannot be read"),
-    ([*PLAN, "--measured", "/nowhere", "--acceptance", "0.7"], "omit --acceptance and --throughput"),
+    ([*PLAN, "--measured", "/nowhere", "--acceptance", "0.7"], "omit --acceptance, --acceptance-length and --throughput"),
+    (["plan"], "give --model-name for the speed-up alone, or --target for memory too"),
+    ([*NAMED, "--gpus", "4"], "--gpus is about memory: add --target, such as 70B"),
+    ([*NAMED, "--acceptance-length", "2"], "add --tokens"),
+    ([*NAMED, "--tokens", "2", "--acceptance-length", "3.1"], "--acceptance-length is from 1 to 3 with 2 draft tokens, and not 3.1"),
+    ([*NAMED, "--tokens", "2", "--acceptance-length", "0.9"], "and not 0.9"),
+    ([*NAMED, "--tokens", "2", "--acceptance-length", "2", "--acceptance", "0.5"], "omit one of them"),
     (["plan", "--target", "70B"], "give a draft model"),
     (["plan", "--target", "/nowhere", "--draft", "8B"], "nothing is downloaded"),
 ]

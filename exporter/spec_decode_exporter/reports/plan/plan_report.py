@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import ABSENT, bounds, count, gigabytes, plain, plural, share
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, SEARCHES
-from spec_decode_exporter.reports.plan.deployment_plan import (
-    GIGABYTE,
-    DeploymentPlan,
-    PlannedDepth,
-    PlanOutcome,
-)
+from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan, PlanOutcome
+from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup, PlannedDepth
 from spec_decode_exporter.reports.plan.model_sizes import HEADS, Model, dtype_of
 from spec_decode_exporter.reports.text import TextStyle, bar, json_text, render
+from spec_decode_exporter.views.verdict_text import SOURCES
 
 _REAL_MEMORY: Final = 81_559 * 2**20 / (80 * GIGABYTE)
 """Memory of an H100 by nvidia-smi over its 80 GB. An H200 of 141 GB, 143771MiB, has the same ratio."""
 _TARGET_SHARE, _DRAFT_SHARE, _CACHE_SHARE = 0.70, 0.15, 0.05
 """Limits, as shares of the memory of all GPUs."""
-_COMPUTE_BOUND_TOKENS: Final = 256
-"""Tokens of a step above which computing bounds it: an H100 does about 295 operations in 16 bits for each
-byte that it reads, and a weight needs two of both."""
 _UNITS: Final = (("T", 10**12), ("B", 10**9), ("M", 10**6))
 _ROUNDED: Final = 0.9995
 """Share of a unit that three digits round up to a whole one."""
+_TONES: Final = {Verdict.UNCLEAR: "unsure", **dict.fromkeys(NOT_PAYING, "bad")}
 _CACHE: Final = "the KV cache in 8 bits (--kv-cache-dtype fp8)"
 
 
@@ -78,16 +74,19 @@ def _in(model: Model, name: str) -> Model:
     )
 
 
-def acceptance_basis(plan: DeploymentPlan) -> str:
+def acceptance_basis(plan: ExpectedSpeedup) -> str:
     """Return the acceptance that the speed-ups assume, in words."""
-    return "the observed acceptance" if plan.observed else f"the assumed acceptance of {plan.acceptance:g}"
+    return "the observed acceptance" if plan.observed else f"the assumed acceptance of {plan.acceptance:.3g}"
 
 
-class Rule(NamedTuple):
+P = TypeVar("P")
+
+
+class Rule(NamedTuple, Generic[P]):
     """Condition of a warning, and its text."""
 
-    applies: Callable[[DeploymentPlan], object]
-    text: Callable[[DeploymentPlan], str]
+    applies: Callable[[P], object]
+    text: Callable[[P], str]
 
 
 def _larger(plan: DeploymentPlan) -> str:
@@ -130,17 +129,13 @@ def _share(plan: DeploymentPlan, size: int) -> float:
     return size / plan.all_bytes
 
 
-def _verified(plan: DeploymentPlan) -> int:
-    return plan.batch * (plan.draft_tokens + 1)
-
-
 def _waiting(plan: DeploymentPlan) -> str:
     most, alone = plan.with_draft.concurrent_sequences or 0, plan.without_draft.concurrent_sequences or 0
     without = f"; without the draft {min(alone, plan.wanted_sequences):,} would" if alone > most else ""
     return f"Of {plan.wanted_sequences:,} sequences of {plan.context_tokens:,} tokens {most:,} fit at a time{without}. The others wait, or are preempted: that can cost more than drafting gains."
 
 
-RULES: Final[Mapping[str, Rule]] = {
+RULES: Final[Mapping[str, Rule[DeploymentPlan]]] = {
     "gpu_memory": Rule(_larger, lambda plan: f"GB are 10^9 bytes, and a GPU sold as {plan.gpu_memory_bytes / GIGABYTE:g} GB may have 7 % more. With that {_larger(plan)}: give --gpu-memory as nvidia-smi says it, such as 81559MiB."),
     "target_alone": Rule(
         lambda plan: not plan.without_draft.fits,
@@ -158,10 +153,12 @@ RULES: Final[Mapping[str, Rule]] = {
     "small_draft": Rule(lambda plan: _ratio(plan, 0, 1 / 12), lambda plan: f"The draft is 1:{max(1 / (plan.draft_to_target_ratio or 1), 12.1):.1f} of the target; typical is 1:8 to 1:12. A small one is cheap, and more of its tokens are rejected: measure its acceptance."),
     "batch": Rule(lambda plan: plan.outcome is PlanOutcome.TIGHT and plan.without_draft.concurrent_sequences is not None, _waiting),
     "little_cache": Rule(lambda plan: plan.outcome is PlanOutcome.WEIGHTS_FIT and _share(plan, plan.with_draft.kv_cache_bytes) < _CACHE_SHARE, lambda plan: f"{gigabytes(plan.with_draft.kv_cache_bytes)} of KV cache, {100 * _share(plan, plan.with_draft.kv_cache_bytes):.1f} % of the GPUs' memory, are little to serve from."),
-    "compute_bound": Rule(lambda plan: _verified(plan) > _COMPUTE_BOUND_TOKENS, lambda plan: f"A step verifies {_verified(plan):,} tokens. From about {_COMPUTE_BOUND_TOKENS} on computing bounds GPUs, not memory, and a draft token costs more than is estimated here."),
-    "never_pays": Rule(lambda plan: plan.depth.break_even_token_acceptance_ratio is None, lambda plan: f"With {plural(plan.draft_tokens, 'token')} at a time no acceptance is enough: drafting costs more than it can give."),
+}  # fmt: skip
+"""Warnings about models and memory by name; reasons why vLLM would not start come first."""
+SPEED_RULES: Final[Mapping[str, Rule[ExpectedSpeedup]]] = {
+    "never_pays": Rule(lambda plan: plan.depth is not None and plan.depth.break_even_token_acceptance_ratio is None, lambda plan: f"With {plural(plan.draft_tokens, 'token')} at a time no acceptance is enough: drafting costs more than it can give."),
     "loses": Rule(
-        lambda plan: plan.speedup_ratio < 1 and plan.depth.break_even_token_acceptance_ratio is not None,
+        lambda plan: plan.depth is not None and plan.depth.speedup_ratio < 1 and plan.depth.break_even_token_acceptance_ratio is not None,
         lambda plan: f"At {acceptance_basis(plan)}, {plural(plan.draft_tokens, 'token')} at a time make it slower, {plan.speedup_ratio:.2f} times as fast as without: "
         + (f"draft {plural(plan.best_tokens, 'token')} at a time." if plan.best_tokens else "do not speculate."),
     ),
@@ -172,46 +169,56 @@ RULES: Final[Mapping[str, Rule]] = {
         else f"The method of the observation is unknown. The plan assumes {plan.method}.",
     ),
 }  # fmt: skip
-"""By name; reasons why vLLM would not start come first."""
+"""Warnings about the speed-up by name."""
 
 
-def warnings(plan: DeploymentPlan) -> dict[str, str]:
+def warnings(plan: ExpectedSpeedup) -> dict[str, str]:
     """Return the texts of the warnings by name."""
-    return {name: rule.text(plan) for name, rule in RULES.items() if rule.applies(plan)}
+    found = {}
+    if isinstance(plan, DeploymentPlan):
+        found = {name: rule.text(plan) for name, rule in RULES.items() if rule.applies(plan)}
+    return found | {name: rule.text(plan) for name, rule in SPEED_RULES.items() if rule.applies(plan)}
 
 
-def as_json(plan: DeploymentPlan) -> str:
+def as_json(plan: ExpectedSpeedup) -> str:
     """Return a plan as JSON with a final newline. Unknown numbers are null."""
+    more = {"remedy": remedy(plan)} if isinstance(plan, DeploymentPlan) else {}
     cautions = [{"name": name, "text": text} for name, text in warnings(plan).items()]
-    return json_text({**plan.model_dump(mode="json"), "remedy": remedy(plan), "cautions": cautions})
+    return json_text({**plan.model_dump(mode="json"), **more, "cautions": cautions})
 
 
-def as_text(plan: DeploymentPlan, style: TextStyle) -> str:
+def as_text(plan: ExpectedSpeedup, style: TextStyle) -> str:
     """Return a plan as text, which is Markdown too."""
+    known: dict[str, object] = {
+        "plan": plan,
+        "observed": plan.observed,
+        "basis": acceptance_basis(plan),
+        "warnings": warnings(plan),
+        "searches": plan.method in SEARCHES,
+        "source": plan.cost_source and SOURCES[plan.cost_source],
+        "chart": list(_chart(plan, style)),
+        "needed": _needed,
+    }
+    if not isinstance(plan, DeploymentPlan):
+        return render("plan.md.jinja", style, **known, tone=_TONES.get(plan.verdict, "good"))
     tones = {
         PlanOutcome.FITS: "good" if plan.best_tokens else "unsure",
         PlanOutcome.TIGHT: "unsure",
         PlanOutcome.WEIGHTS_FIT: "unsure",
     }
     return render(
-        "plan.md.jinja",
+        "deployment_plan.md.jinja",
         style,
-        plan=plan,
-        observed=plan.observed,
-        basis=acceptance_basis(plan),
+        **known,
         tone=tones.get(plan.outcome, "bad"),
         remedy=remedy(plan),
-        warnings=warnings(plan),
-        searches=plan.method in SEARCHES,
         unknown=[
             name
             for name, model in zip(("target", "draft"), plan.models, strict=False)
             if plan.sequence_bytes(model) is None
         ],
         capacity=list(_capacity(plan)),
-        chart=list(_chart(plan, style)),
         parameters=parameters_text,
-        needed=_needed,
     )
 
 
@@ -236,8 +243,10 @@ def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
             yield title, *(count(getattr(room, key)) for room in rooms), count(lost[key]) if lost[key] else ""
 
 
-def _chart(plan: DeploymentPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
-    """Yield the speed-up by number of draft tokens; that of none is 1."""
+def _chart(plan: ExpectedSpeedup, style: TextStyle) -> Iterator[tuple[str, ...]]:
+    """Yield the speed-up by number of draft tokens; that of none is 1. Nothing if the cost is unknown."""
+    if not plan.depths:
+        return
     largest = max(1.0, *(depth.speedup_ratio for depth in plan.depths))
     yield _marked(plan, 0), "1.00", "", "", f"{bar(1 / largest, style)} no speculation"
     for its in plan.depths:
@@ -251,13 +260,13 @@ def _chart(plan: DeploymentPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
         yield (
             _marked(plan, its.tokens),
             plain(its.speedup_ratio),
-            bounds(its.speedup_lower_ratio, its.speedup_upper_ratio),
+            bounds(its.speedup_ratio_lower, its.speedup_ratio_upper),
             share(its.acceptance_ratio),
             f"{drawn} {', '.join(remark for remark, holds in remarks.items() if holds)}".rstrip(),
         )
 
 
-def _marked(plan: DeploymentPlan, tokens: int) -> str:
+def _marked(plan: ExpectedSpeedup, tokens: int) -> str:
     return f"**{tokens}**" if tokens == plan.best_tokens else str(tokens)
 
 

@@ -1,26 +1,15 @@
-"""Memory, cost, expected speed-up and return of plans: published figures, invariants, and the live exporter's formulas."""
+"""Memory of plans, what a step reads of it, observations, and the return: published figures and invariants."""
 
 import json
-from math import isfinite
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.typical_costs import drafter_cost
-from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.figures.window_figures import Price
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.plan.checkpoint import METHODS, SEARCHES
-from spec_decode_exporter.reports.plan.deployment_plan import (
-    MAX_TOKENS,
-    CostBasis,
-    DeploymentPlan,
-    PlanOutcome,
-    break_even_token_acceptance,
-)
+from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.model_sizes import (
     DTYPES,
     Attention,
@@ -31,10 +20,8 @@ from spec_decode_exporter.reports.plan.model_sizes import (
     config_of,
     dtype_of,
 )
-from spec_decode_exporter.reports.plan.observed_model import ObservedModel, measured, read
-from tests.fakes.costs import make_cost
+from spec_decode_exporter.reports.plan.observed_model import measured, read
 from tests.fakes.references import observation
-from tests.fakes.windows import window
 from tests.unit.reports.plan.conftest import LLAMA_8B, planned
 
 GB = 10**9
@@ -142,7 +129,13 @@ def of_size(size, dtype="bfloat16", per_token=None):
 
 def deployed(target, draft, **more):
     """Return the plan of two models on GPUs of 80 GB with an overhead of 1 GB."""
-    given = {"gpus": 1, "gpu_memory_bytes": 80 * GB, "overhead_bytes": GB, "method": "draft_model"}
+    given = {
+        "model_name": "m",
+        "gpus": 1,
+        "gpu_memory_bytes": 80 * GB,
+        "overhead_bytes": GB,
+        "method": "draft_model",
+    }
     return DeploymentPlan(target_model=target, draft_model=draft, **given | more)
 
 
@@ -155,7 +148,7 @@ def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft
     assert room.weight_bytes == found.lost["kv_cache_bytes"] + alone.weight_bytes
 
 
-# Cost
+# What a step reads of a draft model
 
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 
@@ -168,137 +161,20 @@ def test_the_cache_is_read_too(llamas):
         for model in (found.draft_model, found.target_model)
     )
     tokens = found.batch * 8192
-    expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
-    assert found.cost.basis is CostBasis.ESTIMATED
-    assert found.price(4).token == pytest.approx(expected)
+    expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens)
+    assert found.drafter_share == pytest.approx(expected)
+    assert found.cost_source is CostSource.SIZES
 
 
-def test_verifying_reads_more_experts_of_a_mixture(folder):
-    """One token uses 2 of 8 experts; the five tokens of a step use 1 - 0.75^5 of them."""
+def test_a_step_of_a_mixture_reads_the_experts_of_all_its_sequences(folder):
+    """One token uses 2 of 8 experts, five tokens use 1 - 0.75^5 of them."""
     target = folder("m", MIXTRAL)
-    found = planned("--target", target, "--method", "ngram", "--batch", "1", "--context", "1")
-    own = found.target_model.parameters
-    more = own.experts * 2 * ((1 - 0.75**5) - 0.25)
-    assert found.expert_bytes(4) == pytest.approx(more)
-    assert found.price(4).token == pytest.approx(more / found.plain_bytes / 4 + 0.03)
-    assert found.price(1).token > found.price(8).token
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_draft_has_the_typical_fixed_cost_of_its_method_and_a_search_takes_no_memory(method):
-    usual = drafter_cost(method)
-    found = planned("--target", "70B", "--method", method, *(() if method in SEARCHES else ("--draft", "1B")))
-    assert found.cost.fixed_cost_ratio == (usual.step.guess if usual else 0.10)
-    if method in SEARCHES:
-        assert (found.price(4).token, usual.token.guess) == (0.03, 0)
-        assert found.with_draft == found.without_draft
-        assert found.draft_to_target_ratio is None
-
-
-# Speed-up
-
-prices = st.builds(Price, st.floats(0, 1), st.floats(0, 1), st.booleans())
-
-
-def evaluated(its, price):
-    """Return the speed-ups of a window by number of tokens, and its acceptance rate at break-even."""
-    found = WindowEvaluation(its, Knowledge())
-    found.cost = make_cost(price.token, price.step, every_step=price.every_step)
-    return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
-
-
-def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
-    """Return a plan of measured positions, or of an acceptance of each token, at one cost."""
-    its = of_size(10**9)
-    seen = None
-    if positions:
-        figures = dict.fromkeys(
-            ("draft_length_tokens", "draft_acceptance_ratio", "generation_tokens_per_second"), 1.0
-        )
-        seen = ObservedModel(
-            model_name="m", method="", engines=1, draft_tokens=len(positions), **figures, positions=tuple(positions),
-            decay=decay, coverage=coverage, cost=None, speedup=None, speedup_bounds=None,
-        )  # fmt: skip
-    plan = deployed(its, its, acceptance=acceptance, observed=seen)
-    if price is not None:
-        object.__setattr__(plan, "price", lambda _: price)
-    return plan
-
-
-def test_the_worked_example_of_the_semantics():
-    found = drafting([0.8, 0.65, 0.5, 0.35], 1.5 / 1.95, price=Price(0.1, 0.0))
-    speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
-    assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
-    assert found.best_tokens == 4
-    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), prices)
-def test_a_window_gives_the_same_speedup(counts, price):
-    counts = sorted(counts, reverse=True)
-    speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
-    found = drafting([count / 1000 for count in counts], 1.0, price=price).depths[: len(counts)]
-    # From Python 3.12, sum() rounds less than a loop.
-    assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[: len(counts)])
-    assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
-
-
-@given(st.integers(1, 1000), prices)
-def test_rare_drafts_compensate_the_fixed_cost_of_the_steps_that_pay_it(drafted, price):
-    steps = {"decode_steps": 1000, "generation_tokens": 2000 + drafted, "first_tokens": 1000}
-    its = window(drafted, 2 * drafted, drafted, positions=[drafted, 0], **steps)
-    (_, found, *_) = drafting([1.0, 0.0], 0.0, drafted / 1000, price).depths
-    speedups, rate = evaluated(its, price)
-    assert (found.speedup_ratio, found.break_even_acceptance_ratio) == pytest.approx((speedups[1], rate))
-
-
-def planned_speedup(acceptance, price, tokens):
-    return drafting(acceptance=acceptance, price=price).depths[tokens - 1].speedup_ratio
-
-
-@given(prices, st.integers(1, MAX_TOKENS))
-def test_the_speedup_at_break_even_is_one(price, tokens):
-    least = break_even_token_acceptance(tokens, price)
-    if least is None:
-        assert planned_speedup(1.0, price, tokens) < 1
-    else:
-        assert planned_speedup(least, price, tokens) == pytest.approx(1, abs=1e-9)
-        rate = drafting(acceptance=least).depths[tokens - 1].acceptance_ratio
-        assert rate == pytest.approx(price.token + price.step / tokens, abs=1e-9)
-
-
-@given(st.floats(0, 1), prices)
-def test_the_best_is_nearly_as_fast_as_any_and_pays(acceptance, price):
-    plan = drafting(acceptance=acceptance, price=price)
-    speedups = [depth.speedup_ratio for depth in plan.depths]
-    enough = max(1, 0.97 * max(speedups))
-    if plan.best_tokens:
-        assert speedups[plan.best_tokens - 1] >= enough
-    else:
-        assert max(speedups) <= 1 or all(each < enough for each in speedups)
-
-
-@pytest.mark.parametrize("words", [
-    ("--draft", "8B"), ("--draft", "1B", "--method", "eagle3"), ("--method", "ngram"), ("--method", "suffix", "--batch", "1"),
-    ("--draft", "8B", "--cost.draft-cost-ratio", "0.2"), ("--draft", "8B", "--cost.draft-cost-ratio", "0"), ("--draft", "90B"),
-])  # fmt: skip
-def test_the_speedup_lies_between_those_at_the_possible_costs(words):
-    for depth in planned("--target", "70B", *words).depths:
-        assert 0 < depth.speedup_lower_ratio <= depth.speedup_ratio <= depth.speedup_upper_ratio
-        assert isfinite(depth.speedup_upper_ratio)
-
-
-@pytest.mark.parametrize(
-    ("words", "verdict"),
-    [
-        (("--draft", "8B", "--batch", "1"), Verdict.UNCLEAR),
-        (("--draft", "1B", "--batch", "1", "--acceptance", "0.95", "--cost.draft-cost-ratio", "0.02"), Verdict.OPTIMAL),
-        (("--draft", "8B", "--acceptance", "0.1"), Verdict.HARMFUL),
-        (("--draft", "8B", "--acceptance", "0.7", "--cost.draft-cost-ratio", "0.1"), Verdict.HEALTHY),
-    ],
-)  # fmt: skip
-def test_the_verdict_is_that_of_the_exporter_at_every_possible_cost(words, verdict):
-    assert planned("--target", "70B", *words).verdict is verdict
+    one, five = (planned("--target", target, "--draft", "1B", "--running", number) for number in ("1", "5"))
+    own = one.target_model.parameters
+    more = own.experts * ((1 - 0.75**5) - 0.25)
+    assert one.drafter_share / five.drafter_share == pytest.approx(1 + more / (own.active - own.embedding))
+    assert five.target_record.architecture is Architecture.MIXTURE_OF_EXPERTS
+    assert five.target_record.experts_ratio == 4
 
 
 # Observations
@@ -323,8 +199,8 @@ def test_acceptance_and_cost_come_from_the_observation(seen):
     view, file = seen("harmful")
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
-    assert found.cost.basis is CostBasis.MEASURED
-    assert found.price(4).token == view.engines[0].cost.draft_cost_ratio == 0.3
+    assert found.cost_source is view.engines[0].cost.source is CostSource.CONFIGURED
+    assert found.cost.draft_cost_ratio == view.engines[0].cost.draft_cost_ratio == 0.3
     assert tuple(found.reached[:4]) == window.position_acceptance_ratio
     assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
     table = {depth.tokens: depth.speedup_ratio for depth in view.engines[0].depths}

@@ -1,0 +1,284 @@
+"""Expected speed-up of a server before it drafts: costs, bounds and verdict of the exporter at an acceptance.
+
+S(k) of ``analysis.depth``, with p_i the share of drafts whose first i+1 tokens are accepted. Without a
+measurement p_i = a^(i+1), with the same acceptance a of every token (Leviathan, Kalman and Matias 2023, arXiv
+2211.17192, section 3). The acceptance is taken as exact: the bounds are those of the cost.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Final
+
+from pydantic import Field, InstanceOf
+
+from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostModel, CostSource
+from spec_decode_exporter.analysis.depth import speedup
+from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
+from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, drafter_cost, every_step_pays
+from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
+from spec_decode_exporter.config.types import parse_parameters
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.window_figures import Price
+from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
+from spec_decode_exporter.reports.plan.observed_model import ObservedModel
+from spec_decode_exporter.views.document import View, at, computed, fact
+from spec_decode_exporter.views.engine_view import CostView
+from spec_decode_exporter.views.verdict_text import claim, likely_text
+
+TABLE_TOKENS: Final = 8
+"""Largest number of draft tokens in the table, beside the planned one."""
+_HALVINGS: Final = 60
+_SPEEDUPS, _TOLERANCE = SpeedupPolicy(), DepthPolicy().tolerance
+"""Thresholds of the exporter by default."""
+
+
+class PlannedDepth(View):
+    """Expected speed-up of a number of draft tokens."""
+
+    tokens: int
+    speedup_ratio: float
+    speedup_ratio_lower: float = at("At the highest possible cost.")
+    speedup_ratio_upper: float = at("At the lowest possible cost.")
+    acceptance_ratio: float = at("Acceptance rate of these draft tokens, assumed or observed.")
+    draft_cost_ratio: float
+    break_even_acceptance_ratio: float = at("Acceptance rate; above 1: never pays.")
+    break_even_token_acceptance_ratio: float | None = at("Acceptance of a token; null: never pays.")
+    measured: bool = at("Whether all its positions were measured.")
+
+    @property
+    def bounds(self) -> Estimate:
+        """The speed-up within the bounds of the cost."""
+        return Estimate(self.speedup_ratio, self.speedup_ratio_lower, self.speedup_ratio_upper, 0.0)
+
+
+class ExpectedSpeedup(View):
+    """Speed-up at an assumed or observed acceptance; without a known cost its figures are null."""
+
+    model_name: str
+    method: str
+    draft_tokens: int = 4
+    acceptance: float = Field(default=0.7, exclude=True)
+    """Acceptance of a token, given that those before it were accepted."""
+    given_cost_ratio: float | None = Field(default=None, exclude=True)
+    deployment: Annotated[InstanceOf[Deployment], Field(exclude=True)] = Deployment()
+    observed: Annotated[InstanceOf[ObservedModel] | None, Field(exclude=True)] = None
+
+    # fmt: off
+    token_acceptance_ratio = fact("Assumed acceptance; null if measured.", float | None, lambda its: None if its.observed else its.acceptance)
+    acceptance_length_tokens = fact("Tokens of a step that drafts, assumed or observed.", float, lambda its: 1 + sum(its.reached[: its.draft_tokens]))
+    speedup_ratio = fact("At this number of draft tokens and this acceptance.", float | None, lambda its: its.depth and its.depth.speedup_ratio)
+    speedup_ratio_lower = fact("At the highest possible cost.", float | None, lambda its: its.depth and its.depth.speedup_ratio_lower)
+    speedup_ratio_upper = fact("At the lowest possible cost.", float | None, lambda its: its.depth and its.depth.speedup_ratio_upper)
+    cost = fact("Cost at this number of draft tokens; null if unknown.", CostView | None, lambda its: its.known_cost and CostView.of(its.known_cost))
+    cost_source = fact("Source of that cost.", CostSource | None, lambda its: its.known_cost and its.known_cost.source)
+    observation = fact("Observation behind this plan; null without one.", ObservedModel | None, lambda its: its.observed)
+    # fmt: on
+
+    # Cost
+
+    @property
+    @abstractmethod
+    def load(self) -> float:
+        """Running requests."""
+
+    @property
+    @abstractmethod
+    def context(self) -> float | None:
+        """Tokens of a request in the KV cache; None if unknown."""
+
+    @property
+    @abstractmethod
+    def target_record(self) -> TargetModel:
+        """The served model, as far as the cost depends on it."""
+
+    @property
+    @abstractmethod
+    def drafter_share(self) -> float | None:
+        """A draft model's part of what a plain step reads; None if unknown."""
+
+    @cached_property
+    def cost_model(self) -> CostModel:
+        """All that is known of the cost, as the live exporter holds it."""
+        usual, share, settings = drafter_cost(self.method), self.drafter_share, None
+        if self.given_cost_ratio is not None:
+            fixed = (usual or UNKNOWN_METHOD).step.guess
+            settings = CostSettings(
+                draft_cost_ratio=self.given_cost_ratio, fixed_cost_ratio=fixed, running_requests=self.load
+            )
+        elif usual is None and share is not None:
+            settings = CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0)
+        return CostModel(settings, (), self.method, self.target_record, self.deployment)
+
+    def cost_of(self, tokens: int) -> Cost | None:
+        """Return the cost of drafts of ``tokens``; None if unknown."""
+        seen = None if self.observed is None or self.given_cost_ratio is not None else self.observed.cost
+        if seen is None:
+            return self.cost_model.at(self.load, tokens, self.context)
+        guess = max(seen.draft_cost_ratio, 0.0)
+        low, high = seen.draft_cost_ratio_lower, seen.draft_cost_ratio_upper
+        token = Range(min(max(low, 0.0), guess), guess, max(high, guess))
+        fixed = Range(*[max(seen.fixed_cost_ratio, 0.0)] * 3)
+        return Cost(token, fixed, seen.source, seen.running_requests, every_step_pays(self.method))
+
+    @cached_property
+    def known_cost(self) -> Cost | None:
+        """Cost at the planned number of draft tokens; None if unknown."""
+        return self.cost_of(self.draft_tokens)
+
+    # Speed-up
+
+    @property
+    def reached(self) -> Sequence[float]:
+        """p_i of every position."""
+        number = max(TABLE_TOKENS, self.draft_tokens)
+        if self.observed is not None:
+            return self.observed.reached(number)
+        return [self.acceptance ** (position + 1) for position in range(number)]
+
+    @computed
+    def depths(self) -> tuple[PlannedDepth, ...]:
+        """Numbers of draft tokens; empty if the cost is unknown."""
+        numbers = sorted({*range(1, TABLE_TOKENS + 1), self.draft_tokens})
+        costs = ((tokens, self.cost_of(tokens)) for tokens in numbers)
+        return tuple(self._depth(tokens, cost) for tokens, cost in costs if cost is not None)
+
+    @property
+    def depth(self) -> PlannedDepth | None:
+        """The planned number of draft tokens; None if its cost is unknown."""
+        return self.depth_of(self.draft_tokens)
+
+    def depth_of(self, tokens: int) -> PlannedDepth | None:
+        """Return a number of draft tokens of the table."""
+        return next((depth for depth in self.depths if depth.tokens == tokens), None)
+
+    @computed
+    def verdict(self) -> Verdict:
+        """Verdict by the speed-up at this acceptance and every possible cost."""
+        if self.depth is None:
+            return Verdict.UNCLEAR
+        bounds = self.depth.bounds
+        return speedup_verdict(SpeedupRange(bounds, bounds.lower, bounds.upper), _SPEEDUPS)
+
+    @computed
+    def pays_share_ratio(self) -> float | None:
+        """Share of the possible speed-ups, on a logarithmic scale, at which it pays; null if unknown."""
+        return pays_share(self.verdict, None if self.depth is None else self.depth.bounds, _SPEEDUPS)
+
+    @computed
+    def verdict_text(self) -> str:
+        """The verdict in one sentence; if it is unclear, with what is likely."""
+        depth, cost = self.depth, self.known_cost
+        if depth is None or cost is None:
+            return f"Unclear: {self._unknown}. Measure the cost: spec-decode-exporter observe."
+        if self.verdict is Verdict.UNCLEAR:
+            even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
+            return likely_text(self.pays_share_ratio, depth.bounds, even / depth.tokens, cost)
+        by = "what drafting costs others" if cost.source in ESTIMATED else "the range of its cost"
+        bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
+        says = claim(self.verdict, depth.speedup_ratio, _SPEEDUPS)
+        return f"{says}: {depth.speedup_ratio:.2f} times as fast as without it ({bounds}), decode only."
+
+    @computed
+    def best_tokens(self) -> int | None:
+        """Fewest draft tokens that are as good as the best; 0 if none is above 1, null if unknown."""
+        if not self.depths:
+            return None
+        largest = max(depth.speedup_ratio for depth in self.depths)
+        enough = max((1 - _TOLERANCE) * largest, 1.0)
+        return next(
+            (depth.tokens for depth in self.depths if largest > 1 and depth.speedup_ratio >= enough), 0
+        )
+
+    @property
+    def _unknown(self) -> str:
+        """Reason why the cost is unknown."""
+        if self.method == DRAFT_MODEL:
+            return (
+                "the cost of a draft model needs the sizes of both, such as --draft 0.6B and --model-name 32B"
+            )
+        if drafter_cost(self.method) is None:
+            return f"drafting by {self.method} has no typical cost"
+        return f"beside so small a model as {self.model_name} drafting has no typical cost"
+
+    def _depth(self, tokens: int, cost: Cost) -> PlannedDepth:
+        coverage = 1.0 if self.observed is None else self.observed.coverage
+        accepted, price = sum(self.reached[:tokens]), cost.guess
+        value, lower, upper = (
+            speedup(each, coverage, accepted, tokens) for each in (price, cost.high, cost.low)
+        )
+        of_draft = price._replace(step=self._fixed(price))
+        return PlannedDepth(
+            tokens=tokens,
+            speedup_ratio=value,
+            speedup_ratio_lower=lower,
+            speedup_ratio_upper=upper,
+            acceptance_ratio=accepted / tokens,
+            draft_cost_ratio=price.token,
+            break_even_acceptance_ratio=price.token + of_draft.step / tokens,
+            break_even_token_acceptance_ratio=break_even_token_acceptance(tokens, of_draft),
+            measured=self.observed is not None and tokens <= self.observed.draft_tokens,
+        )
+
+    def _fixed(self, price: Price) -> float:
+        """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
+        coverage = 1.0 if self.observed is None or not price.every_step else self.observed.coverage
+        return price.step / coverage
+
+
+class SpeedupPlan(ExpectedSpeedup):
+    """Speed-up of a model by its name, without its memory."""
+
+    running_requests: float = 32.0
+    context_tokens: int | None = None
+    draft_model_name: str | None = at("Name or size of a draft model.", default=None)
+
+    @property
+    def load(self) -> float:
+        """Running requests."""
+        return self.running_requests
+
+    @property
+    def context(self) -> float | None:
+        """Tokens of a request in the KV cache; None if unknown."""
+        return self.context_tokens
+
+    @cached_property
+    def target_record(self) -> TargetModel:
+        """The served model by its name."""
+        return target_model(self.model_name)
+
+    @property
+    def drafter_share(self) -> float | None:
+        """Parameters that a token uses of the draft model, as a share of those of the target."""
+        its, target = active_parameters(self.draft_model_name or ""), active_parameters(self.model_name)
+        return its / target if its and target else None
+
+
+def active_parameters(text: str) -> float | None:
+    """Return the parameters that a token uses of a model, by its size or its name; None if unknown."""
+    try:
+        return parse_parameters(text)
+    except ValueError:
+        its = target_model(text)
+        return its.active_parameters or its.parameters
+
+
+def token_acceptance(tokens: int, length: float) -> float:
+    """Return the acceptance a of every token for an acceptance length: 1 + a + … + a^k = ``length``."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        is_low = sum(middle**position for position in range(tokens + 1)) < length
+        low, high = (middle, high) if is_low else (low, middle)
+    return high
+
+
+def break_even_token_acceptance(tokens: int, price: Price) -> float | None:
+    """Return the acceptance of a token at break-even; None if even 1 is too low. c0 is that of a draft."""
+    wanted = 1 + price.step + price.token * tokens
+    return None if wanted > tokens + 1 else token_acceptance(tokens, wanted)

@@ -1,0 +1,222 @@
+"""Expected speed-ups of plans: the live exporter's formulas, costs and verdicts, and plans by a model's name."""
+
+import re
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.cost import CostModel, CostSource
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.model_architecture import Deployment, target_model
+from spec_decode_exporter.analysis.typical_costs import drafter_cost
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.figures.window_figures import Price
+from spec_decode_exporter.reports.plan.checkpoint import METHODS, SEARCHES
+from spec_decode_exporter.reports.plan.expected_speedup import (
+    TABLE_TOKENS,
+    SpeedupPlan,
+    break_even_token_acceptance,
+    token_acceptance,
+)
+from spec_decode_exporter.reports.plan.observed_model import ObservedModel
+from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
+from spec_decode_exporter.reports.text import TextStyle
+from tests.fakes.costs import make_cost
+from tests.fakes.windows import window
+from tests.unit.reports.plan.conftest import planned
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_draft_has_the_typical_fixed_cost_of_its_method_and_a_search_takes_no_memory(method):
+    usual = drafter_cost(method)
+    found = planned("--target", "70B", "--method", method, *(() if method in SEARCHES else ("--draft", "1B")))
+    assert found.cost.fixed_cost_ratio == (usual.step.guess if usual else 0.10)
+    if method in SEARCHES:
+        assert found.with_draft == found.without_draft
+        assert found.draft_to_target_ratio is None
+
+
+# Speed-up
+
+prices = st.builds(Price, st.floats(0, 1), st.floats(0, 1), st.booleans())
+
+
+def evaluated(its, price):
+    """Return the speed-ups of a window by number of tokens, and its acceptance rate at break-even."""
+    found = WindowEvaluation(its, Knowledge())
+    found.cost = make_cost(price.token, price.step, every_step=price.every_step)
+    return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
+
+
+def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
+    """Return a plan of measured positions, or of an acceptance of each token, at one cost."""
+    seen = None
+    if positions:
+        figures = dict.fromkeys(
+            ("draft_length_tokens", "draft_acceptance_ratio", "generation_tokens_per_second"), 1.0
+        )
+        seen = ObservedModel(
+            model_name="m", method="", engines=1, draft_tokens=len(positions), **figures, positions=tuple(positions),
+            decay=decay, coverage=coverage, cost=None, speedup=None, speedup_bounds=None,
+        )  # fmt: skip
+    plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance, observed=seen)
+    if price is not None:
+        cost = make_cost(price.token, price.step, every_step=price.every_step)
+        object.__setattr__(plan, "cost_of", lambda _: cost)
+    return plan
+
+
+def test_the_worked_example_of_the_semantics():
+    found = drafting([0.8, 0.65, 0.5, 0.35], 1.5 / 1.95, price=Price(0.1, 0.0))
+    speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
+    assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
+    assert found.best_tokens == 4
+    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), prices)
+def test_a_window_gives_the_same_speedup(counts, price):
+    counts = sorted(counts, reverse=True)
+    speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
+    found = drafting([count / 1000 for count in counts], 1.0, price=price).depths[: len(counts)]
+    # From Python 3.12, sum() rounds less than a loop.
+    assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[: len(counts)])
+    assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
+
+
+@given(st.integers(1, 1000), prices)
+def test_rare_drafts_compensate_the_fixed_cost_of_the_steps_that_pay_it(drafted, price):
+    steps = {"decode_steps": 1000, "generation_tokens": 2000 + drafted, "first_tokens": 1000}
+    its = window(drafted, 2 * drafted, drafted, positions=[drafted, 0], **steps)
+    (_, found, *_) = drafting([1.0, 0.0], 0.0, drafted / 1000, price).depths
+    speedups, rate = evaluated(its, price)
+    assert (found.speedup_ratio, found.break_even_acceptance_ratio) == pytest.approx((speedups[1], rate))
+
+
+def planned_speedup(acceptance, price, tokens):
+    return drafting(acceptance=acceptance, price=price).depths[tokens - 1].speedup_ratio
+
+
+@given(prices, st.integers(1, TABLE_TOKENS))
+def test_the_speedup_at_break_even_is_one(price, tokens):
+    least = break_even_token_acceptance(tokens, price)
+    if least is None:
+        assert planned_speedup(1.0, price, tokens) < 1
+    else:
+        assert planned_speedup(least, price, tokens) == pytest.approx(1, abs=1e-9)
+        rate = drafting(acceptance=least).depths[tokens - 1].acceptance_ratio
+        assert rate == pytest.approx(price.token + price.step / tokens, abs=1e-9)
+
+
+@given(st.floats(0, 1), prices)
+def test_the_best_is_nearly_as_fast_as_any_and_pays(acceptance, price):
+    plan = drafting(acceptance=acceptance, price=price)
+    speedups = [depth.speedup_ratio for depth in plan.depths]
+    enough = max(1, 0.97 * max(speedups))
+    if plan.best_tokens:
+        assert speedups[plan.best_tokens - 1] >= enough
+    else:
+        assert max(speedups) <= 1 or all(each < enough for each in speedups)
+
+
+@pytest.mark.parametrize("words", [
+    ("--draft", "8B"), ("--draft", "1B", "--method", "eagle3"), ("--method", "ngram"), ("--method", "suffix", "--batch", "1"),
+    ("--draft", "8B", "--cost.draft-cost-ratio", "0.2"), ("--draft", "8B", "--cost.draft-cost-ratio", "0"), ("--draft", "90B"),
+])  # fmt: skip
+def test_the_speedup_lies_between_those_at_the_possible_costs(words):
+    for depth in planned("--target", "70B", *words).depths:
+        assert 0 < depth.speedup_ratio_lower <= depth.speedup_ratio <= depth.speedup_ratio_upper
+        assert isfinite(depth.speedup_ratio_upper)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (("--draft", "8B", "--batch", "1"), Verdict.UNCLEAR),
+        (("--draft", "1B", "--batch", "1", "--acceptance", "0.95", "--cost.draft-cost-ratio", "0.02"), Verdict.OPTIMAL),
+        (("--draft", "8B", "--acceptance", "0.1"), Verdict.HARMFUL),
+        (("--draft", "8B", "--acceptance", "0.7", "--cost.draft-cost-ratio", "0.1"), Verdict.HEALTHY),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_that_of_the_exporter_at_every_possible_cost(words, verdict):
+    assert planned("--target", "70B", *words).verdict is verdict
+
+
+# By name
+
+QWEN = ("--model-name", "Qwen/Qwen3-32B-AWQ", "--method", "eagle3", "--tokens", "3")
+
+
+@pytest.mark.parametrize(
+    ("words", "deployment", "context"),
+    [
+        ((), Deployment(), None),
+        (("--tensor-parallel", "4", "--expert-parallel", "8"), Deployment(4, 8), None),
+        (("--parallel-drafting", "--context", "4000"), Deployment(drafts_in_parallel=True), 4000),
+        (("--gpu", "NVIDIA H100 80GB"), Deployment(), None),
+        (("--gpu", "RTX 4090"), Deployment(is_datacentre=False), None),
+        (("--gpu", "H20"), Deployment(is_datacentre=False), None),
+    ],
+)
+def test_a_plan_by_name_has_the_bounds_that_a_server_with_this_acceptance_shows(words, deployment, context):
+    plan = planned(*QWEN, "--running", "8", "--acceptance-length", "2.4", *words)
+    model = CostModel(method="eagle3", target=target_model("Qwen/Qwen3-32B-AWQ"), deployment=deployment)
+    cost = model.at(8, 3, context)
+    live = WindowEvaluation(window(1000, 3000, 1400, positions=[700, 450, 250]), Knowledge(cost=model))
+    live.cost = live.possible_cost = cost
+    shown = live.speedup_range
+    ends = plan.speedup_ratio, plan.speedup_ratio_lower, plan.speedup_ratio_upper
+    assert ends == pytest.approx((shown.estimate.value, shown.at_highest_cost, shown.at_lowest_cost))
+    assert plan.cost_source is cost.source is CostSource.TYPICAL
+
+
+@pytest.mark.parametrize("draft", ["0.6B", "Qwen/Qwen3-0.6B", "600M"])
+def test_a_draft_model_costs_what_its_size_says(draft):
+    plan = planned("--model-name", "Qwen/Qwen3-32B", "--draft", draft)
+    assert plan.cost_source is CostSource.SIZES
+    assert plan.drafter_share == pytest.approx(0.6 / 32, rel=0.05)
+
+
+@given(st.integers(1, 16), st.floats(0, 1))
+def test_an_acceptance_length_is_kept_at_its_number_of_tokens(tokens, share):
+    length = 1 + share * tokens
+    plan = SpeedupPlan(
+        model_name="m", method="eagle3", draft_tokens=tokens, acceptance=token_acceptance(tokens, length)
+    )
+    assert plan.acceptance_length_tokens == pytest.approx(length)
+
+
+names = st.one_of(
+    st.text(max_size=80),
+    st.from_regex(
+        r"[A-Z][a-z]{2,8}-?\d(\.\d)?-\d{1,3}B(-A\d{1,2}B)?(-(AWQ|GPTQ-Int4|FP8|NVFP4|Q4_K_M|4bit))?",
+        fullmatch=True,
+    ),
+)
+methods = st.sampled_from(
+    [*METHODS, "medusa", "mlp_speculator", "dflash", "deepseek_mtp", "[ngram]", "other"]
+)
+
+
+@given(
+    names, methods, st.integers(1, 16), st.floats(0, 1), st.floats(0.1, 1000), st.sampled_from([None, 1, 300, 50_000, 10**6]),
+    st.builds(Deployment, st.sampled_from([None, 1, 8]), st.sampled_from([None, 64]), st.booleans(), st.booleans()),
+)  # fmt: skip
+def test_any_name_load_and_context_has_ordered_bounds_and_one_sentence(
+    name, method, tokens, acceptance, running, context, deployment
+):
+    plan = SpeedupPlan(
+        model_name=name, method=method, draft_tokens=tokens, acceptance=acceptance, running_requests=running,
+        context_tokens=context, deployment=deployment, draft_model_name="0.6B",
+    )  # fmt: skip
+    text = as_json(plan)
+    assert not re.search(r"NaN|Infinity", text)
+    assert plan.verdict_text.endswith(".")
+    if plan.speedup_ratio is not None:
+        assert 0 < plan.speedup_ratio_lower <= plan.speedup_ratio <= plan.speedup_ratio_upper <= tokens + 1
+    else:
+        assert plan.verdict is Verdict.UNCLEAR
+    assert as_text(plan, TextStyle())
