@@ -66,7 +66,7 @@ class CostSource(StrEnum):
     SIZES = "sizes"
     """Numbers of parameters of the draft model and of the target model."""
     LOAD_RANGE = "load_range"
-    """``SIZES`` or ``TYPICAL``, up to a limit by this engine's step times at other loads: see ``load_range``."""
+    """``SIZES`` or ``TYPICAL``, up to what the engine's steps at other loads allow: see ``load_range``."""
     TYPICAL = "typical"
     """Range of costs of the method over published models: see ``typical_costs``."""
 
@@ -110,8 +110,8 @@ class Cost:
         if high <= max(guess, kappa * work.steps):
             return self
         share = max(kappa * work.steps - guess, 0.0) / (high - guess)
-        token, step = (each._replace(high=each.guess + share * each.above) for each in (self.token, self.step))
-        return replace(self, token=token, step=step, source=CostSource.LOAD_RANGE)
+        highs = (each._replace(high=each.guess + share * each.above) for each in (self.token, self.step))
+        return replace(self, **dict(zip(("token", "step"), highs, strict=True)), source=CostSource.LOAD_RANGE)
 
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""
@@ -189,14 +189,19 @@ class CostModel:
         if running_requests is not None:
             measured = [self.by_curve(curve, running_requests) for curve in self.measured]
         here = (cost for cost in measured if cost.is_valid_at(running_requests))
-        found = next(here, None) or self._configured(running_requests, tokens) or next(iter(measured), None)
-        if found is None and drafter_cost(self.method) is not None:
-            return self.typical(running_requests, tokens)
+        found = (
+            next(here, None)
+            or self._configured(running_requests, tokens, context)
+            or next(iter(measured), None)
+        )
+        if found is None and drafter_cost(self.method) is not None and not self.target.is_tiny:
+            return self.typical(running_requests, tokens, context)
         return found
 
     def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
-        verified, drafter = self._verifying(running_requests, tokens), self._drafter
+        verified = self._verifying(running_requests, tokens, context)
+        drafter = drafting(self.method, self.target, self.deployment, running_requests or 1.0)
         return self._cost(CostSource.TYPICAL, *together(drafter.token, verified, drafter.step, tokens))
 
     def by_curve(self, curve: Curve, running_requests: float) -> Cost:
@@ -240,8 +245,8 @@ class CostModel:
 
     @cached_property
     def _drafter(self) -> DrafterCost:
-        """Typical cost of the drafter beside this target model; that of any drafter if it has none."""
-        return drafting(drafter_cost(self.method) or UNKNOWN_METHOD, self.target.architecture)
+        """Typical cost of the drafter beside this target model with one request; it falls with the load."""
+        return drafting(self.method, self.target, self.deployment)
 
     @cached_property
     def _stated(self) -> Curve | None:
@@ -254,30 +259,37 @@ class CostModel:
         points = tuple(Point(load, _around(ratio)) for load, ratio in loads)
         return Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
 
-    def _configured(self, running_requests: float | None, tokens: float) -> Cost | None:
-        curve = self._stated
+    def _configured(
+        self, running_requests: float | None, tokens: float, context: float | None
+    ) -> Cost | None:
+        curve, its = self._stated, self.settings
         if curve is None:
-            return None if self.settings is None else self._by_sizes(self.settings, running_requests, tokens)
+            return None if its is None else self._by_sizes(its, running_requests, tokens, context)
         if running_requests is not None:
             return self.by_curve(curve, running_requests)
         token = _spanning([point.token for point in curve.points])
         return self._cost(curve.source, token, _around(curve.step), curve.points[0].running_requests)
 
-    def _by_sizes(self, settings: CostSettings, running_requests: float | None, tokens: float) -> Cost:
+    def _by_sizes(
+        self, settings: CostSettings, running_requests: float | None, tokens: float, context: float | None
+    ) -> Cost:
         """Return the cost by the sizes of the models: that of drafting, and a typical one of verifying."""
         ratio = (settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0)
         lowest, highest, launches = _SIZES_DRAFTER
         drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
         verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
-        verified = _around(verify) if verify else self._verifying(running_requests, tokens)
+        verified = _around(verify) if verify else self._verifying(running_requests, tokens, context)
         step = _around(fixed) if fixed else UNKNOWN_METHOD.step
         return self._cost(CostSource.SIZES, *together(drafter, verified, step, tokens))
 
-    def _verifying(self, running_requests: float | None, tokens: float) -> Range:
+    def _verifying(self, running_requests: float | None, tokens: float, context: float | None) -> Range:
         """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
         loads = _UNKNOWN_LOADS if running_requests is None else (running_requests,)
         return _spanning(
-            [verifying(self.target.architecture, load, tokens, self.target.experts_ratio) for load in loads]
+            [
+                verifying(self.target, load, tokens, context=context, deployment=self.deployment)
+                for load in loads
+            ]
         )
 
     def _widened(self, token: Range, factor: float) -> Range:

@@ -14,11 +14,17 @@ docs/explanation/verdicts.md ("Sources of typical costs") has the measurements b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from math import hypot, inf
+from math import hypot, inf, log2, sqrt
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.model_architecture import (
+    UNKNOWN_DEPLOYMENT,
+    UNKNOWN_TARGET,
+    Deployment,
+    TargetModel,
+)
 from spec_decode_exporter.config.cost_settings import Architecture
 
 
@@ -47,32 +53,59 @@ class DrafterCost:
     """True if steps that draft nothing pay it too, as those of an n-gram search do."""
 
 
-_MEMORY_BOUND: Final = Range(0.002, 0.02, 0.03)
+_MEMORY_BOUND: Final = Range(0.001, 0.015, 0.03)
 """Verifying a token while memory limits decoding. It is never free: drafts that are rejected cost time."""
-_RIDGE: Final = Range(100.0, 200.0, 400.0)
-"""Tokens of a step at which a dense model becomes bound by arithmetic."""
-_LATE_CORNER, _CORNER = 1.3, 0.8
-"""Upper limit and best guess of the cost, with a smooth transition at the ridge; kernels bend more."""
-_LONG_CONTEXT: Final = 0.25
-"""Share of the cost that remains where long contexts dominate a step."""
+_RIDGE: Final = Range(90.0, 220.0, 400.0)
+"""Tokens of a step at which a dense model in 16 bits becomes bound by arithmetic: A100, H100, H200."""
+_UNFUSED, _FUSED_CONTEXT = 0.25, 8_000.0
+"""Highest cost of verifying a token for each doubling of the context beyond 8,000 tokens: some engines
+verify with a kernel for prompts (SGLang pull request 13976).
+4.8 tokens a step gained 2.31 at 1,000 and 1.18 at 50,000
+(intel/llm-scaler issue 657)."""
+_USUAL_CONTEXT, _LONG_CONTEXT = 1_000.0, 4_000.0
+"""Tokens of a request in the KV cache if they are unknown, for the guess and for the lowest cost."""
+_CACHE: Final = 9e-6
+"""KV cache of a token over the weights that a step reads, of a dense model of 8 billion in 16 bits."""
+_CACHE_EXPONENT, _SIZE_EXPONENT = 0.6, 0.35
+"""The cache and the layer of a drafter grow less than the model: powers of the number of its parameters."""
+_LONG_SHARE: Final = 0.25
+"""Share of the cost that remains where long contexts dominate a step of a mixture of experts."""
+_LOCAL_KERNELS: Final = Range(0.002, 0.12, 0.75)
+"""Verifying a token with llama.cpp or MLX: kernels for a few tokens may read the weights for each (0.7 to 0.9
+on Metal, 0.1 to 0.5 on consumer GPUs)."""
+_LIGHT: Final = 1.5
+"""Factor of upper ends beside a light target: launches and sampling are more of its step."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
 """Experts over the experts of a token, of published models."""
 _GUESSED_RATIO: Final = 16.0
 _EXPERTS_SHARE: Final = Range(0.1, 0.4, 0.7)
 """Share of the experts in the time of a step with one token."""
+_SPREAD: Final = Range(1.0, 0.75, 0.5)
+"""What else a step does becomes faster with n GPUs by this power of n less than its experts do: all-reduces
+and launches do not (DeepSeek-R1 on 8 GPUs: 0.5 of 8 ms are experts)."""
+_GPU_BYTES: Final = 120e9
+"""Weights that a GPU holds at most: a larger model is spread."""
 _FEW_EXPERTS, _SHARE_OF_FEW = 4.0, 0.8
 """Up to this ratio experts are few and large: the upper limit of their share."""
 _NEW_EXPERTS: Final = Range(0.5, 0.62, 0.8)
 """Share of a draft token's experts that the token before it did not use."""
+_CORNER, _LATE_CORNER = 0.8, 1.3
+"""Guess and upper limit of what computing a token costs over a smooth transition."""
 _MIXTURE_DRAFTER: Final = 1.5
 """Drafters of mixtures of experts are larger, relative to what a step reads of the target."""
+_SIZED: Final = frozenset({"eagle", "eagle3", "mtp"})
+"""Methods whose drafter is a layer of the target: its share of a step falls with the size."""
+_REFERENCE_BYTES: Final = 16e9
+"""Bytes that a step of the target reads for which ``_DRAFTERS`` holds: 8 billion parameters in 16 bits."""
+_SIZES: Final = Range(0.5, 1.0, 1.5)
+"""Factors of an unknown size: of 70 and of 2 billion parameters."""
 
 UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.35))
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
 
 _DRAFTERS: Final = {
     # Nothing but verifying, and the overlap that is lost to searching on the host.
-    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.30), every_step=True),
+    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.08, 0.30), every_step=True),
     # The same search as a kernel, so that scheduling stays asynchronous.
     "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.03, 0.10), every_step=True),
     # A tree instead of a search, on the host as well; it is felt at high loads (ArcticInference #204).
@@ -81,12 +114,13 @@ _DRAFTERS: Final = {
     "medusa": DrafterCost(Range(0.005, 0.04, 0.08), Range(0.02, 0.10, 0.20), every_step=True),
     # Likewise, one after the other. (An LSTM drafter is 5 to 10 % of a step, ArcticInference #150.)
     "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.10), Range(0.02, 0.10, 0.20), every_step=True),
-    # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary.)
-    "eagle": DrafterCost(Range(0.02, 0.06, 0.12), Range(0.01, 0.10, 0.20)),
-    # A quarter of the vocabulary. (vLLM #24243, MiniCPM-4B, six tokens: 0.43 to 0.53 for all, 0.52 here.)
-    "eagle3": DrafterCost(Range(0.015, 0.05, 0.10), Range(0.01, 0.10, 0.20)),
+    # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary; 0.09 of
+    # the GPU's time, benchmarks/gpu_passes.py.)
+    "eagle": DrafterCost(Range(0.02, 0.08, 0.16), Range(0.01, 0.10, 0.20)),
+    # A quarter of the vocabulary: 0.05 of the GPU's time; 0.14 before its passes were CUDA graphs (#20780).
+    "eagle3": DrafterCost(Range(0.015, 0.06, 0.16), Range(0.01, 0.10, 0.20)),
     # One layer of the target and its output matrix. (A 27B model, two and four tokens: 0.44 and 0.46.)
-    "mtp": DrafterCost(Range(0.015, 0.05, 0.10), Range(0.01, 0.10, 0.20)),
+    "mtp": DrafterCost(Range(0.015, 0.06, 0.16), Range(0.01, 0.10, 0.20)),
     # All tokens in one pass of about five of 36 layers: the pass is fixed, a token is verified only.
     "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.35)),
     # Likewise, with a small head that goes over the tokens one after the other.
@@ -116,33 +150,71 @@ def present_name(method: str) -> str:
     return "mtp" if name.endswith("_mtp") else name
 
 
-@lru_cache(maxsize=64)
-def drafting(drafter: DrafterCost, architecture: Architecture | None) -> DrafterCost:
-    """Return the cost of a drafter beside a target model of this architecture; None is unknown."""
-    if architecture is Architecture.DENSE:
-        return drafter
-    low, guess, high = drafter.token
-    return replace(drafter, token=Range(low, guess, _MIXTURE_DRAFTER * high))
+def drafting(
+    method: str,
+    target: TargetModel = UNKNOWN_TARGET,
+    deployment: Deployment = UNKNOWN_DEPLOYMENT,
+    running: float = 1.0,
+) -> DrafterCost:
+    """Return the typical cost of a drafter beside this target; that of any drafter if the method has none."""
+    name = present_name(method)
+    cost = _DRAFTERS.get(name, UNKNOWN_METHOD)
+    (low, guess, high), step = cost.token, cost.step
+    if name in _SIZED:
+        sizes = _size_factors(target, deployment, max(running, 1.0))
+        low, guess, high = low * sizes.low, guess * sizes.guess, high * sizes.high
+        if deployment.drafts_in_parallel:  # one pass, of up to four layers
+            step = Range(step.low + low, step.guess + 2 * guess, step.high + 4 * high)
+            low, guess, high = 0.0, 0.01, 0.03
+    if target.architecture is not Architecture.DENSE:
+        high *= _MIXTURE_DRAFTER
+    if target.is_light or not deployment.is_datacentre:
+        high, step = _LIGHT * high, step._replace(high=_LIGHT * step.high)
+    return DrafterCost(Range(low, guess, high), step, cost.every_step)
+
+
+def _size_factors(target: TargetModel, deployment: Deployment, running: float) -> Range:
+    """Return factors of the drafter's share: a larger target has more layers, and its drafter still one."""
+    if target.parameters is None:
+        return _SIZES
+    active = target.active_parameters or target.parameters
+    reached = 1 - (1 - active / target.parameters) ** running
+    read = max(active, target.parameters * reached) * target.weight_bytes
+    factor = (_REFERENCE_BYTES / read * sqrt(_gpus(target, deployment))) ** _SIZE_EXPONENT
+    return Range(min(factor, 1.0), factor, max(factor, 0.5))
+
+
+def _gpus(target: TargetModel, deployment: Deployment) -> float:
+    """Return the GPUs that share a model, at least as many as hold its weights."""
+    known = deployment.expert_parallel or deployment.tensor_parallel
+    needed = (target.parameters or 0.0) * target.weight_bytes / _GPU_BYTES
+    return max(float(known or 1), needed, 1.0)
 
 
 def verifying(
-    architecture: Architecture | None,
+    target: TargetModel,
     running_requests: float,
     tokens: float,
-    experts_ratio: float | None = None,
+    *,
+    context: float | None = None,
+    deployment: Deployment = UNKNOWN_DEPLOYMENT,
 ) -> Range:
     """Return the cost of verifying one of the ``tokens`` draft tokens of each running request.
 
-    An unknown architecture means either; ``experts_ratio`` is the experts over the experts of a token.
+    An unknown architecture means either; ``context`` is the tokens of a request in the KV cache.
     """
     running, drafted = max(running_requests, 1.0), max(tokens, 1.0)
-    if architecture is Architecture.DENSE:
-        return _dense(running, drafted)
-    mixture = _mixture(running, drafted, experts_ratio)
-    if architecture is Architecture.MIXTURE_OF_EXPERTS:
-        return mixture
-    dense = _dense(running, drafted)
-    return Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
+    cost = dense = _dense(target, running, drafted, context)
+    if target.architecture is not Architecture.DENSE:
+        cost = mixture = _mixture(target, running, drafted, _gpus(target, deployment))
+        if target.architecture is None:
+            cost = Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
+    low, guess, high = cost
+    if target.is_local or not deployment.is_datacentre:
+        guess, high = guess + _LOCAL_KERNELS.guess, max(high, _LOCAL_KERNELS.high)
+    if context is not None and context > _FUSED_CONTEXT:
+        high += _UNFUSED * log2(context / _FUSED_CONTEXT)
+    return Range(low, guess, max(guess, min(1.0, high)))
 
 
 def together(drafter: Range, verified: Range, step: Range, tokens: float) -> tuple[Range, Range]:
@@ -178,42 +250,68 @@ def fixed_tokens(method: str) -> float:
     return 0.0 if drafter is None else drafter.step.guess / (drafter.token.guess + _MEMORY_BOUND.guess)
 
 
-def _dense(running: float, tokens: float) -> Range:
-    smooth = running / (running + _RIDGE.guess)
-    late = max(_LATE_CORNER * running / (running + _RIDGE.low), _sharp(running, tokens, _RIDGE.low))
+def _dense(target: TargetModel, running: float, tokens: float, context: float | None) -> Range:
+    ridge = _ridge(target)
+    size = (target.parameters or 8e9) / 8e9
+    cache = running * _CACHE * 2 / target.weight_bytes / size**_CACHE_EXPONENT  # for a token of context
+    longest = 1 + cache * 1.5 * (context or _LONG_CONTEXT)
+    plain = max(longest, running / ridge.high)
+    lowest = (max(longest, running * (1 + tokens) / ridge.high) / plain - 1) / tokens
     return Range(
-        max(_LONG_CONTEXT * _sharp(running, tokens, _RIDGE.high), _MEMORY_BOUND.low),
-        _MEMORY_BOUND.guess + _CORNER * smooth,
-        min(1.0, _MEMORY_BOUND.high + late),
+        max(lowest, _MEMORY_BOUND.low),
+        _MEMORY_BOUND.guess + _roofline(running, tokens, ridge.guess, cache * (context or _USUAL_CONTEXT)),
+        min(1.0, _MEMORY_BOUND.high + _roofline(running, tokens, ridge.low)),
     )
 
 
-def _sharp(running: float, tokens: float, ridge: float) -> float:
-    """Return the cost of a token if memory and arithmetic overlap entirely: a step takes the longer one."""
-    return max(0.0, running * (tokens + 1) - max(running, ridge)) / (tokens * max(running, ridge))
+def _ridge(target: TargetModel) -> Range:
+    """Return the tokens at which arithmetic limits a step; fewer where weights are read in less time.
+
+    Integers of four bits are computed in 16, and those of eight on GPUs without such units.
+    """
+    low, guess, high = _RIDGE
+    if target.is_quantised or target.is_local:
+        return Range(low * target.weight_bytes / 2, guess * target.weight_bytes / 2, high)
+    return Range(low * max(target.weight_bytes, 1.0) / 2, guess, high)
 
 
-def _mixture(running: float, tokens: float, experts_ratio: float | None) -> Range:
-    lows, guess, highs = _passes(experts_ratio)
+def _roofline(running: float, tokens: float, ridge: float, cache: float = 0.0) -> float:
+    """Return the cost of a token where memory and arithmetic overlap in part.
+
+    A step that computes n tokens takes ((1 + cache)² + (n/ridge)²)^½, with the KV cache that it reads over
+    the weights. That is within 0.1 of an H100 up to 128 requests (``benchmarks.gpu_passes``).
+    """
+    plain = hypot(1 + cache, running / ridge)
+    return (hypot(1 + cache, running * (1 + tokens) / ridge) / plain - 1) / tokens
+
+
+def _mixture(target: TargetModel, running: float, tokens: float, gpus: float) -> Range:
+    lows, guess, highs = _passes(target.experts_ratio, gpus, _ridge(target))
     low = min([each.token(running, tokens) for each in lows])
     high = max([each.highest(running, tokens) for each in highs])
     return Range(
-        max(_LONG_CONTEXT * low, _MEMORY_BOUND.low),
+        max(_LONG_SHARE * low, _MEMORY_BOUND.low),
         guess.token(running, tokens) + _MEMORY_BOUND.guess,
         min(1.0, high + _MEMORY_BOUND.high),
     )
 
 
 @lru_cache(maxsize=64)
-def _passes(experts_ratio: float | None) -> tuple[Sequence[_Pass], _Pass, Sequence[_Pass]]:
+def _passes(
+    experts_ratio: float | None, gpus: float, ridge: Range
+) -> tuple[Sequence[_Pass], _Pass, Sequence[_Pass]]:
     """Return the passes with the lowest cost, the guessed one, and those with the highest cost."""
     ratios = _EXPERTS_RATIOS if experts_ratio is None else (experts_ratio,)
     guessed, (low, guess, high), new = experts_ratio or _GUESSED_RATIO, _EXPERTS_SHARE, _NEW_EXPERTS
     highest = [(ratio, _SHARE_OF_FEW if ratio <= _FEW_EXPERTS else high) for ratio in ratios]
+
+    def spread(share: float, power: float) -> float:
+        return share / (share + (1 - share) * gpus**power)
+
     return (
-        [_Pass(ratio, low, new.low) for ratio in ratios],
-        _Pass(guessed, guess, new.guess, _RIDGE.guess, _CORNER),
-        [_Pass(ratio, share, new.high, _RIDGE.low) for ratio, share in highest],
+        [_Pass(ratio, spread(low, _SPREAD.low), new.low) for ratio in ratios],
+        _Pass(guessed, spread(guess, _SPREAD.guess), new.guess, ridge.guess, _CORNER),
+        [_Pass(ratio, spread(share, _SPREAD.high), new.high, ridge.low) for ratio, share in highest],
     )
 
 
