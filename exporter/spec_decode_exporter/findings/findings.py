@@ -51,7 +51,7 @@ WAYS_TO_MEASURE: Final = "To know it, cheapest first: let the exporter read a Pr
 FLIPPING: Final = 0.25
 """Share of the polls in which K changed. Load that moves from one range to another changes it once."""
 TRIMMED: Final = 0.05
-"""Share of discarded tokens above which the acceptance length misleads."""
+"""Share of discarded tokens above which the acceptance length misleads, however wide its bounds are."""
 LOSSY_REJECTION: Final = frozenset({"fly"})
 """vLLM's rejection methods that accept tokens which the target model would not generate.
 
@@ -302,17 +302,18 @@ def adaptive_verification(context: FindingContext) -> Found | None:
 
 @HINTS.finding(accepting)
 def trimmed_tokens(context: FindingContext) -> Found | None:
-    text = "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of an answer. The acceptance length is too high by them; use the effective tokens per step instead. With such short answers, draft fewer tokens."
+    text = "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of an answer. The acceptance length is too high by {excess:.2f}; use the effective tokens per step instead. With such short answers, draft fewer tokens."
     total = context.its.total
     if total.decode_steps is None or total.accepted_tokens is None or total.decoded_tokens is None:
         return None
     # A step yields one token and the accepted ones of its draft; fewer tokens were generated.
     counted = total.decode_steps + total.accepted_tokens
-    lost = counted - total.decoded_tokens
-    share = ratio(lost, counted)
-    if share is None or share <= TRIMMED:
+    lost, length = counted - total.decoded_tokens, context.its.acceptance_length_bounds
+    exceeds_bounds = length is not None and lost > (length.upper - length.value) * context.drafts
+    if lost <= TRIMMED * counted and not exceeds_bounds:
         return None
-    return Found(text, {"lost": lost, "counted": counted, "share": share})
+    shares = {"share": lost / counted, "excess": lost / context.drafts}
+    return Found(text, {"lost": lost, "counted": counted, **shares})
 
 
 @HINTS.finding(drafting)

@@ -7,14 +7,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis.cost import CostModel, CostSource, Curve, Point
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.window.history import Means
 from tests.fakes.costs import make_cost
 from tests.fakes.evaluations import knowledge
 from tests.fakes.windows import summed, window
 
+ADAPTIVE = Speculation("mtp", is_adaptive=True)
 HALF = Policy().max_half_width
 
 
@@ -65,6 +69,23 @@ def test_the_worked_examples(its, cost, speedup, rate, break_even_cost):
     assert found.estimated_speedup_ratio == pytest.approx(speedup)
     assert found.break_even_acceptance_ratio == pytest.approx(rate)
     assert found.break_even_cost_ratio == pytest.approx(break_even_cost)
+
+
+def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_a_cost_down_to_that_of_a_tokens():
+    trimmed, whole = (
+        WindowEvaluation(GOOD, Knowledge(each, CostModel(method="mtp")))
+        for each in (ADAPTIVE, Speculation("mtp"))
+    )
+    assert trimmed.cost.token == whole.cost.token._replace(low=whole.cost.token.low * 230 / 400)
+    assert trimmed.possible_cost == trimmed.cost
+    assert trimmed.speedup_range.at_lowest_cost > whole.speedup_range.at_lowest_cost
+    assert trimmed.speedup_range.at_highest_cost == whole.speedup_range.at_highest_cost
+    assert trimmed.draft_acceptance_ratio is trimmed.break_even_acceptance_ratio is trimmed.depths is None
+    assert (trimmed.positions.acceptance, trimmed.acceptance_length_tokens) == ([], 3.3)
+    curves = (Curve((Point(1.0, Range(0.1, 0.1, 0.1)),), CostSource.MEASURED),)
+    running = replace(GOOD, mean=Means(1.0))
+    known = WindowEvaluation(running, Knowledge(ADAPTIVE, CostModel(measured=curves)))
+    assert known.cost.token == Range(0.1, 0.1, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,7 @@ CONDITIONS = [
     ("known first tokens", "few_requests", BUSY, {**BUSY, "first_tokens": None}),
     # As many as eight at a time in half of the window are sixteen then.
     ("busy time", "few_requests", {"first_tokens": 100, "increments": [{"generation_tokens": 206 * (second % 2)} for second in range(30)]}, {**BUSY, "first_tokens": 100}),
+    ("more than the bounds allow", "trimmed_tokens", {"generation_tokens": 3755, "first_tokens": 900, "increments": STEADY}, {"generation_tokens": 3755, "first_tokens": 900, "increments": VARIED}),
     ("a difference beyond chance", "below_expectation", expecting(0.92, positions=(760, 560, 400, 200), increments=EVEN), expecting(0.92, positions=(760, 560, 400, 200), increments=VARIED)),
     ("enough requests", "below_expectation", expecting(0.99), expecting(0.99, first_tokens=50, generation_tokens=3050)),
     ("a position that every draft has", "below_expectation", expecting(1.0, **UNEVEN), expecting(0.8, 1.0, 1.0, 1.0, **UNEVEN)),
