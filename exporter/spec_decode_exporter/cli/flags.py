@@ -51,6 +51,8 @@ class Flag(NamedTuple):
     choices: Collection[str] | None = None
     repeats: bool = False
     """May be given several times. Flags replace the values of the variable, which has commas between them."""
+    also: tuple[str, ...] = ()
+    """Other names of it."""
 
     @property
     def destination(self) -> str:
@@ -98,7 +100,9 @@ def add_flags(
     for flag in table:
         value = (environ or {}).get(flag.variable, "")
         options = _value_options(flag, value) if flag.metavar else _switch_options(flag, value)
-        parser.add_argument(flag.name, dest=flag.destination, help=flag.text.replace("%", "%%"), **options)
+        parser.add_argument(
+            flag.name, *flag.also, dest=flag.destination, help=flag.text.replace("%", "%%"), **options
+        )
 
 
 def _switch_options(flag: Flag, value: str) -> dict[str, Any]:

@@ -88,21 +88,19 @@ _MEMORY: Final = (
     Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
     Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory)),
+    Flag("--utilisation", "SHARE", "vLLM's --gpu-memory-utilization (default: 0.9)", read=number(1.0, above_zero=True), also=("--utilization",)),
     Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory)),
     Flag("--kv-cache-dtype", "DTYPE", "vLLM's --kv-cache-dtype (default: auto, 16 bits)", choices=_ELEMENT_BYTES),
     Flag("--throughput", "RATE", "tokens per second of an engine without speculation", read=number(above_zero=True)),
 )  # fmt: skip
 """Flags that need ``--target``."""
 _LOAD: Final = (
+    Flag("--running", "NUMBER", "concurrent requests, running at the same time (default: 32)", read=number(10.0**9, above_zero=True), also=("--batch",)),
     Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default with --target: 8192)", read=whole(1)),
+    Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft", read=whole(1), also=("--target.tensor-parallel",)),
     Flag("--expert-parallel", "NUMBER", "number of GPUs over which experts are divided", read=whole(1)),
     Flag("--gpu", "NAME", "name of the GPU, such as H100 or RTX 4090 (default: one of a data centre)"),
 )  # fmt: skip
-_ALIASES: Final = (
-    ("--running", "--batch", "NUMBER", number(10.0**9, above_zero=True), "concurrent requests, running at the same time (default: 32)"),
-    ("--tensor-parallel", "--target.tensor-parallel", "NUMBER", whole(1), "number of GPUs that share the target, and the draft"),
-)  # fmt: skip
-"""Two names, metavar, reader and text."""
 _SPEEDUP: Final = (
     Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_DRAFT_TOKENS)),
     Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)", read=number(1.0)),
@@ -121,13 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     models, gpus, speedup = map(parser.add_argument_group, ("models", "GPUs and load", "speed-up"))
     add_flags(models, _MODELS)
-    for first, second, metavar, read_value, text in _ALIASES:
-        gpus.add_argument(first, second, metavar=metavar, type=read_value, help=text)
     add_flags(gpus, (*_LOAD, *_MEMORY))
-    gpus.add_argument(
-        "--utilisation", "--utilization", metavar="SHARE", type=number(1.0, above_zero=True),
-        help="vLLM's --gpu-memory-utilization (default: 0.9)",
-    )  # fmt: skip
     add_flags(speedup, _SPEEDUP)
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
@@ -159,9 +151,9 @@ def plan_of(arguments: argparse.Namespace) -> ExpectedSpeedup:
     observed = None if its.measured is None else read(its.measured)
     if its.target is not None:
         return _deployment_plan(its, observed)
-    needless = [flag.name for flag in _MEMORY if getattr(its, flag.destination) is not None]
-    if needless or its.utilisation is not None:
-        raise UsageError(f"{(*needless, '--utilisation')[0]} is about memory: add --target, such as 70B")
+    for flag in _MEMORY:
+        if getattr(its, flag.destination) is not None:
+            raise UsageError(f"{flag.name} is about memory: add --target, such as 70B")
     name = its.model_name or (observed and observed.model_name)
     if not name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")

@@ -269,8 +269,6 @@ class Parameters(NamedTuple):
     output: int = 0
     """Output matrix; 0 if it is the embedding (``tied``). Never quantized."""
     tied: bool = False
-    borrowed: int = 0
-    """Output matrix of another model, which is read and not stored again."""
 
     @property
     def total(self) -> int:
@@ -293,7 +291,7 @@ class Parameters(NamedTuple):
         The step reads the experts that any token uses; tokens choose experts at random.
         """
         used = self.experts * (1 - (1 - self.expert_share) ** tokens)
-        matrix = (self.embedding if self.tied else self.output) + self.borrowed
+        matrix = self.embedding if self.tied else self.output
         layers = self.layers * self._layer_bits(dtype)
         return (float(layers) + used * float(dtype.bits) + float(matrix * dtype.rest_bits)) / 8
 
@@ -479,10 +477,6 @@ def head_of(target: Model, method: str, draft: Model | None, dtype: Dtype | None
             counted=True,
             guessed=not kind.of_the_target,
             kv_bytes_per_token=None,
-        )
-    if not kind.own_output:
-        own = own._replace(
-            borrowed=target.parameters.embedding if target.parameters.tied else target.parameters.output
         )
     return replace(
         its, parameters=own, weight_bytes=own.weight_bytes(its.dtype) if its.counted else its.weight_bytes
