@@ -359,7 +359,7 @@ def population(mix: Mix, positions: int) -> Population:
     """Return the means by the distributions of the requests, without drawing any."""
     steps = drafts = drafted = accepted = 0.0
     answer = mix.mean_answer_tokens
-    for request, weight in _requests(mix, positions):
+    for request, weight in requests_of(mix, positions):
         # The steps are linear in the answer's tokens, which do not depend on the rest.
         each = weight * (request.steps + (answer - request.answer_tokens) / request.tokens_per_step)
         steps += each
@@ -369,7 +369,7 @@ def population(mix: Mix, positions: int) -> Population:
     return Population((answer - 1) / steps, drafts / steps, drafted / drafts, 1 + accepted / drafts, steps)
 
 
-def _requests(mix: Mix, positions: int) -> Iterator[tuple[Request, float]]:
+def requests_of(mix: Mix, positions: int) -> Iterator[tuple[Request, float]]:
     lengths = _draft_lengths(mix, positions)
     coverages = _share_points(mix.coverage, COVERAGE_SPREAD, GRID // 10) if mix.searches else [(1.0, 1.0)]
     firsts = _share_points(mix.acceptance, mix.spread, GRID)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from math import inf, sqrt
+from math import fsum, inf, sqrt
 from operator import mul, truediv
 from typing import Final
 
@@ -24,7 +24,7 @@ from spec_decode_exporter.analysis.verdict import (
 )
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.window.history import NANO, Window, covered_seconds, loads, polls
+from spec_decode_exporter.window.history import NANO, Window, covered_seconds
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
@@ -89,18 +89,17 @@ class WindowEvaluation(WindowFigures):
     def largest_step_ratio(self) -> float | None:
         """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
         total, drafter = self.total, self.known.largest_drafter
-        if drafter is None or not self.known.load_range.steps or not self.cosines or not total.decoded_tokens:
+        if drafter is None or not total.decode_steps or not total.decoded_tokens or not self.cosines:
             return None
         steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
-        decode = [each / NANO for each in nanoseconds]
-        polled = map(truediv, loads(self.increments), polls(self.increments))
-        decoding = map(truediv, decode, covered_seconds(self.increments))  # by Little's law
+        times = [each / NANO for each in nanoseconds]
+        decoding = map(truediv, times, covered_seconds(self.increments))  # requests, by Little's law
+        load = max(fsum(map(mul, steps, decoding)) / total.decode_steps, 1.0)
         uncached = max((total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0), 0)
-        plain = self.known.load_range.plain_seconds(
-            [*map(min, polled, decoding)], drafter, uncached / total.decoded_tokens, self.context_tokens
-        )
-        found = estimate_of(decode, [*map(mul, steps, plain)], self.cosines, (0.0, inf))
-        return None if found is None else found.upper
+        tokens, contexts = load * (1 + uncached / total.decoded_tokens), load * (self.context_tokens or 0.0)
+        plain = self.known.load_range.plain_seconds(drafter, tokens, contexts)
+        longest = estimate_of(times, steps, self.cosines, (0.0, inf))
+        return ratio(longest.upper, plain) if longest else None
 
     @cached_property
     def break_even_acceptance_ratio(self) -> float | None:
@@ -181,7 +180,11 @@ class WindowEvaluation(WindowFigures):
         guess, slow, fast = map(self._sampled_speedup, (cost.guess, cost.high, cost.low))
         if guess is None or slow is None or fast is None:
             return None
-        return guess._replace(lower=min(guess.lower, slow.lower), upper=max(guess.upper, fast.upper))
+        # Drafts do not shorten prefills: with them a bound is nearer to 1, on the same side.
+        decoding = 1 - self.prefill_share_ratio
+        lower, upper = min(guess.lower, slow.lower), max(guess.upper, fast.upper)
+        lower, upper = min(lower, 1 + (lower - 1) * decoding), max(upper, 1 + (upper - 1) * decoding)
+        return guess._replace(lower=lower, upper=upper)
 
     def _sampled_speedup(self, price: Price) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""

@@ -16,8 +16,16 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
+from spec_decode_exporter.figures.prefill_share import MAX_WAITING, highest_share
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import NANO, Window, columns, loads, position_columns
+from spec_decode_exporter.window.history import (
+    NANO,
+    Window,
+    columns,
+    covered_seconds,
+    loads,
+    position_columns,
+)
 from spec_decode_exporter.window.ring import Increments
 
 MIN_ANSWERS: Final = 10
@@ -26,6 +34,8 @@ _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE = 1 / 1.4, 0.66
 """Shares of unknown answer lengths: those of 50 to 500 tokens, evenly over the logarithm."""
 MAX_INCREMENTS: Final = 40
 """Increments for bounds: twelve slow cosines do not resolve a fortieth of a window."""
+MAX_PREFILL_INCREMENTS: Final = 300
+"""Increments for the share of prefills, which a mean over several seconds does not show."""
 MIN_SCHEDULE_POLLS: Final = 20
 """Polls that the share of polls with a change of K needs."""
 DRAFTED_SHARE: Final = 0.95
@@ -309,6 +319,32 @@ class WindowFigures:
     def first_token_time_ratio(self) -> float | None:
         """Share of the requests' time before the first token; the rest is decoding."""
         return ratio(self.request_seconds[0], sum(self.request_seconds)) if self.request_seconds else None
+
+    @cached_property
+    def prefill_share_ratio(self) -> float:
+        """Highest share of the decode time by which prompts lengthen steps that they share; 0 if unknown.
+
+        A prompt token takes no longer than one of a decode step: the share is at most that of the tokens.
+        """
+        total, work = self.total, self.work
+        queries, hits, waited = total.prefix_cache_queries, total.prefix_cache_hits, self.request_seconds
+        if not queries or work is None or not total.decode_steps or waited is None:
+            return 0.0
+        uncached = max(0, queries - (hits or 0))
+        most = uncached / (uncached + work.steps + work.draft_tokens)
+        if waited[0] >= MAX_WAITING * self.window.seconds:
+            return most
+        increments = self.window.increments.merged(MAX_PREFILL_INCREMENTS)
+        steps, spent, asked, held = columns(
+            increments,
+            "decode_steps",
+            "decode_nanoseconds",
+            "prefix_cache_queries",
+            "prefix_cache_hits",
+        )
+        decode, missed = [each / NANO for each in spent], list(map(sub, asked, held))
+        found = highest_share(steps, decode, missed, covered_seconds(increments))
+        return most if found is None else min(most, found)
 
     @cached_property
     def schedule_changes(self) -> tuple[int, int] | None:

@@ -1,0 +1,62 @@
+"""Share of the decode time by which prompts lengthen the steps that they share (chunked prefills).
+
+Drafts do not shorten it. Over the polls, weighted by their steps S, y = t + p·v is fitted, with
+
+    y = itl / S        mean time of a step; itl is the decode time of all requests
+    u                  uncached prompt tokens per second
+    v = u·y            uncached prompt tokens of a step of the whole batch, by Little's law
+
+v contains the noise of y, so u is its instrument, as in ``learned.step_cost``. The share is p·v̄/ȳ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import sqrt
+from operator import mul
+from typing import Final
+
+from spec_decode_exporter.figures.student_t import t_quantile
+
+CURVATURE: Final = 1.25
+"""A line shows too little, by up to a fifth: the first prompt token of a step costs its CUDA graph."""
+MAX_WAITING: Final = 2.0
+"""Mean requests before their first token from which on steps without prompts are too rare to compare with."""
+_COEFFICIENTS: Final = 2
+
+
+def highest_share(
+    steps: Sequence[int], spent: Sequence[float], uncached: Sequence[int], seconds: Sequence[float]
+) -> float | None:
+    """Return the highest share (97.5 %) by polls; None if they do not show it.
+
+    Args:
+        steps: S.
+        spent: itl, in seconds.
+        uncached: Prompt tokens; they are counted when a request is admitted, often a poll before the work.
+        seconds: Lengths of the polls.
+    """
+    rates = [tokens / length if length else 0.0 for tokens, length in zip(uncached, seconds, strict=True)]
+    rates = [(rate + before) / 2 for rate, before in zip(rates, [*rates[:1], *rates], strict=False)]
+    squares = [itl * itl / number if number else 0.0 for itl, number in zip(spent, steps, strict=True)]
+    prompts, mixed = list(map(mul, rates, spent)), list(map(mul, rates, squares))
+    total, degrees = sum(steps), sum(map(bool, steps)) - _COEFFICIENTS
+    if degrees < 1:
+        return None
+    rate, prompt, time = _dot(rates, steps) / total, sum(prompts) / total, sum(spent) / total
+    # Sums of products less those of the means: S·u·v, S·u·y, S·u·u, S·v·v, S·v·y, S·y·y.
+    with_prompt = _dot(rates, prompts) - total * rate * prompt
+    with_time = sum(prompts) - total * rate * time
+    own = _dot(rates, map(mul, rates, steps)) - total * rate * rate
+    if with_prompt <= 0:
+        return None
+    slope = with_time / with_prompt
+    left = sum(squares) - total * time * time
+    left -= 2 * slope * (sum(mixed) - total * prompt * time)
+    left += slope * slope * (_dot(rates, mixed) - total * prompt * prompt)
+    error = sqrt(max(0.0, left) / degrees * max(0.0, own)) / with_prompt
+    return CURVATURE * (max(0.0, slope) + t_quantile(degrees) * error) * prompt / time
+
+
+def _dot(one: Iterable[float], other: Iterable[float]) -> float:
+    return sum(map(mul, one, other))
