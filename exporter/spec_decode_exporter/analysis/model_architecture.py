@@ -47,6 +47,7 @@ _FOUR_BITS: Final = re.compile(
     re.IGNORECASE,
 )
 _FLOAT_FOUR: Final = re.compile(r"(?:nv|mx)?fp4", re.IGNORECASE)
+"""Formats that large mixtures have on GPUs with such units, and other models on any."""
 _EIGHT_BITS: Final = re.compile(r"fp8|w8a(?:8|16)|int-?8|(?<![a-z0-9])8.?bit|gptq|mxfp8", re.IGNORECASE)
 _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
 """Bytes of a parameter with its scales, the first that matches; 2 otherwise."""
@@ -68,7 +69,7 @@ class TargetModel:
     weight_bytes: float = 2.0
     """Bytes of a parameter; 2 if the name says nothing."""
     is_quantised: bool = False
-    """True if its weights are integers of about four bits: kernels compute in 16 bits."""
+    """True if its weights have about four bits: most kernels compute in 16 bits."""
     is_local: bool = False
     """True if it is a file of an engine for consumer GPUs."""
 
@@ -151,7 +152,10 @@ def target_model(name: str, architecture: Architecture | None = None) -> TargetM
     if found is Architecture.DENSE:
         active, ratio = total, None
     is_local = _LOCAL.search(name) is not None
-    is_quantised = not is_local and _FOUR_BITS.search(name) is not None
+    four = _FOUR_BITS.search(name) or (
+        _FLOAT_FOUR.search(name) and found is not Architecture.MIXTURE_OF_EXPERTS
+    )
+    is_quantised = not is_local and four is not None
     return TargetModel(found, ratio, total, active, written or 2.0, is_quantised, is_local)
 
 

@@ -70,15 +70,17 @@ _CACHE_EXPONENT, _SIZE_EXPONENT = 0.6, 0.35
 """The cache and the layer of a drafter grow less than the model: powers of the number of its parameters."""
 _LONG_SHARE: Final = 0.25
 """Share of the cost that remains where long contexts dominate a step of a mixture of experts."""
-_LOCAL_KERNELS: Final = Range(0.002, 0.12, 0.75)
+_LOCAL_KERNELS: Final = Range(0.001, 0.12, 0.9)
 """Verifying a token with llama.cpp or MLX: kernels for a few tokens may read the weights for each (0.7 to 0.9
 on Metal, 0.1 to 0.5 on consumer GPUs)."""
+_CONSUMER_KERNELS: Final = Range(0.001, 0.06, 0.4)
+"""The same on other GPUs than a datacentre's (27B models on RTX 5090, Arc B60, Radeon 8060S: 0.1 to 0.3)."""
 _LIGHT: Final = 1.5
 """Factor of upper ends beside a light target: launches and sampling are more of its step."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
 """Experts over the experts of a token, of published models."""
 _GUESSED_RATIO: Final = 16.0
-_EXPERTS_SHARE: Final = Range(0.1, 0.4, 0.7)
+_EXPERTS_SHARE: Final = Range(0.1, 0.3, 0.7)
 """Share of the experts in the time of a step with one token."""
 _SPREAD: Final = Range(1.0, 0.75, 0.5)
 """What else a step does becomes faster with n GPUs by this power of n less than its experts do: all-reduces
@@ -211,7 +213,8 @@ def verifying(
             cost = Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
     low, guess, high = cost
     if target.is_local or not deployment.is_datacentre:
-        guess, high = guess + _LOCAL_KERNELS.guess, max(high, _LOCAL_KERNELS.high)
+        kernels = _LOCAL_KERNELS if target.is_local else _CONSUMER_KERNELS
+        guess, high = guess + kernels.guess, max(high, kernels.high)
     if context is not None and context > _FUSED_CONTEXT:
         high += _UNFUSED * log2(context / _FUSED_CONTEXT)
     return Range(low, guess, max(guess, min(1.0, high)))

@@ -75,7 +75,6 @@ HEAVY = [
     "llama-8b",
     "Qwen3-32B-FP8",
     "Qwen2.5-7B-Instruct-GPTQ-Int8",
-    "Qwen3.8-27B-NVFP4",
     "DeepSeek-R1",
     "my-iq-8b",
 ]
@@ -84,8 +83,9 @@ QUANTISED = [
     "Llama-3.1-8B-Instruct-quantized.w4a16",
     "Qwen3-8B-GPTQ-Int4",
     "gemma-3-27b-it-4bit",
+    "qwen-7b-nf4 Qwen3.8-27B-NVFP4",
     "qwen-7b-nf4",
-    "Qwen3-8B-bnb-4bit",
+    "Qwen3.8-27B-NVFP4",
     "DeepSeek-R1-int4-AutoRound",
 ]
 LOCAL = [
