@@ -5,7 +5,7 @@ A window has one field for each row of the figure table, with the description of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -36,7 +36,7 @@ from spec_decode_exporter.views.setting_text import (
     speculative_config,
 )
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
-from spec_decode_exporter.window.poll import Check, Counters, Reset
+from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
 Standing = Verdict | State
@@ -99,7 +99,7 @@ class _Window(View):
     seconds = fact("Time that the window covers.", float, lambda view: view.its.window.seconds)
     polls = fact("Number of increments that the window sums.", int, lambda view: view.its.window.polls)
     partial = fact("Whether it covers too little for bounds, verdict and recommendation.", bool, lambda view: view.its.is_partial)
-    counts = fact("Increases of the engine's counters.", CountsView, lambda view: counts(view.its.total, view.its.positions.accepted))
+    counts = fact("Increases of the engine's counters.", CountsView, lambda view: CountsView.of(view.its.total, position_accepted_tokens=view.its.positions.accepted))
     end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
     interval_acceptance_ratio = fact("Null without draft tokens.", SpreadView | None, lambda view: _spread(view.its))
 
@@ -193,11 +193,6 @@ class SettingView(View):
     highest_running_requests: float | None = at("Highest load with a known cost.")
 
 # fmt: on
-
-
-def counts(total: Counters[int] | Counters[int | None], positions: Sequence[int]) -> CountsView:
-    """Return the document of counters, and of the accepted tokens by position."""
-    return CountsView.of(total, position_accepted_tokens=tuple(positions))
 
 
 def _spread(its: WindowEvaluation) -> SpreadView | None:

@@ -22,7 +22,7 @@ from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.views.document import Estimated, View, at, fact
-from spec_decode_exporter.views.engine_view import CountsView, EngineView, counts, with_figures
+from spec_decode_exporter.views.engine_view import CountsView, EngineView, with_figures
 from spec_decode_exporter.window.history import Window
 from spec_decode_exporter.window.poll import Counters
 
@@ -160,7 +160,8 @@ class ObservationView(SnapshotView):
 def _counts(members: Members) -> CountsView:
     totals = zip(*(its.total for its in members), strict=True)
     same = _of_equal_tokens(members)
-    return counts(Counters(*map(_sum_of_known, totals)), _added(same).positions.accepted if same else ())
+    accepted = _added(same).positions.accepted if same else ()
+    return CountsView.of(Counters(*map(_sum_of_known, totals)), position_accepted_tokens=accepted)
 
 
 def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field

@@ -104,8 +104,7 @@ def advice(engine: EngineView) -> str:
 
 def _fault(engine: EngineView) -> str:
     """Return the text of the fault that the headline is about."""
-    texts = {finding.name: finding.text for finding in engine.findings}
-    found = (texts[name] for name in _FAULTS if name in texts)
+    found = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
     return next(found, "Acceptance dropped. Look for a change: the requests, their temperature, a release.")
 
 

@@ -47,8 +47,7 @@ def setting_text(snapshot: EngineSnapshot) -> str:
 
 def by_load_text(setting: SpeculationSetting) -> str:
     """Return what to set by load, what it gains, and for which loads the cost is known."""
-    parts = (_statement(setting), *_gains(setting.bands), _known(setting))
-    return " ".join(filter(None, parts))
+    return " ".join(filter(None, (_statement(setting), *_gains(setting.bands), _known(setting))))
 
 
 def uncertain_text(setting: SpeculationSetting) -> str:

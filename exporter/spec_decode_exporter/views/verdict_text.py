@@ -59,10 +59,6 @@ SOURCES: Final = {
 """Sources of a cost, within a sentence."""
 
 
-_SLOWER_REQUESTS: Final = "Speculation makes requests slower"
-"""Statement for ``poor`` if whole requests are significantly slower (95 %) than a baseline."""
-
-
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure; with newer data, if they differ from it."""
     evaluation = snapshot.evaluation
@@ -71,10 +67,8 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     shown, newest = evaluation.verdict, evaluation.evaluated.verdict
     if shown in {newest, Verdict.INSUFFICIENT}:
         return _text_of(shown, snapshot)
-    return f"{statement(shown, evaluation)}, {_KEPT} {_text_of(newest, snapshot)}"
-
-
-_KEPT: Final = f"until newer data last for {STAYED_SECONDS / 60:.0f} minutes. They say:"
+    kept = f"until newer data last for {STAYED_SECONDS / 60:.0f} minutes. They say:"
+    return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
 
 
 def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
@@ -146,9 +140,8 @@ def _scheduled_off(evaluation: Evaluation) -> str:
     if running is None or evaluation.longest.total.drafts:
         return ""
     first = evaluation.known.speculation.paused_from(running)
-    if first is None:
-        return ""
-    return f"Its schedule drafts nothing from {first} running requests, and {running:.1f} run."
+    text = "Its schedule drafts nothing from {} running requests, and {:.1f} run."
+    return "" if first is None else text.format(first, running)
 
 
 def _missing(evaluation: Evaluation) -> str:
@@ -191,7 +184,7 @@ def statement(verdict: Verdict, evaluation: Evaluation) -> str:
     """Return a verdict in words; ``marginal`` by the lower bound alone does not call a large gain little."""
     its = evaluation.evaluated
     if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
-        return _SLOWER_REQUESTS
+        return "Speculation makes requests slower"
     value = its.estimated_speedup_ratio if its.request is None else its.request.value
     return claim(verdict, value, evaluation.known.policy.speedup)
 
@@ -229,7 +222,6 @@ _COLLECT: Final = {
     State.IDLE: "Nothing to advise: nothing runs.",
     State.UNREACHABLE: "Nothing to advise: it is absent.",
 }
-_UNKNOWN: Final = "No advice: too little is known of its present drafts."
 
 
 def _collect(snapshot: EngineSnapshot) -> str:
@@ -237,7 +229,7 @@ def _collect(snapshot: EngineSnapshot) -> str:
     if evaluation.state in _COLLECT:
         return _COLLECT[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable:
-        return _UNKNOWN
+        return "No advice: too little is known of its present drafts."
     if evaluation.basis is Basis.SHORTER:
         return "No advice now: the last minutes contradict each other."
     needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.evaluated.window.seconds
@@ -250,10 +242,11 @@ def recommendation_text(snapshot: EngineSnapshot) -> str:
 
 
 def _keep(snapshot: EngineSnapshot) -> str:
-    tokens = snapshot.tokens
     if snapshot.evaluation.known.speculation.is_adaptive:
         return "Keep it as it is: the engine chooses how many drafts it verifies, and K needs no tuning."
-    return f"Keep drafting {plural(tokens, 'token')} at a time." if tokens else "Keep it as it is."
+    if not snapshot.tokens:
+        return "Keep it as it is."
+    return f"Keep drafting {plural(snapshot.tokens, 'token')} at a time."
 
 
 def _change(snapshot: EngineSnapshot, direction: str) -> str:
