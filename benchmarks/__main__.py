@@ -19,7 +19,7 @@ from benchmarks.options import parser
 
 SHORT: Final = (
     *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "learned_cost"),
-    *("page", "poll_cpu", "published", "thousand", "verdict_truth"),
+    *("load_range", "page", "poll_cpu", "published", "thousand", "verdict_truth"),
 )
 LONG: Final = ("gpu_passes", "hostile", "same_job", "soak")
 """Benchmarks of 20 minutes or more, and the one that needs a GPU."""

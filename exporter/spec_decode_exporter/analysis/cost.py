@@ -113,6 +113,11 @@ class Cost:
         highs = (each._replace(high=each.guess + share * each.above) for each in (self.token, self.step))
         return replace(self, **dict(zip(("token", "step"), highs, strict=True)), source=CostSource.LOAD_RANGE)
 
+    def spanning(self, other: Cost) -> Cost:
+        """Return this cost with a range that contains that of another one."""
+        pairs = ((self.token, other.token), (self.step, other.step))
+        return replace(self, **dict(zip(("token", "step"), map(_spanning, pairs), strict=True)))
+
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""
         if self.running_requests is None:

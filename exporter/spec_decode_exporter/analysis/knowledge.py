@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.load_range import NO_STEPS, LargestDrafter, LoadRange, largest_drafter
+from spec_decode_exporter.analysis.load_range import NO_STEPS, Drafter, LoadRange, largest_drafter
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
@@ -94,10 +94,9 @@ class Knowledge:
     """Unix time of the newest poll."""
 
     @property
-    def largest_drafter(self) -> LargestDrafter | None:
+    def largest_drafter(self) -> Drafter | None:
         """Most that the drafter takes of a step; None if unknown."""
-        its = self.cost
-        return largest_drafter(its.method, its.target, its.deployment, its.settings)
+        return largest_drafter(self.cost)
 
     @property
     def drafts_what_it_finds(self) -> bool:

@@ -1,17 +1,12 @@
-"""Limit of the cost of speculation from the steps that an engine has shown at other loads.
+"""Upper limit of κ, the time of a drafting step in plain ones, from an engine's steps at other loads.
 
-A plain step at load b computes b tokens, one of each request, and the prompts that come with them. A step that
-computed no more tokens of no more contexts took no longer, but for the drafter:
+A plain step at load b computes b tokens, and those of the prompts that come with them. A step that computed
+no more tokens of no more contexts took no longer, but for its drafter. So, with a drafting one at b/(K + 1),
 
-    t0(b) ≥ (t1 - fixed·(1 + passes/2)) / (1 + share·passes)
+    t0(b) ≥ (t1 - 0.4 ms - passes·0.2 ms) / (1 + passes·share)
 
-with t1 a step that drafts at a load up to about b/(K + 1). So κ, the time of a step at load b over t0(b), has
-an upper limit without any published cost. A step takes at most in proportion to its tokens, and to the power
-0.75 of what it reads of the KV cache: so one of more tokens or contexts counts for less.
-
-Drafters: a layer or two and an output matrix read 0.02 to 0.08 of what a dense target of 8 to 70 billion
-parameters does, and launches and rejection sampling take 0.1 to 0.2 ms a pass and 0.2 to 0.4 ms a step on an
-H100 (vLLM pull request 16937). The shares are what 99 % of modelled servers need (``benchmarks.load_range``).
+More tokens take at most in proportion, and more contexts to the power 0.75. The fixed times are launches and
+rejection sampling (vLLM pull request 16937); ``benchmarks.load_range`` has servers that the shares hold for.
 """
 
 from __future__ import annotations
@@ -20,26 +15,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel
+from spec_decode_exporter.analysis.cost import CostModel
 from spec_decode_exporter.analysis.typical_costs import present_name
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.config.cost_settings import Architecture
 
-_FIXED_SECONDS: Final = 0.0004
-"""Time of a step that drafts beyond its passes; a pass of the drafter takes half of it besides its share."""
-_LARGEST_SHARES: Final = {"eagle": 0.15, "eagle3": 0.15, "mtp": 0.15, "dflash": 0.4, "dspark": 0.4}
-"""Largest time of a pass of the drafter, in plain steps. A search on the host has none."""
-_ONE_PASS: Final = frozenset({"dflash", "dspark"})
+_STEP_SECONDS, _PASS_SECONDS = 0.0004, 0.0002
+_LAYER, _BLOCK = 0.15, 0.4
+"""Largest share of a pass in a plain step: of a layer and an output matrix beside 8 billion parameters, or of
+several layers."""
+_SHARES: Final = {"eagle": _LAYER, "eagle3": _LAYER, "mtp": _LAYER, "dflash": _BLOCK, "dspark": _BLOCK}
+"""By method. A search on the host is no pass, and takes what it takes."""
+_LEAST, _MOST, _BESIDE_MIXTURE = 0.06, 0.18, 0.08
+"""Limits of that of a layer by the target's size, and beside a mixture of experts."""
 _OF_SIZES, _LAUNCHES = 2.5, 0.08
-"""Largest time of a pass of a draft model: so many times the ratio of the parameters, and its launches."""
-_LIGHT, _MIXTURE = 2.0, 1.5
-"""Factors beside a light target, and of a draft model beside one that may read few of its experts."""
-_SMALL: Final = 5e9
+"""A pass of a draft model takes up to so many times the ratio of the parameters, and its launches."""
 _CONTEXT_EXPONENT: Final = 0.75
 
 
-@dataclass(frozen=True, slots=True)
-class LargestDrafter:
-    """Most that a drafter takes of a step."""
+class Drafter(NamedTuple):
+    """Most that a drafter takes of a step that drafts."""
 
     share: float
     """Of a pass, in plain steps."""
@@ -47,20 +41,23 @@ class LargestDrafter:
     """True if one pass drafts all tokens."""
 
 
-def largest_drafter(
-    method: str, target: TargetModel, deployment: Deployment, settings: CostSettings | None
-) -> LargestDrafter | None:
+def largest_drafter(cost: CostModel) -> Drafter | None:
     """Return the most that a drafter takes; None if that is unknown."""
-    name = present_name(method)
-    small = target.parameters is not None and target.parameters < _SMALL
-    share, is_light = _LARGEST_SHARES.get(name), small or target.is_quantised or not deployment.is_datacentre
-    if settings is not None and settings.draft_parameters is not None:
-        share = _OF_SIZES * settings.draft_parameters / (settings.target_parameters or 1.0) + _LAUNCHES
-        share *= 1.0 if target.architecture is Architecture.DENSE else _MIXTURE
+    name, target, sizes = present_name(cost.method), cost.target, cost.settings
+    share, is_dense = _SHARES.get(name), target.architecture is Architecture.DENSE
+    if sizes is not None and sizes.draft_parameters is not None:
+        share = _OF_SIZES * sizes.draft_parameters / (sizes.target_parameters or 1.0) + _LAUNCHES
+        share *= 1.0 if is_dense else 1.5  # a mixture may read few of its experts
+    elif share == _LAYER and target.architecture is Architecture.MIXTURE_OF_EXPERTS:
+        share = _BESIDE_MIXTURE
+    elif share == _LAYER:
+        size = target.parameters if is_dense else None
+        share = max(_LEAST, min(_MOST, share * (8e9 / size) ** 0.5)) if size else _MOST
     if share is None:
         return None
-    is_one_pass = name in _ONE_PASS or deployment.drafts_in_parallel
-    return LargestDrafter(share * (_LIGHT if is_light else 1.0), is_one_pass)
+    is_light = target.weight_bytes < 1 or not cost.deployment.is_datacentre
+    share *= 1.8 if is_light else 2**0.5 if target.weight_bytes == 1 else 1.0  # drafters have 16 bits
+    return Drafter(share, _SHARES.get(name) == _BLOCK or cost.deployment.drafts_in_parallel)
 
 
 class SeenSteps(NamedTuple):
@@ -69,19 +66,19 @@ class SeenSteps(NamedTuple):
     seconds: float
     """Lower limit of their mean time (97.5 %)."""
     tokens: float
-    """Mean tokens that a step computes: decoded ones, drafts and prompts."""
+    """Tokens that a step computes: decoded ones, drafts and prompts."""
     contexts: float
-    """Tokens that a step reads of the KV cache; 0 if unknown."""
+    """Tokens that it reads of the KV cache; 0 if unknown."""
     drafting: float
     """Share of the steps that draft."""
     draft_tokens: float
     """Draft tokens of a request in a step."""
 
-    def plain_seconds(self, drafter: LargestDrafter) -> float:
+    def plain_seconds(self, drafter: Drafter) -> float:
         """Return the least time of a plain step that computes and reads as much."""
         passes = self.drafting if drafter.is_one_pass else self.draft_tokens
-        seconds = self.seconds - _FIXED_SECONDS * (self.drafting + passes / 2)
-        return max(seconds, 0.0) / (1 + drafter.share * passes)
+        fixed = _STEP_SECONDS * self.drafting + _PASS_SECONDS * passes
+        return max(self.seconds - fixed, 0.0) / (1 + drafter.share * passes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,29 +87,15 @@ class LoadRange:
 
     steps: Sequence[SeenSteps] = ()
 
-    def plain_seconds(
-        self, loads: Sequence[float], drafter: LargestDrafter, prompt: float, context: float | None
-    ) -> list[float]:
-        """Return the least time of a plain step at each load; 0 if unknown.
+    def plain_seconds(self, drafter: Drafter, tokens: float, contexts: float) -> float:
+        """Return the least time of a plain step with these tokens and contexts, 0 if unknown."""
 
-        Args:
-            loads: Decoding requests.
-            drafter: That of the steps that draft.
-            prompt: Uncached prompt tokens for each decoded token.
-            context: Tokens of a request in the KV cache; None if unknown.
-        """
-        known = [(each.plain_seconds(drafter), each.tokens, each.contexts) for each in self.steps]
+        def least(its: SeenSteps) -> float:
+            shorter = min(1.0, contexts / its.contexts) if contexts and its.contexts else 1.0
+            least_share: float = min(1.0, tokens / its.tokens) * shorter**_CONTEXT_EXPONENT
+            return least_share * its.plain_seconds(drafter)
 
-        def at(load: float) -> float:
-            computed, read = load * (1 + prompt), load * (context or 0.0)
-            return max(
-                (
-                    seconds
-                    * min(1.0, computed / tokens)
-                    * (min(1.0, read / contexts) ** _CONTEXT_EXPONENT if read and contexts else 1.0)
-                    for seconds, tokens, contexts in known
-                ),
-                default=0.0,
-            )
+        return max(map(least, self.steps), default=0.0)
 
-        return [at(load) for load in loads]
+
+NO_STEPS: Final = LoadRange()

@@ -22,6 +22,7 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.history import NANO, Window, covered_seconds
@@ -38,6 +39,8 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of each window."""
 _COLUMNS: Final = ("increments", "works", "depths")
 """Values that hold columns of increments."""
+LIKE_LOADS: Final = 1.25
+"""Ratio of running to decoding requests up to which they are one load; beyond, a cost holds for both."""
 PROBABLY_PAYS: Final = 0.8
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
@@ -63,14 +66,20 @@ class WindowEvaluation(WindowFigures):
         """Cost of speculation at the load of the window's drafts; None if unknown."""
         if not self.known.speculates:
             return None
-        found = self.known.cost.at(self.drafting_requests, self.draft_length_tokens or len(self.positions))
+        load, decoding = self.drafting_requests, self.decoding_requests
+        tokens, context = self.draft_length_tokens or len(self.positions), self.context_tokens
+        found = self.known.cost.at(load, tokens, context)
+        if found and load and decoding is not None and load > LIKE_LOADS * decoding:
+            found = found.spanning(self.known.cost.at(decoding, tokens, context) or found)
         return found and self._limited(self._of_verified(found))
 
     @cached_property
     def possible_cost(self) -> Cost:
         """The cost, or that of any drafter if it is unknown."""
+        if self.cost is not None:
+            return self.cost
         length = self.draft_length_tokens or 0.0
-        return self.cost or self._of_verified(self.known.cost.typical(self.drafting_requests, length))
+        return self._of_verified(self.known.cost.typical(self.drafting_requests, length, self.context_tokens))
 
     def _of_verified(self, cost: Cost) -> Cost:
         """Return a cost that is not measured, down to that of A tokens if T has drafts without verification."""
@@ -180,11 +189,22 @@ class WindowEvaluation(WindowFigures):
         guess, slow, fast = map(self._sampled_speedup, (cost.guess, cost.high, cost.low))
         if guess is None or slow is None or fast is None:
             return None
-        # Drafts do not shorten prefills: with them a bound is nearer to 1, on the same side.
-        decoding = 1 - self.prefill_share_ratio
-        lower, upper = min(guess.lower, slow.lower), max(guess.upper, fast.upper)
-        lower, upper = min(lower, 1 + (lower - 1) * decoding), max(upper, 1 + (upper - 1) * decoding)
+        lower, upper = self._with_prefills(min(guess.lower, slow.lower), max(guess.upper, fast.upper))
         return guess._replace(lower=lower, upper=upper)
+
+    def _with_prefills(self, lower: float, upper: float) -> tuple[float, float]:
+        """Return bounds of the speed-up with the time of prefills; each stays on its side of 1.
+
+        Drafts do not shorten prefills: a bound is nearer to 1. But a prefill reads the experts that draft
+        tokens would add: a step of a mixture with one takes up to as long without drafts as with them.
+        """
+        decoding = 1 - self.prefill_share_ratio
+        lower = min(lower, 1 + (lower - 1) * decoding)
+        highest = max(upper, 1 + (upper - 1) * decoding)
+        ceiling = self.speedup_ceiling_ratio
+        if ceiling and self.known.cost.target.architecture is not Architecture.DENSE:
+            highest += self.prefill_steps_ratio * decoding * max(0.0, 1 - upper / ceiling)
+        return lower, min(highest, 1.0) if upper < 1 else highest
 
     def _sampled_speedup(self, price: Price) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""

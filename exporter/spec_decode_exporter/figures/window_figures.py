@@ -36,6 +36,8 @@ MAX_INCREMENTS: Final = 40
 """Increments for bounds: twelve slow cosines do not resolve a fortieth of a window."""
 MAX_PREFILL_INCREMENTS: Final = 300
 """Increments for the share of prefills, which a mean over several seconds does not show."""
+PREFILL_TOKENS: Final = 2048
+"""Tokens of a step: vLLM's smallest default of ``max_num_batched_tokens``."""
 MIN_SCHEDULE_POLLS: Final = 20
 """Polls that the share of polls with a change of K needs."""
 DRAFTED_SHARE: Final = 0.95
@@ -110,6 +112,23 @@ class WindowFigures:
         (drafted,) = columns(self.window.increments, "draft_tokens")
         total = sum(drafted)
         return fsum(map(mul, loads(self.window.increments), drafted)) / total if total else running
+
+    @cached_property
+    def decoding_requests(self) -> float | None:
+        """Mean decoding requests by Little's law, itl / seconds, weighted by steps; None if unknown.
+
+        In bursts fewer than ``drafting_requests``, which polls see at their beginnings or ends.
+        """
+        total, increments = self.total, self.window.increments
+        if not total.decode_steps or not total.decode_nanoseconds or not self.window.seconds:
+            return None
+        steps, spent = columns(increments, "decode_steps", "decode_nanoseconds")
+        covered = covered_seconds(increments)
+        weighted = sum(
+            s * itl / length for s, itl, length in zip(steps, spent, covered, strict=True) if length
+        )
+        engines = sum(covered) / self.window.seconds
+        return engines * weighted / NANO / total.decode_steps
 
     @cached_property
     def busy_requests(self) -> float | None:
@@ -345,6 +364,19 @@ class WindowFigures:
         decode, missed = [each / NANO for each in spent], list(map(sub, asked, held))
         found = highest_share(steps, decode, missed, covered_seconds(increments))
         return most if found is None else min(most, found)
+
+    @cached_property
+    def prefill_steps_ratio(self) -> float:
+        """Highest share of the steps that have a prefill, at most ``PREFILL_TOKENS`` of it; 0 if unknown."""
+        total = self.total
+        spent, missed = (
+            total.decode_nanoseconds,
+            (total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0),
+        )
+        if not total.decode_steps or not spent or not self.window.seconds:
+            return 0.0
+        batches = self.window.seconds * NANO * total.decode_steps / spent
+        return min(1.0, ((total.first_tokens or 0) + max(0, missed) / PREFILL_TOKENS) / batches)
 
     @cached_property
     def schedule_changes(self) -> tuple[int, int] | None:

@@ -251,11 +251,11 @@ class EngineSlots:
         return Knowledge(
             assumptions.speculation,
             assumptions.cost_model(measured),
-            load_range(slot.steps),
             assumptions.policy,
             speculates=slot.speculates,
             has_drafted=slot.has_drafted,
             request_baseline=period.period.request if period else None,
+            load_range=load_range(slot.steps),
             wall=slot.end,
         )
 
