@@ -29,7 +29,6 @@ from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup
 from spec_decode_exporter.reports.plan.model_sizes import Model
 from spec_decode_exporter.views.document import View, at, computed, fact
 
-_EIGHT_BITS: Final = 8
 GIGABYTE: Final = 10**9
 CAPACITY: Final = ("kv_cache_bytes", "kv_cache_tokens", "concurrent_sequences")
 """Fields of ``Room`` that say what fits."""
@@ -225,8 +224,8 @@ class DeploymentPlan(ExpectedSpeedup):
         """The target by its name, with what its config.json says."""
         its, weights = self.target_model, self.target_model.parameters
         named = target_model(self.model_name)
-        is_quantised = named.is_quantised or its.dtype.bits < _EIGHT_BITS
-        known = replace(named, parameters=weights.total, is_quantised=is_quantised)
+        is_quantised, stored = named.is_quantised or its.dtype.name == "int4", float(its.dtype.bits) / 8
+        known = replace(named, parameters=weights.total, is_quantised=is_quantised, weight_bytes=stored)
         if its.config is None and not weights.experts:
             return known
         mixture = Architecture.MIXTURE_OF_EXPERTS, 1 / weights.expert_share
