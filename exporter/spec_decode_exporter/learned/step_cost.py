@@ -16,7 +16,9 @@ Sources differ in nothing but whose plain steps are added.
 - *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x.
 - *Prefills.* Plain steps that memory limits take prefills for free; drafting ones near the limit of
   arithmetic do not: one more fit has f·v in place of v. Where prefills take more than half of a plain step,
-  the interval of g is 0 to 1, the fit with f·x is left out, and the guess leans to that with f·v.
+  the interval of g is 0 to 1, and the fit with f·x is left out.
+- *Guess.* A fit with both, and what is usual (``USUAL_GROWTH``, ``USUAL_SLOPE``) as observations beside the
+  polls, by Bayes' rule (ridge regression; A. Hoerl and R. Kennard, *Technometrics* 12, 1970).
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
@@ -29,6 +31,7 @@ One measurement does not determine both c0 and c. So c0 is given in draft tokens
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from math import hypot, isfinite
 from typing import Final, NamedTuple
 
@@ -58,13 +61,26 @@ MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
 """Least half-width of the bounds of κ, relative."""
+REACHES: Final = (1, 2)
+"""Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
 MAX_INFLATION: Final = 1.43
 """Variance inflation of f above which the growth is unknown: R² of 0.3 on the other regressors."""
 MAX_PREFILL: Final = 0.5
 """Share of a plain step that prefills add, above which growth counts as unknown."""
-FREE_PREFILLS: Final = 1 / 3
-"""Weight of the fit in which plain steps take prefills for free, above ``MAX_PREFILL``."""
+USUAL_GROWTH: Final = (0.3, 0.3)
+"""Mean and standard deviation of g; of seven models on an H100 0.34, 0.27 (tests/data/gpu_passes.jsonl)."""
+USUAL_SLOPE: Final = (0.6, 0.3)
+"""Mean of ds/dx / s, and standard deviation of ds/dx / t0: 0.58 and 0.33 there."""
+DRAFTING_PREFILLS: Final = 0.15
+"""Excess of the time of a prefill in drafting steps over that in plain ones, relative. Assumed: none where
+arithmetic limits both, and all of it where memory limits plain steps."""
+LINE_MISFIT: Final = 0.03
+"""Relative difference of a step from these lines, as by the padding of CUDA graphs, at ``LINE_POINTS``."""
+LINE_POINTS: Final = 16
+"""Independent differences near a load."""
+MAX_WIDTH: Final = 1.0
+"""Width of the bounds above 1, over the guess, from which on κ counts as unknown."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
@@ -97,21 +113,27 @@ def costs(own: Sequence[StepTimes], others: Iterable[PlainSteps], method: str) -
     """
     sources = [PlainSteps(CostSource.MEASURED, ()), *(each for each in others if each.times)]
     places = sorted({place for times in own for place, sums in times.places.items() if sums.drafting})
-    found = (next(_costs(own, place, sources, fixed_tokens(method)), None) for place in places)
-    return measured_curves(filter(None, found), method)
+    fixed, found = fixed_tokens(method), list[tuple[CostSource, Point]]()
+    for reach in REACHES:
+        found = found or [
+            each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
+        ]
+    return measured_curves(found, method)
 
 
 def _costs(
-    own: Sequence[StepTimes], place: int, sources: Iterable[PlainSteps], fixed: float
+    own: Sequence[StepTimes], place: int, reach: int, sources: Iterable[PlainSteps], fixed: float
 ) -> Iterator[tuple[CostSource, Point]]:
     """Yield the cost near a load by each source that shows it."""
-    drafting = total(times.near(place) for times in own)
+    drafting = total(times.near(place, reach) for times in own)
     if drafting is None:
         return
     for source in sources:
         if drafting.seconds < (MIN_SECONDS_BESIDE if source.times else MIN_SECONDS):
             continue
-        plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
+        plain = total(
+            times.near(place, reach) for times in {id(times): times for times in source.times}.values()
+        )
         if plain is not None or not source.times:
             point = _point(drafting, plain, source, fixed)
             if point is not None:
@@ -176,10 +198,24 @@ def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     if len(known) < len(fits):
         return None
     ends = [(value - half, value + half) for value, half in known]
-    guess = known[0][0]
-    if has_prefills:  # a compromise between plain steps that pay for all of them, and for none
-        guess += FREE_PREFILLS * (known[3][0] - guess)
-    return Range(min(low for low, _ in ends), guess, max(high for _, high in ends))
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    guess = min(max(_usual(gram, polls) or known[0][0], low), high)
+    return Range(low, guess, high) if high - max(low, 1.0) < MAX_WIDTH * guess else None
+
+
+def _usual(gram: Matrix, polls: float) -> float | None:
+    """Return κ by the polls and by what is usual, the more of it the less the polls tell."""
+    (growth, growth_error), (slope, slope_error) = USUAL_GROWTH, USUAL_SLOPE
+    likely = gram
+    for variable, other, factor in (
+        *((0, LOAD, growth), (SHARE, SHARE_LOAD, slope)),
+        *((PROMPT, SHARE_PROMPT, DRAFTING_PREFILLS), (RATE, SHARE_RATE, DRAFTING_PREFILLS)),
+    ):
+        likely = added(likely, variable, other, factor)
+    for variable, error in ((LOAD, growth_error), (SHARE_LOAD, slope_error)):
+        likely[variable][variable] += gram[0][0] / LINE_POINTS * (LINE_MISFIT / error) ** 2
+    found = _fit(likely, polls, PROMPT, LOAD, SHARE_LOAD)
+    return None if found is None or found.coefficients[0] <= 0 else 1 + found.ratio(SHARE)[0]
 
 
 def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:

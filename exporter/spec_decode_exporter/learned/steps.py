@@ -218,9 +218,9 @@ class StepTimes:
         """Add the steps of a poll at a Unix time."""
         include(self.places, round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
 
-    def near(self, place: int) -> StepSums | None:
-        """Return the steps at a place and its neighbours: loads from 0.77 to 1.3 times."""
-        return total(self.places.get(each) for each in (place - 1, place, place + 1))
+    def near(self, place: int, reach: int = 1) -> StepSums | None:
+        """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""
+        return total(self.places.get(each) for each in range(place - reach, place + reach + 1))
 
 
 def total(sums: Iterable[StepSums | None]) -> StepSums | None:

@@ -11,9 +11,11 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
+    DRAFTING_PREFILLS,
     LEAST_ERROR,
     MIN_SECONDS,
     MIN_SECONDS_BESIDE,
+    USUAL_GROWTH,
     PlainSteps,
     costs,
     step_ratio,
@@ -64,9 +66,14 @@ def mixed(number=600, low=20.0, high=28.0, seed=2):
 
 
 def with_prompts(server, low, high, number):
-    """Polls with random prompts, in tokens a second."""
+    """Polls with random prompts, in tokens a second, which take somewhat longer in drafting steps."""
     random = Random(3)
-    return [server.poll(load, share, uncached=random.uniform(low, high)) for load, share in mixed(number)]
+    return [
+        server.poll(
+            load, share, uncached=random.uniform(low, high), prefills_of=1 + DRAFTING_PREFILLS * share
+        )
+        for load, share in mixed(number)
+    ]
 
 
 def paused(number=600, threshold=24.0, seed=2):
@@ -126,10 +133,21 @@ class TestTheRatio:
         ]
         found = ratio_of(polls)
         assert found.low < KAPPA < found.high
-        # If prefills take more than half a step, the guess is a compromise.
         long = ratio_of(with_prompts(Server(prefill=0.0002, noise=0.005), 1000, 3500, 900))
         assert long.low < KAPPA < long.high
-        assert long.guess < KAPPA - 0.05
+        assert long.guess == pytest.approx(KAPPA, rel=0.02)
+
+    def test_what_is_usual_decides_what_the_polls_do_not_tell(self):
+        usual, _ = USUAL_GROWTH
+        polls = [*always(300, load=20.0), *always(300, share=0.0, load=26.0)]
+        found = step_ratio(Server(usual / (1 + usual * log(24 / 20)), noise=0.0).sums(polls))
+        assert found.guess == pytest.approx(KAPPA, rel=0.001)
+        slow = step_ratio(Server(0.6, noise=0.002).sums(mixed()))
+        assert slow.guess == pytest.approx(KAPPA, rel=0.01)
+
+    def test_what_could_be_anything_is_unknown(self):
+        assert step_ratio(Server(noise=0.3).sums(paused(12))) is None
+        assert step_ratio(Server(noise=0.03).sums(paused(12))) is not None
 
     def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
         server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
@@ -211,6 +229,13 @@ class TestTheCost:
         assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
         assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
         assert costs([drafting], [], "") == ()
+
+    def test_steps_at_loads_a_little_apart_show_the_cost_if_none_are_near(self):
+        levels = Server(noise=0.0).times([*always(300, load=16.0), *always(300, share=0.0, load=23.0)])
+        ((curve),) = costs([levels], [], "")
+        assert {each.running_requests for each in curve.points} == {16.0}
+        apart = Server(noise=0.0).times([*always(300, load=8.0), *always(300, share=0.0, load=23.0)])
+        assert costs([apart], [], "") == ()
 
     @settings(max_examples=60, deadline=None)
     @given(seed=st.integers(0, 10**6))
