@@ -179,10 +179,9 @@ def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
 
 
 def _ratio(figure: Figure, members: Members) -> float | None:
-    """Return the formula on the sums of the engines that have all of its counters."""
-    counted = [
-        its for its in members if all(getattr(its.total, name) is not None for name in figure.counters)
-    ]
+    """Return the formula on the sums of the engines that have a value and all of its counters."""
+    valued = (its for its in members if figure.of(its) is not None)
+    counted = [its for its in valued if all(getattr(its.total, name) is not None for name in figure.counters)]
     return figure.of(_added(counted)) if counted else None
 
 

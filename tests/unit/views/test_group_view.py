@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped
 from tests.fakes.windows import window
@@ -81,6 +82,23 @@ def test_a_group_of_one_engine_has_the_engine_s_values(busy):
         for name in type(shown).model_computed_fields.keys() - {"window", "engines"}:
             expected = getattr(own, name)
             assert getattr(shown, name) == getattr(expected, "value", expected), name
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_engine_that_does_not_verify_all_its_drafts_is_in_no_ratio_to_them(with_window, order):
+    plain, adaptive = (
+        with_window(
+            counted({"drafts": 10, "draft_tokens": 30, "accepted_tokens": accepted}, [accepted, 0, 0])
+        )
+        for accepted in (9, 3)
+    )
+    known = Knowledge(Speculation(is_adaptive=True))
+    windows = [its.window for its in adaptive.evaluation.windows]
+    adaptive = replace(adaptive, evaluation=Evaluation(windows, known))
+    (group,) = group_views([(labels(0), each) for each in (plain, adaptive)[::order]], ["model_name"])
+    (shown,) = group.windows
+    assert (shown.draft_acceptance_ratio, shown.acceptance_length_tokens) == (0.3, 1.6)
+    assert shown.position_acceptance_ratio == (0.9, 0, 0)
 
 
 def test_positions_of_different_k_are_never_mixed(with_window):
