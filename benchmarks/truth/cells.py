@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
 from random import Random
@@ -114,8 +114,10 @@ def _cell(random: Random, target: Target, running: int, seed: int) -> Cell:
         random.uniform(*SPREADS),
         1.0 if drafter.drafts_every_step else random.uniform(*COVERAGES),
         random.choice(ANSWERS),
-        exp(random.uniform(*map(log, PROMPTS))),
     )
+    uncached = exp(random.uniform(*map(log, PROMPTS)))
+    prompt = max(context - mix.mean_answer_tokens / 2, uncached)
+    mix = replace(mix, prompt_tokens=prompt, hit_ratio=1 - uncached / prompt)
     return Cell(server, mix, running, seed)
 
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from math import ceil, exp, inf, log
+from math import ceil, exp
 from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -91,7 +91,7 @@ class StepTraffic:
         self.truth = Truth()
         self._plain = cache(self._plain_seconds)
         self._drafting = cache(self._drafting_seconds)
-        self._unspeculating = cache(lambda batch, prompts: server.plain_seconds(batch, prompts))
+        self._unspeculating = cache(server.plain_seconds)
         self._rate = cache(self._mean_rate)
 
     def seconds(self, number: int) -> Iterator[tuple[Counts, Truth]]:

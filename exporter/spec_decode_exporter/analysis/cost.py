@@ -137,7 +137,7 @@ class Curve:
     """c by load, interpolated linearly between the known loads.
 
     Its range contains the interpolation by the logarithm too: c of a dense model grows in proportion to the
-    load before arithmetic limits it, and that of a mixture of experts falls with each doubling.
+    load before arithmetic limits it, and that of a mixture of experts falls with each doubling, or faster.
     """
 
     points: tuple[Point, ...]
@@ -156,8 +156,12 @@ class Curve:
         (begin, low), (end, high) = self.points[above - 1 : above + 1]
         share = (running_requests - begin) / (end - begin)
         linear = _between(share, low, high)
-        curved = _between(log(running_requests / begin) / log(end / begin) if begin > 0 else share, low, high)
-        token = Range(min(linear.low, curved.low), linear.guess, max(linear.high, curved.high))
+        share = log(running_requests / begin) / log(end / begin) if begin > 0 else share
+        curved = _between(share, low, high)
+        lowest = min(linear.low, curved.low)
+        if 0 < high.low < low.low:  # that of a mixture falls in proportion to a power of the load
+            lowest = min(lowest, low.low * (high.low / low.low) ** share)
+        token = Range(lowest, linear.guess, max(linear.high, curved.high))
         return Point(running_requests, token)
 
     def step_at(self, point: Point) -> Range:

@@ -39,8 +39,6 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of each window."""
 _COLUMNS: Final = ("increments", "works", "depths")
 """Values that hold columns of increments."""
-LIKE_LOADS: Final = 1.25
-"""Ratio of running to decoding requests up to which they are one load; beyond, a cost holds for both."""
 PROBABLY_PAYS: Final = 0.8
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
@@ -66,11 +64,10 @@ class WindowEvaluation(WindowFigures):
         """Cost of speculation at the load of the window's drafts; None if unknown."""
         if not self.known.speculates:
             return None
-        load, decoding = self.drafting_requests, self.decoding_requests
         tokens, context = self.draft_length_tokens or len(self.positions), self.context_tokens
-        found = self.known.cost.at(load, tokens, context)
-        if found and load and decoding is not None and load > LIKE_LOADS * decoding:
-            found = found.spanning(self.known.cost.at(decoding, tokens, context) or found)
+        found = self.known.cost.at(self.drafting_requests, tokens, context)
+        for load in self.other_requests if found else ():
+            found = found.spanning(self.known.cost.at(load, tokens, context) or found)
         return found and self._limited(self._of_verified(found))
 
     @cached_property
@@ -200,10 +197,10 @@ class WindowEvaluation(WindowFigures):
         """
         decoding = 1 - self.prefill_share_ratio
         lower = min(lower, 1 + (lower - 1) * decoding)
-        highest = max(upper, 1 + (upper - 1) * decoding)
-        ceiling = self.speedup_ceiling_ratio
+        ceiling, gain = self.speedup_ceiling_ratio, 0.0
         if ceiling and self.known.cost.target.architecture is not Architecture.DENSE:
-            highest += self.prefill_steps_ratio * decoding * max(0.0, 1 - upper / ceiling)
+            gain = self.prefill_steps_ratio * max(0.0, 1 - upper / ceiling)
+        highest = max(upper + gain, 1 + (upper + gain - 1) * decoding)
         return lower, min(highest, 1.0) if upper < 1 else highest
 
     def _sampled_speedup(self, price: Price) -> Estimate | None:

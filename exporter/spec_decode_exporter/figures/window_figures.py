@@ -36,6 +36,8 @@ MAX_INCREMENTS: Final = 40
 """Increments for bounds: twelve slow cosines do not resolve a fortieth of a window."""
 MAX_PREFILL_INCREMENTS: Final = 300
 """Increments for the share of prefills, which a mean over several seconds does not show."""
+LIKE_LOADS: Final = 1.25
+"""Ratio up to which two loads are the same for a cost."""
 PREFILL_TOKENS: Final = 2048
 """Tokens of a step: vLLM's smallest default of ``max_num_batched_tokens``."""
 MIN_SCHEDULE_POLLS: Final = 20
@@ -114,21 +116,25 @@ class WindowFigures:
         return fsum(map(mul, loads(self.window.increments), drafted)) / total if total else running
 
     @cached_property
-    def decoding_requests(self) -> float | None:
-        """Mean decoding requests by Little's law, itl / seconds, weighted by steps; None if unknown.
+    def other_requests(self) -> tuple[float, ...]:
+        """Loads that the steps may have had instead of ``drafting_requests``, which polls see at their ends.
 
-        In bursts fewer than ``drafting_requests``, which polls see at their beginnings or ends.
+        One is L, the mean of decoding requests by Little's law, itl / seconds: in bursts fewer decode than a
+        poll sees. Where it sees fewer than L, short requests come and go between polls: another load is all
+        that began in a poll, F. All are weighted by steps.
         """
-        total, increments = self.total, self.window.increments
-        if not total.decode_steps or not total.decode_nanoseconds or not self.window.seconds:
-            return None
-        steps, spent = columns(increments, "decode_steps", "decode_nanoseconds")
-        covered = covered_seconds(increments)
-        weighted = sum(
-            s * itl / length for s, itl, length in zip(steps, spent, covered, strict=True) if length
-        )
-        engines = sum(covered) / self.window.seconds
-        return engines * weighted / NANO / total.decode_steps
+        total, increments, load = self.total, self.window.increments, self.drafting_requests
+        if not total.decode_steps or not total.decode_nanoseconds or load is None:
+            return ()
+        steps, spent, first = columns(increments, "decode_steps", "decode_nanoseconds", "first_tokens")
+        lengths = covered_seconds(increments)
+        rates = [itl / NANO / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
+        engines = sum(lengths) / self.window.seconds
+        decoding = engines * fsum(map(mul, steps, rates)) / total.decode_steps
+        if load > LIKE_LOADS * decoding:
+            return (decoding,)
+        began = fsum(map(mul, steps, first)) / total.decode_steps
+        return (decoding, max(decoding, began)) if decoding > LIKE_LOADS * load else ()
 
     @cached_property
     def busy_requests(self) -> float | None:
