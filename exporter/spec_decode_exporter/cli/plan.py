@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,13 +20,13 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
-from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup, SpeedupPlan, token_acceptance
+from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, ModelError, dtype_of
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel, read
 from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
-FORMATS: Final[Mapping[str, Callable[[ExpectedSpeedup, TextStyle], str]]] = {
+FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda plan, _: as_json(plan),
 }
@@ -108,7 +107,7 @@ _SPEEDUP: Final = (
     Flag("--measured", "FILE", "output of observe --format json for these models: acceptance, throughput, and the cost if known", read=Path),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
-_DATACENTRE: Final = re.compile(r"\b(?:[AH]100|[AH]800|G?H200|G?B[23]00|MI[23]\d\d|gaudi|tpu)", re.IGNORECASE)
+_DATACENTRE: Final = re.compile(r"(?:[AH][18]00|H200|B[23]00|MI[23]\d\d)(?!\d)|gaudi|tpu", re.IGNORECASE)
 """Names of GPUs whose arithmetic is as large, beside their memory bandwidth, as the typical costs assume."""
 
 
@@ -137,7 +136,7 @@ def handle(arguments: argparse.Namespace) -> int:
     return PLAN[plan.outcome] if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
 
 
-def plan_of(arguments: argparse.Namespace) -> ExpectedSpeedup:
+def plan_of(arguments: argparse.Namespace) -> SpeedupPlan:
     """Return the plan of arguments: with memory if they have a target.
 
     Raises:
@@ -157,9 +156,8 @@ def plan_of(arguments: argparse.Namespace) -> ExpectedSpeedup:
     name = its.model_name or (observed and observed.model_name)
     if not name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
-    running = {} if its.running is None else {"running_requests": its.running}
-    given = running | _common(its, observed, its.tensor_parallel)
-    return SpeedupPlan(model_name=name, context_tokens=its.context, draft_model_name=its.draft, **given)
+    common = _common(its, observed, its.tensor_parallel)
+    return SpeedupPlan(model_name=name, draft_model_name=its.draft, **common)
 
 
 def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
@@ -170,22 +168,17 @@ def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) ->
     common = _common(its, observed, ranks)
     target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
     draft = drafter_of(common["method"], target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
-    given = {
-        "gpu_memory_utilisation_ratio": its.utilisation,
-        "context_tokens": its.context,
-        "wanted_sequences": its.running and ceil(its.running),
-    }
     return DeploymentPlan(
         model_name=its.model_name or target.name,
         target_model=target,
         draft_model=draft,
         gpus=ranks,
         gpu_memory_bytes=its.gpu_memory or 80 * GIGABYTE,
+        gpu_memory_utilisation_ratio=its.utilisation or 0.9,
         overhead_bytes=2 * GIGABYTE if its.overhead is None else its.overhead,
         kv_cache_element_bytes=_ELEMENT_BYTES[its.kv_cache_dtype or "auto"],
         engines=gpus // ranks,
         throughput=its.throughput,
-        **{name: value for name, value in given.items() if value is not None},
         **common,
     )
 
@@ -194,7 +187,12 @@ def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int 
     """Return the values that both kinds of plans have; ``ranks`` is the tensor parallel size."""
     seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
     is_datacentre = its.gpu is None or bool(_DATACENTRE.search(its.gpu))
-    given = {"draft_tokens": its.tokens or seen, "acceptance": _acceptance(its)}
+    given = {
+        "draft_tokens": its.tokens or seen,
+        "acceptance": _acceptance(its),
+        "running_requests": its.running,
+        "context_tokens": its.context,
+    }
     return {
         "method": its.method or (observed and observed.method) or DRAFT_MODEL,
         "deployment": Deployment(ranks, its.expert_parallel, is_datacentre, its.parallel_drafting),

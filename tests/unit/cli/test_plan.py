@@ -1,10 +1,13 @@
 """The command line of plans, as a user calls it."""
 
 import json
+from csv import DictReader
 
 import pytest
 
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.cli.main import parse
+from tests.paths import DATA
 
 PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
 
@@ -98,3 +101,21 @@ def test_a_target_answers_about_memory_and_speed_at_once(program):
     assert found["outcome"] == "weights_fit"
     for key in ("speedup_ratio", "speedup_ratio_lower", "speedup_ratio_upper", "verdict", "cost_source"):
         assert found[key] == alone[key]
+
+
+def test_every_published_measurement_has_an_answer_with_ordered_bounds(program):
+    """Of trees and of rows without an acceptance length too."""
+    with (DATA / "published-speedups.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in DictReader(file) if row["method"] != "draft_model"]
+    for row in rows:
+        length = ("--acceptance-length", row["acceptance_length"]) if row["acceptance_length"] else ()
+        status, text, _ = program(
+            "plan", "--model-name", row["served_name"], "--method", row["method"], "--tokens", row["tokens"], "--running",
+            row["running"], "--context", row["context"], "--tensor-parallel", row["gpus"], *length, "--format", "json",
+        )  # fmt: skip
+        found = json.loads(text)
+        assert status == 0
+        ends = [found[f"speedup_ratio{end}"] for end in ("_lower", "", "_upper")]
+        assert ends == ([None] * 3 if "1.7B" in row["served_name"] else sorted(ends))
+        assert found["verdict"] in [*Verdict]
+    assert len(rows) > 80

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
+from math import ceil
 from typing import Annotated, Final
 
 from pydantic import Field, InstanceOf
@@ -25,7 +26,7 @@ from spec_decode_exporter.analysis.model_architecture import TargetModel, target
 from spec_decode_exporter.analysis.typical_costs import drafter_cost
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
-from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup
+from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
 from spec_decode_exporter.reports.plan.model_sizes import Model
 from spec_decode_exporter.views.document import View, at, computed, fact
 
@@ -95,7 +96,7 @@ class Payoff(View):
 # fmt: on
 
 
-class DeploymentPlan(ExpectedSpeedup):
+class DeploymentPlan(SpeedupPlan):
     """A plan of one engine: its input, and what follows from it, computed when it is read."""
 
     target_model: Annotated[InstanceOf[Model], Field(exclude=True)]
@@ -108,11 +109,11 @@ class DeploymentPlan(ExpectedSpeedup):
     kv_cache_element_bytes: int = at("Bytes of an element: 2, or 1 in FP8.", default=2)
     engines: int = at("On all GPUs.", default=1)
     context_tokens: int = at("Of a sequence, prompt and answer.", default=8192)
-    wanted_sequences: int = 32
     throughput: float | None = Field(default=None, exclude=True)
     """Tokens a second of one engine without speculation; None if unknown."""
 
     # fmt: off
+    wanted_sequences = fact("Running requests, as whole sequences.", int, lambda its: ceil(its.running_requests))
     draft_to_target_ratio = fact("Ratio of the active parameters.", float | None, lambda its: its.draft and its.draft.active_parameters / its.target.active_parameters)
     # fmt: on
 
@@ -204,23 +205,14 @@ class DeploymentPlan(ExpectedSpeedup):
     # Cost
 
     @property
-    def batch(self) -> int:
+    def load(self) -> int:
         """Sequences in a step: the wanted ones, as far as they fit."""
+        wanted: int = self.wanted_sequences
         fitting = self.with_draft.concurrent_sequences
-        return max(self.wanted_sequences if fitting is None else min(self.wanted_sequences, fitting), 1)
-
-    @property
-    def load(self) -> float:
-        """Sequences in a step."""
-        return self.batch
-
-    @property
-    def context(self) -> float | None:
-        """Tokens of a sequence."""
-        return self.context_tokens
+        return max(wanted if fitting is None else min(wanted, fitting), 1)
 
     @cached_property
-    def target_record(self) -> TargetModel:
+    def served_model(self) -> TargetModel:
         """The target by its name, with what its config.json says."""
         its, weights = self.target_model, self.target_model.parameters
         named = target_model(self.model_name)
@@ -310,7 +302,7 @@ class DeploymentPlan(ExpectedSpeedup):
     def _read(self, model: Model) -> float:
         """Return the bytes that a step of a model reads on each GPU."""
         size = (self.sequence_bytes(model) or 0) // self.gpus if self._knows_cache else 0
-        return self._weights(model, self.batch) + self.batch * size
+        return self._weights(model, self.load) + self.load * size
 
     def _weights(self, model: Model, tokens: int) -> float:
         return model.parameters.read_bytes(model.dtype, tokens) / self.gpus

@@ -7,17 +7,16 @@ measurement p_i = a^(i+1), with the same acceptance a of every token (Leviathan,
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, Final
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostModel, CostSource
+from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostModel, CostSource, Curve, Point
 from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
-from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, drafter_cost, every_step_pays
+from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, drafter_cost
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
@@ -56,14 +55,18 @@ class PlannedDepth(View):
         return Estimate(self.speedup_ratio, self.speedup_ratio_lower, self.speedup_ratio_upper, 0.0)
 
 
-class ExpectedSpeedup(View):
-    """Speed-up at an assumed or observed acceptance; without a known cost its figures are null."""
+class SpeedupPlan(View):
+    """Speed-up of a model, by its name, at an assumed or observed acceptance. Without a cost figures are null."""
 
     model_name: str
     method: str
+    running_requests: float = 32.0
+    context_tokens: int | None = at("Tokens of a request in the KV cache.", default=None)
     draft_tokens: int = 4
     acceptance: float = Field(default=0.7, exclude=True)
     """Acceptance of a token, given that those before it were accepted."""
+    draft_model_name: str | None = Field(default=None, exclude=True)
+    """Name or size of a draft model."""
     given_cost_ratio: float | None = Field(default=None, exclude=True)
     deployment: Annotated[InstanceOf[Deployment], Field(exclude=True)] = Deployment()
     observed: Annotated[InstanceOf[ObservedModel] | None, Field(exclude=True)] = None
@@ -82,48 +85,44 @@ class ExpectedSpeedup(View):
     # Cost
 
     @property
-    @abstractmethod
     def load(self) -> float:
-        """Running requests."""
+        """Requests in a step."""
+        return self.running_requests
 
-    @property
-    @abstractmethod
-    def context(self) -> float | None:
-        """Tokens of a request in the KV cache; None if unknown."""
-
-    @property
-    @abstractmethod
-    def target_record(self) -> TargetModel:
+    @cached_property
+    def served_model(self) -> TargetModel:
         """The served model, as far as the cost depends on it."""
+        return target_model(self.model_name)
 
     @property
-    @abstractmethod
     def drafter_share(self) -> float | None:
         """A draft model's part of what a plain step reads; None if unknown."""
+        draft, target = active_parameters(self.draft_model_name or ""), active_parameters(self.model_name)
+        return draft / target if draft and target else None
 
     @cached_property
     def cost_model(self) -> CostModel:
         """All that is known of the cost, as the live exporter holds it."""
-        usual, share, settings = drafter_cost(self.method), self.drafter_share, None
+        usual, share = drafter_cost(self.method), self.drafter_share
+        seen = None if self.observed is None else self.observed.cost
+        settings: CostSettings | None = None
+        measured: tuple[Curve, ...] = ()
         if self.given_cost_ratio is not None:
             fixed = (usual or UNKNOWN_METHOD).step.guess
             settings = CostSettings(
                 draft_cost_ratio=self.given_cost_ratio, fixed_cost_ratio=fixed, running_requests=self.load
             )
+        elif seen is not None:
+            ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
+            point = Point(max(seen.running_requests or self.load, 1.0), Range(*(max(c, 0.0) for c in ends)))
+            measured = (Curve((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
         elif usual is None and share is not None:
             settings = CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0)
-        return CostModel(settings, (), self.method, self.target_record, self.deployment)
+        return CostModel(settings, measured, self.method, self.served_model, self.deployment)
 
     def cost_of(self, tokens: int) -> Cost | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
-        seen = None if self.observed is None or self.given_cost_ratio is not None else self.observed.cost
-        if seen is None:
-            return self.cost_model.at(self.load, tokens, self.context)
-        guess = max(seen.draft_cost_ratio, 0.0)
-        low, high = seen.draft_cost_ratio_lower, seen.draft_cost_ratio_upper
-        token = Range(min(max(low, 0.0), guess), guess, max(high, guess))
-        fixed = Range(*[max(seen.fixed_cost_ratio, 0.0)] * 3)
-        return Cost(token, fixed, seen.source, seen.running_requests, every_step_pays(self.method))
+        return self.cost_model.at(self.load, tokens, self.context_tokens)
 
     @cached_property
     def known_cost(self) -> Cost | None:
@@ -228,35 +227,6 @@ class ExpectedSpeedup(View):
         """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
         coverage = 1.0 if self.observed is None or not price.every_step else self.observed.coverage
         return price.step / coverage
-
-
-class SpeedupPlan(ExpectedSpeedup):
-    """Speed-up of a model by its name, without its memory."""
-
-    running_requests: float = 32.0
-    context_tokens: int | None = None
-    draft_model_name: str | None = at("Name or size of a draft model.", default=None)
-
-    @property
-    def load(self) -> float:
-        """Running requests."""
-        return self.running_requests
-
-    @property
-    def context(self) -> float | None:
-        """Tokens of a request in the KV cache; None if unknown."""
-        return self.context_tokens
-
-    @cached_property
-    def target_record(self) -> TargetModel:
-        """The served model by its name."""
-        return target_model(self.model_name)
-
-    @property
-    def drafter_share(self) -> float | None:
-        """Parameters that a token uses of the draft model, as a share of those of the target."""
-        its, target = active_parameters(self.draft_model_name or ""), active_parameters(self.model_name)
-        return its / target if its and target else None
 
 
 def active_parameters(text: str) -> float | None:

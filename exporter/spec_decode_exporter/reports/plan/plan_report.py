@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import ABSENT, bounds, count, gigabytes, plain, plural, share
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, SEARCHES
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan, PlanOutcome
-from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup, PlannedDepth
+from spec_decode_exporter.reports.plan.expected_speedup import PlannedDepth, SpeedupPlan
 from spec_decode_exporter.reports.plan.model_sizes import HEADS, Model, dtype_of
 from spec_decode_exporter.reports.text import TextStyle, bar, json_text, render
 from spec_decode_exporter.views.verdict_text import SOURCES
@@ -74,7 +74,7 @@ def _in(model: Model, name: str) -> Model:
     )
 
 
-def acceptance_basis(plan: ExpectedSpeedup) -> str:
+def acceptance_basis(plan: SpeedupPlan) -> str:
     """Return the acceptance that the speed-ups assume, in words."""
     return "the observed acceptance" if plan.observed else f"the assumed acceptance of {plan.acceptance:.3g}"
 
@@ -155,7 +155,7 @@ RULES: Final[Mapping[str, Rule[DeploymentPlan]]] = {
     "little_cache": Rule(lambda plan: plan.outcome is PlanOutcome.WEIGHTS_FIT and _share(plan, plan.with_draft.kv_cache_bytes) < _CACHE_SHARE, lambda plan: f"{gigabytes(plan.with_draft.kv_cache_bytes)} of KV cache, {100 * _share(plan, plan.with_draft.kv_cache_bytes):.1f} % of the GPUs' memory, are little to serve from."),
 }  # fmt: skip
 """Warnings about models and memory by name; reasons why vLLM would not start come first."""
-SPEED_RULES: Final[Mapping[str, Rule[ExpectedSpeedup]]] = {
+SPEED_RULES: Final[Mapping[str, Rule[SpeedupPlan]]] = {
     "never_pays": Rule(lambda plan: plan.depth is not None and plan.depth.break_even_token_acceptance_ratio is None, lambda plan: f"With {plural(plan.draft_tokens, 'token')} at a time no acceptance is enough: drafting costs more than it can give."),
     "loses": Rule(
         lambda plan: plan.depth is not None and plan.depth.speedup_ratio < 1 and plan.depth.break_even_token_acceptance_ratio is not None,
@@ -172,7 +172,7 @@ SPEED_RULES: Final[Mapping[str, Rule[ExpectedSpeedup]]] = {
 """Warnings about the speed-up by name."""
 
 
-def warnings(plan: ExpectedSpeedup) -> dict[str, str]:
+def warnings(plan: SpeedupPlan) -> dict[str, str]:
     """Return the texts of the warnings by name."""
     found = {}
     if isinstance(plan, DeploymentPlan):
@@ -180,14 +180,14 @@ def warnings(plan: ExpectedSpeedup) -> dict[str, str]:
     return found | {name: rule.text(plan) for name, rule in SPEED_RULES.items() if rule.applies(plan)}
 
 
-def as_json(plan: ExpectedSpeedup) -> str:
+def as_json(plan: SpeedupPlan) -> str:
     """Return a plan as JSON with a final newline. Unknown numbers are null."""
     more = {"remedy": remedy(plan)} if isinstance(plan, DeploymentPlan) else {}
     cautions = [{"name": name, "text": text} for name, text in warnings(plan).items()]
     return json_text({**plan.model_dump(mode="json"), **more, "cautions": cautions})
 
 
-def as_text(plan: ExpectedSpeedup, style: TextStyle) -> str:
+def as_text(plan: SpeedupPlan, style: TextStyle) -> str:
     """Return a plan as text, which is Markdown too."""
     known: dict[str, object] = {
         "plan": plan,
@@ -243,7 +243,7 @@ def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
             yield title, *(count(getattr(room, key)) for room in rooms), count(lost[key]) if lost[key] else ""
 
 
-def _chart(plan: ExpectedSpeedup, style: TextStyle) -> Iterator[tuple[str, ...]]:
+def _chart(plan: SpeedupPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
     """Yield the speed-up by number of draft tokens; that of none is 1. Nothing if the cost is unknown."""
     if not plan.depths:
         return
@@ -266,7 +266,7 @@ def _chart(plan: ExpectedSpeedup, style: TextStyle) -> Iterator[tuple[str, ...]]
         )
 
 
-def _marked(plan: ExpectedSpeedup, tokens: int) -> str:
+def _marked(plan: SpeedupPlan, tokens: int) -> str:
     return f"**{tokens}**" if tokens == plan.best_tokens else str(tokens)
 
 

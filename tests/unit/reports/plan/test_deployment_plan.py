@@ -160,7 +160,7 @@ def test_the_cache_is_read_too(llamas):
         2 * (model.parameters.total - model.parameters.embedding)
         for model in (found.draft_model, found.target_model)
     )
-    tokens = found.batch * 8192
+    tokens = found.load * 8192
     expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens)
     assert found.drafter_share == pytest.approx(expected)
     assert found.cost_source is CostSource.SIZES
@@ -173,8 +173,8 @@ def test_a_step_of_a_mixture_reads_the_experts_of_all_its_sequences(folder):
     own = one.target_model.parameters
     more = own.experts * ((1 - 0.75**5) - 0.25)
     assert one.drafter_share / five.drafter_share == pytest.approx(1 + more / (own.active - own.embedding))
-    assert five.target_record.architecture is Architecture.MIXTURE_OF_EXPERTS
-    assert five.target_record.experts_ratio == 4
+    assert five.served_model.architecture is Architecture.MIXTURE_OF_EXPERTS
+    assert five.served_model.experts_ratio == 4
 
 
 # Observations
