@@ -17,7 +17,13 @@ from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostModel, CostS
 from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
 from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, drafter_cost
-from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
+from spec_decode_exporter.analysis.verdict import (
+    SpeedupRange,
+    Verdict,
+    drafts_what_it_finds,
+    pays_share,
+    speedup_verdict,
+)
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.config.types import parse_parameters
@@ -41,7 +47,7 @@ class PlannedDepth(View):
 
     tokens: int
     speedup_ratio: float
-    speedup_ratio_lower: float = at("At the highest possible cost.")
+    speedup_ratio_lower: float = at("At the highest possible cost; of a search also if it finds nothing.")
     speedup_ratio_upper: float = at("At the lowest possible cost.")
     acceptance_ratio: float = at("Acceptance rate of these draft tokens, assumed or observed.")
     draft_cost_ratio: float
@@ -210,6 +216,8 @@ class SpeedupPlan(View):
         value, lower, upper = (
             speedup(each, coverage, accepted, tokens) for each in (price, cost.high, cost.low)
         )
+        if self.observed is None and drafts_what_it_finds(self.method):
+            lower = min(lower, speedup(cost.high, 0.0, accepted, tokens))  # perhaps no step finds a draft
         of_draft = price._replace(step=self._fixed(price))
         return PlannedDepth(
             tokens=tokens,

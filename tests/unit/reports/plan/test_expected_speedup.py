@@ -220,3 +220,14 @@ def test_any_name_load_and_context_has_ordered_bounds_and_one_sentence(
     else:
         assert plan.verdict is Verdict.UNCLEAR
     assert as_text(plan, TextStyle())
+
+
+@pytest.mark.parametrize("method", ["ngram", "[ngram]", "ngram_gpu", "suffix"])
+def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_draft(method):
+    """vLLM's acceptance length of n-gram drafts is that of the steps with a draft."""
+    plan = planned("--model-name", "meta-llama/Llama-3.1-8B-Instruct", "--method", method, "--tokens", "3", "--running", "1", "--acceptance-length", "2.6")  # fmt: skip
+    assert plan.verdict is Verdict.UNCLEAR
+    assert plan.speedup_ratio > 1.5
+    assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
+    seen = drafting([0.8, 0.5, 0.3], 0.6, 1.0, make_cost(0.02, 0.1, every_step=True).guess)
+    assert seen.depths[2].speedup_ratio_lower > 1
