@@ -18,7 +18,16 @@ from typing import Final
 from benchmarks.options import parser
 
 SHORT: Final = (
-    *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "learned_cost"),
+    *(
+        "against_promql",
+        "arm_traffic",
+        "contexts",
+        "coverage",
+        "drops",
+        "end_to_end",
+        "experiments",
+        "learned_cost",
+    ),
     *("load_range", "page", "poll_cpu", "published", "thousand", "verdict_truth"),
 )
 LONG: Final = ("gpu_passes", "hostile", "same_job", "soak")

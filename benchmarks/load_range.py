@@ -20,9 +20,10 @@ from benchmarks.table import percent, print_table
 from benchmarks.truth.deployed import Deployed, deployed
 from benchmarks.truth.engine import Engine, Requests
 from benchmarks.truth.feed import LENGTHS, FedEngine
+from benchmarks.truth.traffic import NANO
 from spec_decode_exporter.analysis.cost import CostModel
-from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
-from spec_decode_exporter.analysis.load_range import LoadRange, SeenSteps
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.load_range import SeenSteps, largest_drafter, plain_seconds
 from spec_decode_exporter.analysis.model_architecture import UNKNOWN_TARGET, target_model
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.figures.window_figures import Work
@@ -51,13 +52,12 @@ def exact(its: Deployed) -> dict[str, Bound]:
     found: dict[str, Bound] = {}
     for name, target in (("method", UNKNOWN_TARGET), ("model", target_model(its.name))):
         model = CostModel(method=its.method, target=target)
-        known = Knowledge(cost=model)
         cost = model.at(its.running, tokens, its.server.context)
-        drafter, loads = known.largest_drafter, [each for each in LOADS if each <= its.running]
+        drafter, loads = largest_drafter(model), [each for each in LOADS if each <= its.running]
         assert cost
         assert drafter
-        steps = LoadRange(tuple(_seen(its, each) for each in loads))
-        plain = steps.plain_seconds(drafter, its.running, its.running * its.server.context)
+        steps = [_seen(its, each) for each in loads]
+        plain = plain_seconds(steps, drafter, its.running, its.running * its.server.context)
         kappa = its.step_seconds(its.running) / plain
         own = its.tokens_per_step / kappa if its.running > tokens else None
         both = cost.limited(work, kappa)
@@ -98,20 +98,8 @@ def under_traffic(its: Deployed, random: Random) -> Outcome:
     )
     engine = Engine(random, its.server, [(inf, its.server.tokens)], requests, now=0.0)
     speculation = Speculation(method=its.method, tokens=its.server.tokens, target=target_model(its.name))
-    fed, begin = FedEngine(Assumptions(speculation=speculation)), int(SECONDS - LENGTHS[-1])
-    moments = [each + random.uniform(0.9, 1.1) for each in range(SECONDS)]
-    before = [0.0] * 3, 0.0, 0.0
-    for second, page in enumerate(engine.pages(moments), 1):
-        fed.poll([page])
-        if second in {begin, SECONDS}:
-            now = [sum(column) for column in zip(*engine.truth.values(), strict=True)][:3]
-            counts = engine.counts
-            decoded = counts["decode_nanoseconds"] / 1e9, counts["generation_tokens"] - counts["first_tokens"]
-            if second == begin:
-                before = now, *decoded
-    steps, plain, drafting = (new - old for new, old in zip(now, before[0], strict=True))
-    prompts = max(0.0, decoded[0] - before[1] - drafting)
-    truth = ((decoded[1] - before[2]) / steps * plain + prompts) / (drafting + prompts)
+    fed = FedEngine(Assumptions(speculation=speculation))
+    truth = polled(fed, engine, SECONDS, random)
     window = fed.snapshot().evaluation.longest
     largest, tokens, bounds = (
         window.largest_step_ratio,
@@ -120,6 +108,26 @@ def under_traffic(its: Deployed, random: Random) -> Outcome:
     )
     lower = tokens / largest if largest and tokens else None
     return Outcome(truth, lower, None if bounds is None else bounds.lower)
+
+
+def polled(fed: FedEngine, engine: Engine, seconds: int, random: Random, process: int = 0) -> float:
+    """Poll a server for so many seconds; return the true speed-up in the longest window at their end.
+
+    Another ``process`` is a restart.
+    """
+    begin, known = int(seconds - LENGTHS[-1]), [[0.0] * 5]
+    moments = [engine.now + each + random.uniform(0.9, 1.1) for each in range(seconds)]
+    for second, page in enumerate(engine.pages(moments), 1):
+        fed.poll([page], process=process)
+        if second in {begin, seconds}:
+            spent = [sum(column) for column in zip(*engine.truth.values(), strict=True)][:3]
+            counts = engine.counts
+            tokens = counts["generation_tokens"] - counts["first_tokens"]
+            known.append([*spent, counts["decode_nanoseconds"] / NANO, tokens])
+    pairs = zip(known[-1], known[-2], strict=True)
+    steps, plain, drafting, decode, tokens = (new - old for new, old in pairs)
+    prompts = max(0.0, decode - drafting)  # they take as long without drafts
+    return (tokens / steps * plain + prompts) / (drafting + prompts)
 
 
 def _waves(most: float, random: Random) -> Callable[[float], float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.load_range import NO_STEPS, Drafter, LoadRange, largest_drafter
+from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
@@ -88,15 +88,10 @@ class Knowledge:
     """None without any, and of an engine whose schedule always drafts."""
     data_parallel: bool = False
     """True if the server has several engines."""
-    load_range: LoadRange = NO_STEPS
+    load_range: Sequence[SeenSteps] = ()
     """Step times of the engine at all loads."""
     wall: float = 0.0
     """Unix time of the newest poll."""
-
-    @property
-    def largest_drafter(self) -> Drafter | None:
-        """Most that the drafter takes of a step; None if unknown."""
-        return largest_drafter(self.cost)
 
     @property
     def drafts_what_it_finds(self) -> bool:

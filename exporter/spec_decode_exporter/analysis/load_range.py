@@ -11,8 +11,7 @@ rejection sampling (vLLM pull request 16937); ``benchmarks.load_range`` has serv
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost import CostModel
@@ -81,21 +80,12 @@ class SeenSteps(NamedTuple):
         return max(self.seconds - fixed, 0.0) / (1 + drafter.share * passes)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRange:
-    """Steps at all loads that an engine has shown."""
+def plain_seconds(steps: Iterable[SeenSteps], drafter: Drafter, tokens: float, contexts: float) -> float:
+    """Return the least time of a plain step with these tokens and contexts; 0 if unknown."""
 
-    steps: Sequence[SeenSteps] = ()
+    def least(its: SeenSteps) -> float:
+        shorter = min(1.0, contexts / its.contexts) if contexts and its.contexts else 1.0
+        share: float = min(1.0, tokens / its.tokens) * shorter**_CONTEXT_EXPONENT
+        return share * its.plain_seconds(drafter)
 
-    def plain_seconds(self, drafter: Drafter, tokens: float, contexts: float) -> float:
-        """Return the least time of a plain step with these tokens and contexts, 0 if unknown."""
-
-        def least(its: SeenSteps) -> float:
-            shorter = min(1.0, contexts / its.contexts) if contexts and its.contexts else 1.0
-            least_share: float = min(1.0, tokens / its.tokens) * shorter**_CONTEXT_EXPONENT
-            return least_share * its.plain_seconds(drafter)
-
-        return max(map(least, self.steps), default=0.0)
-
-
-NO_STEPS: Final = LoadRange()
+    return max(map(least, steps), default=0.0)

@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.cost import ESTIMATED, Cost
 from spec_decode_exporter.analysis.depth import Depths
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.load_range import largest_drafter, plain_seconds
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
     Action,
@@ -94,7 +95,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def largest_step_ratio(self) -> float | None:
         """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
-        total, drafter = self.total, self.known.largest_drafter
+        total, drafter = self.total, largest_drafter(self.known.cost)
         if drafter is None or not total.decode_steps or not total.decoded_tokens or not self.cosines:
             return None
         steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
@@ -103,7 +104,7 @@ class WindowEvaluation(WindowFigures):
         load = max(fsum(map(mul, steps, decoding)) / total.decode_steps, 1.0)
         uncached = max((total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0), 0)
         tokens, contexts = load * (1 + uncached / total.decoded_tokens), load * (self.context_tokens or 0.0)
-        plain = self.known.load_range.plain_seconds(drafter, tokens, contexts)
+        plain = plain_seconds(self.known.load_range, drafter, tokens, contexts)
         longest = estimate_of(times, steps, self.cosines, (0.0, inf))
         return ratio(longest.upper, plain) if longest else None
 

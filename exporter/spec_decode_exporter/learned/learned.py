@@ -10,13 +10,13 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.load_range import LoadRange
+from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
-from spec_decode_exporter.learned.seen_steps import load_range
+from spec_decode_exporter.learned.seen_steps import seen_steps
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
@@ -127,9 +127,9 @@ class Learned:
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         return costs((self.drafting, self._plain), others, self._speculation.method)
 
-    def load_range(self) -> LoadRange:
+    def load_range(self) -> Sequence[SeenSteps]:
         """Return the steps at all loads."""
-        return load_range((self.drafting, self._plain))
+        return seen_steps((self.drafting, self._plain))
 
     @property
     def plain(self) -> StepTimes:

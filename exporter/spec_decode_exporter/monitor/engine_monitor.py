@@ -12,7 +12,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost, CostSource, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
-from spec_decode_exporter.analysis.load_range import NO_STEPS
+from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
@@ -73,7 +73,7 @@ class EngineMonitor:
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
-        self._load_range = NO_STEPS
+        self._load_range: Sequence[SeenSteps] = ()
         self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""

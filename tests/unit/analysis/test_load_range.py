@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostModel, CostSource
-from spec_decode_exporter.analysis.load_range import Drafter, LoadRange, SeenSteps, largest_drafter
+from spec_decode_exporter.analysis.load_range import Drafter, SeenSteps, largest_drafter, plain_seconds
 from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -40,9 +40,7 @@ def test_a_drafter_takes_most_beside_a_small_target(method, name, share, is_one_
 @pytest.mark.parametrize("method", ["ngram", "suffix", "draft_model", "custom_class", ""])
 def test_a_drafter_that_may_take_anything_has_no_limit(method):
     assert largest_drafter(CostModel(method=method)) is None
-    assert (
-        evaluation(knowledge(method=method, load_range=LoadRange([STEP]))).longest.largest_step_ratio is None
-    )
+    assert evaluation(knowledge(method=method, load_range=[STEP])).longest.largest_step_ratio is None
 
 
 def test_a_draft_model_takes_its_size():
@@ -67,15 +65,15 @@ def test_a_draft_model_takes_its_size():
     ],
 )
 def test_a_plain_step_takes_no_less_than_one_that_computed_and_read_no_more(tokens, contexts, step, seconds):
-    assert LoadRange([step]).plain_seconds(LAYER, tokens, contexts) == pytest.approx(seconds)
+    assert plain_seconds([step], LAYER, tokens, contexts) == pytest.approx(seconds)
     slower = step._replace(tokens=1000.0, seconds=0.001)
-    assert LoadRange([slower, step]).plain_seconds(LAYER, tokens, contexts) == pytest.approx(seconds)
+    assert plain_seconds([slower, step], LAYER, tokens, contexts) == pytest.approx(seconds)
 
 
 def test_one_pass_takes_its_share_once():
-    one = LoadRange([STEP]).plain_seconds(Drafter(0.15, is_one_pass=True), 32, 16_000)
+    one = plain_seconds([STEP], Drafter(0.15, is_one_pass=True), 32, 16_000)
     assert one == pytest.approx((0.02 - 0.0006) / 1.15)
-    assert LoadRange().plain_seconds(LAYER, 32, 16_000) == 0
+    assert plain_seconds([], LAYER, 32, 16_000) == 0
 
 
 @given(kappa=st.floats(0.5, 4.0), running=st.floats(1.0, 128.0))
@@ -93,7 +91,7 @@ class TestAWindow:
     """Its steps take 40 ms at a load of 4."""
 
     def found(self, *steps, method="eagle3", **known):
-        its = knowledge(method=method, load_range=LoadRange(steps), **known)
+        its = knowledge(method=method, load_range=steps, **known)
         return evaluation(its, POOR, running=4.0, first_token=0.0)
 
     def test_a_plain_step_that_is_known_to_be_slow_lets_drafts_pay(self):
@@ -122,7 +120,7 @@ class TestAWindow:
         window = busy_window(POOR, running=4.0, first_token=0.0)
         total = window.total._replace(prefix_cache_queries=window.total.decoded_tokens, prefix_cache_hits=0)
         plain = PLAIN._replace(seconds=0.035, tokens=8.0)
-        known = knowledge(method="eagle3", load_range=LoadRange([plain]))
+        known = knowledge(method="eagle3", load_range=[plain])
         ratios = [
             WindowEvaluation(each, known).largest_step_ratio
             for each in (window, replace(window, total=total))

@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.learned.learned import Learned
-from spec_decode_exporter.learned.seen_steps import MIN_SECONDS, load_range
+from spec_decode_exporter.learned.seen_steps import MIN_SECONDS, seen_steps
 from spec_decode_exporter.learned.steps import Steps, StepTimes
 
 WALL = 1_790_000_000.0
@@ -23,32 +23,32 @@ def times(load, time, polls, *, running=None, drafting=1.0, uncached=0.0):
 
 
 def test_each_load_has_its_tokens_and_a_lower_limit_of_its_time():
-    low, high = sorted(load_range([times(2.0, 0.02, 400), times(8.0, 0.03, 400)]).steps)
+    low, high = sorted(seen_steps([times(2.0, 0.02, 400), times(8.0, 0.03, 400)]))
     assert (low.tokens, low.contexts, low.drafting, low.draft_tokens) == pytest.approx(
         (8, 2000, 1, 3), rel=1e-3
     )
     assert (high.tokens, high.contexts) == pytest.approx((32, 8000), rel=1e-3)
     assert 0.95 * 0.0198 < low.seconds < 0.0198 * 0.98, "weighted by steps, and below the mean"
-    (plain,) = load_range([times(8.0, 0.03, 400, drafting=0.0)]).steps
+    (plain,) = seen_steps([times(8.0, 0.03, 400, drafting=0.0)])
     assert (plain.tokens, plain.drafting, plain.draft_tokens) == pytest.approx((8, 0, 0), rel=1e-3)
 
 
 def test_few_polls_have_a_lower_limit_than_many():
-    few, many = (load_range([times(8.0, 0.03, polls)]).steps[0].seconds for polls in (31, 3000))
+    few, many = (seen_steps([times(8.0, 0.03, polls)])[0].seconds for polls in (31, 3000))
     assert few < 0.96 * many
-    assert not load_range([times(8.0, 0.03, int(MIN_SECONDS) - 1)]).steps
+    assert not seen_steps([times(8.0, 0.03, int(MIN_SECONDS) - 1)])
 
 
 def test_requests_that_the_gauge_shows_and_prompts_count_as_tokens():
-    (step,) = load_range([times(2.0, 0.02, 400, running=4.0)]).steps
+    (step,) = seen_steps([times(2.0, 0.02, 400, running=4.0)])
     assert step.tokens == pytest.approx(16, rel=1e-3)
-    (step,) = load_range([times(2.0, 0.02, 400, uncached=100.0)]).steps
+    (step,) = seen_steps([times(2.0, 0.02, 400, uncached=100.0)])
     assert step.tokens == pytest.approx(8 + 2, rel=0.02)
 
 
 def test_an_engine_knows_its_steps_with_and_without_drafts():
     learned = Learned(Assumptions())
-    assert not learned.load_range().steps
+    assert not learned.load_range()
     learned.drafting.places.update(times(8.0, 0.03, 100).places)
     learned._plain.places.update(times(40.0, 0.03, 100, drafting=0.0).places)
-    assert [step.drafting for step in learned.load_range().steps] == [1.0, 0.0]
+    assert [step.drafting for step in learned.load_range()] == [1.0, 0.0]
