@@ -33,22 +33,14 @@ class Fit(NamedTuple):
     degrees: float
     """Degrees of freedom of that variance."""
 
-    def spread(self, gradient: Sequence[float]) -> float:
-        """Return the variance of a combination of coefficients, for residuals with variance 1."""
-        row = [_dot(gradient, column) for column in zip(*self.inverse, strict=True)]
-        return max(0.0, _dot(row, [_dot(row, line) for line in self.instruments]))
-
     def ratio(self, regressor: int) -> tuple[float, float]:
         """Return a coefficient over the first one, and its standard error by the delta method."""
         first, size = self.coefficients[0], len(self.coefficients)
         value = self.coefficients[regressor] / first
         gradient = [float(place == regressor) - value * (place == 0) for place in range(size)]
-        return value, sqrt(self.variance * self.spread(gradient)) / abs(first)
-
-    def inflation(self, regressor: int, gram: Matrix) -> float:
-        """Return the variance inflation of a regressor: 1/(1 - R²) on the others; 0 if it does not vary."""
-        gradient = [float(place == regressor) for place in range(len(self.coefficients))]
-        return self.spread(gradient) * gram[0][0] * deviation(gram, regressor) ** 2
+        row = [_dot(gradient, column) for column in zip(*self.inverse, strict=True)]
+        spread = max(0.0, _dot(row, [_dot(row, line) for line in self.instruments]))
+        return value, sqrt(self.variance * spread) / abs(first)
 
 
 def upper_triangle(observed: Sequence[float], weight: float) -> list[float]:

@@ -9,14 +9,12 @@ so κ = 1 + s/t0 is the time of a step that drafts, in plain steps at that load.
 Sources differ in nothing but whose plain steps are added.
 
 - *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
-  plain step does not fall with the load, and grows at most as the load does: 0 ≤ g ≤ 1. So κ is fitted at the
-  free g and at both ends of its 95 % interval within 0 to 1; the bounds contain all of them. The interval is
-  0 to 1 if the other regressors explain f (variance inflation above ``MAX_INFLATION``; Marquardt,
-  *Technometrics* 12, 1970): steps jump where CUDA graphs are padded, and a line does not.
+  plain step does not fall with the load, and grows at most as the load does: κ is fitted at g of 0 and of 1,
+  and the bounds contain both.
 - *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x.
 - *Prefills.* Plain steps that memory limits take prefills for free; drafting ones near the limit of
-  arithmetic do not: one more fit has f·v in place of v. Where prefills take more than half of a plain step,
-  the interval of g is 0 to 1, and the fit with f·x is left out.
+  arithmetic do not: one more fit has f·v in place of v. Where prefills take longer than a plain step, nothing
+  is known: t0 is the small difference of two large times.
 - *Guess.* A fit with both, and what is usual (``USUAL_GROWTH``, ``USUAL_SLOPE``) as observations beside the
   polls, by Bayes' rule (ridge regression; A. Hoerl and R. Kennard, *Technometrics* 12, 1970).
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
@@ -64,10 +62,8 @@ LEAST_ERROR: Final = 0.05
 REACHES: Final = (1, 2)
 """Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
-MAX_INFLATION: Final = 1.43
-"""Variance inflation of f above which the growth is unknown: R² of 0.3 on the other regressors."""
-MAX_PREFILL: Final = 0.5
-"""Share of a plain step that prefills add, above which growth counts as unknown."""
+MAX_PREFILL: Final = 1.0
+"""Time that prefills add to a step, in plain steps, above which κ counts as unknown."""
 USUAL_GROWTH: Final = (0.3, 0.3)
 """Mean and standard deviation of g; of seven models on an H100 0.34, 0.27 (tests/data/gpu_passes.jsonl)."""
 USUAL_SLOPE: Final = (0.6, 0.3)
@@ -79,8 +75,6 @@ LINE_MISFIT: Final = 0.03
 """Relative difference of a step from these lines, as by the padding of CUDA graphs, at ``LINE_POINTS``."""
 LINE_POINTS: Final = 16
 """Independent differences near a load."""
-MAX_WIDTH: Final = 1.0
-"""Width of the bounds above 1, over the guess, from which on κ counts as unknown."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
@@ -182,50 +176,32 @@ def _claimed(gram: Matrix, own: StepSums) -> Matrix:
 
 def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
-    free = _fit(gram, polls, PROMPT, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
-    if free is None or free.coefficients[0] <= 0:
+    likely = _fit(_with_usual(gram), polls, PROMPT, LOAD, SHARE_LOAD)
+    if likely is None or likely.coefficients[0] <= 0 or deviation(gram, SHARE) <= MIN_DEVIATION:
         return None
-    prefill = sum(free.coefficients[3:]) * gram[0][PROMPT] / gram[0][0]
-    has_prefills = prefill > MAX_PREFILL * free.coefficients[0]
-    low, high = POSSIBLE_GROWTH if has_prefills else _growth(free, gram)
-    growth = min(max(free.ratio(LOAD)[0], low), high)
-    by_growth = [added(gram, 0, LOAD, each) for each in (growth, low, high)]
-    fits = [_ratio(_fit(each, polls, PROMPT), slow) for each in by_growth]
-    fits.append(_ratio(_fit(by_growth[0], polls, SHARE_PROMPT), slow))
-    if not has_prefills:
-        fits.append(_ratio(_fit(gram, polls, PROMPT, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
+    prefill = sum(likely.coefficients[4:]) * gram[0][PROMPT] / gram[0][0]
+    if prefill > MAX_PREFILL * likely.coefficients[0]:
+        return None
+    by_growth = [added(gram, 0, LOAD, each) for each in (*POSSIBLE_GROWTH, USUAL_GROWTH[0])]
+    fits = [_ratio(_fit(each, polls, PROMPT), slow) for each in by_growth[:2]]
+    fits.append(_ratio(_fit(by_growth[2], polls, SHARE_PROMPT), slow))
+    fits.append(_ratio(_fit(gram, polls, PROMPT, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
     known = [(value, min(half, MAX_HALF)) for value, half in filter(None, fits)]
     if len(known) < len(fits):
         return None
-    ends = [(value - half, value + half) for value, half in known]
-    low, high = min(low for low, _ in ends), max(high for _, high in ends)
-    guess = min(max(_usual(gram, polls) or known[0][0], low), high)
-    return Range(low, guess, high) if high - max(low, 1.0) < MAX_WIDTH * guess else None
+    low, high = min(value - half for value, half in known), max(value + half for value, half in known)
+    return Range(low, min(max(1 + likely.ratio(SHARE)[0], low), high), high)
 
 
-def _usual(gram: Matrix, polls: float) -> float | None:
-    """Return κ by the polls and by what is usual, the more of it the less the polls tell."""
+def _with_usual(gram: Matrix) -> Matrix:
+    """Return the sums with what is usual as further observations; the fit weighs them against the polls."""
     (growth, growth_error), (slope, slope_error) = USUAL_GROWTH, USUAL_SLOPE
-    likely = gram
-    for variable, other, factor in (
-        *((0, LOAD, growth), (SHARE, SHARE_LOAD, slope)),
-        *((PROMPT, SHARE_PROMPT, DRAFTING_PREFILLS), (RATE, SHARE_RATE, DRAFTING_PREFILLS)),
-    ):
-        likely = added(likely, variable, other, factor)
+    likely = added(added(gram, 0, LOAD, growth), SHARE, SHARE_LOAD, slope)
+    for variable, other in ((PROMPT, SHARE_PROMPT), (RATE, SHARE_RATE)):
+        likely = added(likely, variable, other, DRAFTING_PREFILLS)
     for variable, error in ((LOAD, growth_error), (SHARE_LOAD, slope_error)):
         likely[variable][variable] += gram[0][0] / LINE_POINTS * (LINE_MISFIT / error) ** 2
-    found = _fit(likely, polls, PROMPT, LOAD, SHARE_LOAD)
-    return None if found is None or found.coefficients[0] <= 0 else 1 + found.ratio(SHARE)[0]
-
-
-def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
-    """Return the 95 % interval of the growth, within what is possible."""
-    if free.inverse[LOAD][LOAD] <= 0 or free.inflation(SHARE, gram) > MAX_INFLATION:
-        return POSSIBLE_GROWTH
-    growth, error = free.ratio(LOAD)
-    half = t_quantile(free.degrees) * error
-    low, high = max(POSSIBLE_GROWTH[0], growth - half), min(POSSIBLE_GROWTH[1], growth + half)
-    return (low, high) if low <= high else POSSIBLE_GROWTH
+    return likely
 
 
 def _fit(gram: Matrix, polls: float, prefills: int, *more: int) -> Fit | None:
