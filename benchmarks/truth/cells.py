@@ -94,7 +94,7 @@ def _cell(random: Random, target: Target, running: int, seed: int) -> Cell:
     drafter = random.choice(target.drafters)
     gpu = random.choice(target.gpus)
     wanted = exp(random.uniform(*map(log, CONTEXTS)))
-    running, context = _fitting(target, drafter, gpu, running, wanted)
+    running, context = fitting(target, drafter, gpu, running, wanted)
     server = Server(
         target,
         drafter,
@@ -131,7 +131,8 @@ def _host(random: Random, drafter: Drafter) -> Host:
     )
 
 
-def _fitting(target: Target, drafter: Drafter, gpu: Gpu, running: int, context: float) -> tuple[int, float]:
+def fitting(target: Target, drafter: Drafter, gpu: Gpu, running: int, context: float) -> tuple[int, float]:
+    """Return how many of the requests fit into the GPUs' memory, and their tokens in it."""
     shape = target.shape
     gpus = target.tensor_parallel
     weights = shape.total_parameters * shape.weight_bytes * SERVED_BYTES

@@ -1,4 +1,4 @@
-"""Traffic that changes within seconds, step by step: bursts, prompts between decode steps, falling acceptance.
+"""Traffic that changes within seconds, step by step: bursts, chunked prefills, falling acceptance.
 
 Each step takes the time of ``Server`` for its batch and the prompt tokens that share it (chunked prefills),
 times noise. Each request has its own length, acceptance and coverage, as in ``traffic``.
@@ -39,13 +39,10 @@ class Waves(NamedTuple):
 
 @dataclass(slots=True)
 class Truth:
-    """Sums over steps: request seconds without speculation, and with it; steps of requests, expected tokens."""
+    """Decode seconds of all requests for the same tokens, without speculation and with it."""
 
     plain: float = 0.0
     drafting: float = 0.0
-    realised: float = 0.0
-    prefill: float = 0.0
-    load: float = 0.0
 
     def since(self, before: Truth) -> float:
         """Return the speed-up between two moments."""
@@ -134,7 +131,7 @@ class StepTraffic:
     def _prefill(self) -> tuple[list[float], int]:
         """Compute prompts with what is left of the budget; return the arrivals of the complete ones."""
         joining = list[float]()
-        left = start = max(BUDGET - len(self._left) * (self._server.tokens + 1), 64)
+        left = start = float(max(BUDGET - len(self._left) * (self._server.tokens + 1), 64))
         while self._waiting and left > 0:
             request = self._waiting[0]
             tokens = abs(request[0])
@@ -207,15 +204,8 @@ class StepTraffic:
         rounded = PROMPT_GRID * ceil(prompts / PROMPT_GRID)
         alone = self._unspeculating(batch, 0)
         rate = self._rate(round(FALL_GRID * kept))
-        shared = batch * (self._unspeculating(batch, rounded) - alone)
-        self.truth.plain += batch * rate * alone + shared
-        survival = self._survival * kept ** np.arange(1, self._server.tokens + 1)
-        own = batch + float((self._coverage * survival.sum(1)).sum())
-        self.truth.realised += own * alone + shared
-        mixed = batch * self._step_seconds(batch, covered, prompts)
-        self.truth.drafting += mixed
-        self.truth.load += batch * covered.sum()
-        self.truth.prefill += mixed - batch * self._step_seconds(batch, covered, 0)
+        self.truth.plain += batch * ((rate - 1) * alone + self._unspeculating(batch, rounded))
+        self.truth.drafting += batch * self._step_seconds(batch, covered, prompts)
 
     def _mean_rate(self, kept: int) -> float:
         """Return the mean tokens of a step while that many fiftieths of the acceptance are kept."""

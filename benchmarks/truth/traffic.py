@@ -172,6 +172,10 @@ class Counts:
         """Return a copy that later traffic does not change."""
         return replace(self, positions=list(self.positions))
 
+    def slowed(self, factor: float) -> Counts:
+        """Return the counters if all decode steps had taken ``factor`` times as long."""
+        return replace(self, decode_nanoseconds=round(factor * self.decode_nanoseconds))
+
     def after(self, before: Counts) -> Counts:
         """Return the counters of a process that had counted ``before`` already, with these gauges."""
         sums = {name: getattr(before, name) + getattr(self, name) for name in COUNTERS}

@@ -110,13 +110,15 @@ class Cost:
         if high <= max(guess, kappa * work.steps):
             return self
         share = max(kappa * work.steps - guess, 0.0) / (high - guess)
-        highs = (each._replace(high=each.guess + share * each.above) for each in (self.token, self.step))
-        return replace(self, **dict(zip(("token", "step"), highs, strict=True)), source=CostSource.LOAD_RANGE)
+        token, step = (
+            each._replace(high=each.guess + share * each.above) for each in (self.token, self.step)
+        )
+        return replace(self, token=token, step=step, source=CostSource.LOAD_RANGE)
 
     def spanning(self, other: Cost) -> Cost:
         """Return this cost with a range that contains that of another one."""
-        pairs = ((self.token, other.token), (self.step, other.step))
-        return replace(self, **dict(zip(("token", "step"), map(_spanning, pairs), strict=True)))
+        token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
+        return replace(self, token=token, step=step)
 
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""

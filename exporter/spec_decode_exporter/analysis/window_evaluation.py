@@ -67,8 +67,9 @@ class WindowEvaluation(WindowFigures):
             return None
         tokens, context = self.draft_length_tokens or len(self.positions), self.context_tokens
         found = self.known.cost.at(self.drafting_requests, tokens, context)
-        for load in self.other_requests if found else ():
-            found = found.spanning(self.known.cost.at(load, tokens, context) or found)
+        for load in self.other_requests:
+            other = self.known.cost.at(load, tokens, context)
+            found = found.spanning(other) if found and other else found
         return found and self._limited(self._of_verified(found))
 
     @cached_property

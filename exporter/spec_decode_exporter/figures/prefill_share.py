@@ -39,7 +39,8 @@ def highest_share(
     rates = [tokens / length if length else 0.0 for tokens, length in zip(uncached, seconds, strict=True)]
     rates = [(rate + before) / 2 for rate, before in zip(rates, [*rates[:1], *rates], strict=False)]
     squares = [itl * itl / number if number else 0.0 for itl, number in zip(spent, steps, strict=True)]
-    prompts, mixed = list(map(mul, rates, spent)), list(map(mul, rates, squares))
+    prompts: list[float] = list(map(mul, rates, spent))
+    mixed: list[float] = list(map(mul, rates, squares))
     total, degrees = sum(steps), sum(map(bool, steps)) - _COEFFICIENTS
     if degrees < 1:
         return None
@@ -50,13 +51,14 @@ def highest_share(
     own = _dot(rates, map(mul, rates, steps)) - total * rate * rate
     if with_prompt <= 0:
         return None
-    slope = with_time / with_prompt
+    slope: float = with_time / with_prompt
     left = sum(squares) - total * time * time
     left -= 2 * slope * (sum(mixed) - total * prompt * time)
     left += slope * slope * (_dot(rates, mixed) - total * prompt * prompt)
-    error = sqrt(max(0.0, left) / degrees * max(0.0, own)) / with_prompt
+    error: float = sqrt(max(0.0, left) / degrees * max(0.0, own)) / with_prompt
     return CURVATURE * (max(0.0, slope) + t_quantile(degrees) * error) * prompt / time
 
 
 def _dot(one: Iterable[float], other: Iterable[float]) -> float:
-    return sum(map(mul, one, other))
+    total: float = sum(map(mul, one, other))
+    return total

@@ -49,8 +49,7 @@ def test_goals_are_missed_beyond_their_limits(outcomes, decided, missed):
 def test_the_exit_status_is_that_of_the_goals(monkeypatch, capsys, truth, status):
     reported = Reported("marginal", truth - 0.1, truth + 0.1, "typical")
     monkeypatch.setattr(verdict_truth, "SOURCES", [source_of(lambda _: reported)])
-    monkeypatch.setattr(verdict_truth.Recording, "truth", truth, raising=False)
-    monkeypatch.setattr("benchmarks.truth.cells.Cell.truth", truth)
+    monkeypatch.setattr(verdict_truth.Recording, "truth", lambda _, seconds: truth)
     monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1"])
     if status:
         with pytest.raises(SystemExit, match=str(status)):
