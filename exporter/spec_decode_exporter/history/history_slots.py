@@ -22,7 +22,6 @@ from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.query_api import HistoryError
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, PlainPeriod
-from spec_decode_exporter.learned.seen_steps import seen_steps
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import StepTimes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -255,7 +254,7 @@ class EngineSlots:
             speculates=slot.speculates,
             has_drafted=slot.has_drafted,
             request_baseline=period.period.request if period else None,
-            load_range=seen_steps(slot.steps),
+            load_range=[seen for steps in slot.steps for seen in steps.seen()],
             wall=slot.end,
         )
 

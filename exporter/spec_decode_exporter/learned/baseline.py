@@ -92,6 +92,7 @@ class PlainRequests(NamedTuple):
             prefix_hit_ratio=None if hits is None else min(hits, 1.0),
             prompt_tokens=ratio(self.prompt_tokens, self.first_tokens) or None,
             running_requests=ratio(self.running_seconds, self.seconds) or None,
+            requests=self.first_tokens,
         )
 
 

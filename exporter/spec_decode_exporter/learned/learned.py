@@ -16,7 +16,6 @@ from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
-from spec_decode_exporter.learned.seen_steps import seen_steps
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
@@ -116,7 +115,9 @@ class Learned:
         self._learn_steps(increment, sample, history)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        return self.drops.observe(drafts_of(increment, history.wall), self._decode_steps(increment, history))
+        load = increment.load if self._speculation.is_adaptive else None
+        steps = self._decode_steps(increment, history)
+        return self.drops.observe(drafts_of(increment, history.wall), steps, load)
 
     def costs(self, arms: Sequence[Learned] = ()) -> tuple[Curve, ...]:
         """Return the measured cost by load; ``arms`` serve the model without speculation in an experiment."""
@@ -129,7 +130,7 @@ class Learned:
 
     def load_range(self) -> Sequence[SeenSteps]:
         """Return the steps at all loads."""
-        return seen_steps((self.drafting, self._plain))
+        return [*self.drafting.seen(), *self._plain.seen()]
 
     @property
     def plain(self) -> StepTimes:

@@ -19,8 +19,7 @@ Sources differ in nothing but whose plain steps are added.
   polls, by Bayes' rule (ridge regression; A. Hoerl and R. Kennard, *Technometrics* 12, 1970).
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
-  its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
-  ``SLOW_SECONDS`` (Priestley, *Spectral Analysis and Time Series*, 1981, section 5.3).
+  its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``slow_error``.
 - *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
 
 One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
@@ -80,11 +79,6 @@ MAX_HALF: Final = 10.0
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
-SLOW_DEVIATION: Final = 0.03
-"""Relative standard deviation of step times by the contexts of the running requests: with 32 requests of
-2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
-SLOW_SECONDS: Final = 60.0
-"""Time constant of this variation: requests stay for seconds to minutes."""
 
 _INSTRUMENTS: Final = {PROMPT: RATE, SHARE_PROMPT: SHARE_RATE}
 
@@ -155,9 +149,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     for time in (PROMPT, SHARE_PROMPT, TIME):
         scaled = added(scaled, time, time, middle - 1)
     both = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(own.gram, scaled, strict=True)]
-    slow = SLOW_DEVIATION * hypot(
-        *(min(1.0, 2 * SLOW_SECONDS / each.seconds) ** 0.5 for each in (own, plain))
-    )
+    slow = hypot(own.slow_error, plain.slow_error)
     found = _fitted(_claimed(both, own), own.polls + plain.polls, slow)
     if found is None:
         return None

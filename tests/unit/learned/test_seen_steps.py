@@ -4,8 +4,7 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.learned.learned import Learned
-from spec_decode_exporter.learned.seen_steps import MIN_SECONDS, seen_steps
-from spec_decode_exporter.learned.steps import Steps, StepTimes
+from spec_decode_exporter.learned.steps import MIN_SEEN_SECONDS, Steps, StepTimes
 
 WALL = 1_790_000_000.0
 
@@ -23,26 +22,26 @@ def times(load, time, polls, *, running=None, drafting=1.0, uncached=0.0):
 
 
 def test_each_load_has_its_tokens_and_a_lower_limit_of_its_time():
-    low, high = sorted(seen_steps([times(2.0, 0.02, 400), times(8.0, 0.03, 400)]))
+    low, high = sorted([*times(2.0, 0.02, 400).seen(), *times(8.0, 0.03, 400).seen()])
     assert (low.tokens, low.contexts, low.drafting, low.draft_tokens) == pytest.approx(
         (8, 2000, 1, 3), rel=1e-3
     )
     assert (high.tokens, high.contexts) == pytest.approx((32, 8000), rel=1e-3)
     assert 0.95 * 0.0198 < low.seconds < 0.0198 * 0.98, "weighted by steps, and below the mean"
-    (plain,) = seen_steps([times(8.0, 0.03, 400, drafting=0.0)])
+    (plain,) = [*times(8.0, 0.03, 400, drafting=0.0).seen()]
     assert (plain.tokens, plain.drafting, plain.draft_tokens) == pytest.approx((8, 0, 0), rel=1e-3)
 
 
 def test_few_polls_have_a_lower_limit_than_many():
-    few, many = (seen_steps([times(8.0, 0.03, polls)])[0].seconds for polls in (31, 3000))
+    few, many = (next(times(8.0, 0.03, polls).seen()).seconds for polls in (31, 3000))
     assert few < 0.96 * many
-    assert not seen_steps([times(8.0, 0.03, int(MIN_SECONDS) - 1)])
+    assert not [*times(8.0, 0.03, int(MIN_SEEN_SECONDS) - 1).seen()]
 
 
 def test_requests_that_the_gauge_shows_and_prompts_count_as_tokens():
-    (step,) = seen_steps([times(2.0, 0.02, 400, running=4.0)])
+    (step,) = [*times(2.0, 0.02, 400, running=4.0).seen()]
     assert step.tokens == pytest.approx(16, rel=1e-3)
-    (step,) = seen_steps([times(2.0, 0.02, 400, uncached=100.0)])
+    (step,) = [*times(2.0, 0.02, 400, uncached=100.0).seen()]
     assert step.tokens == pytest.approx(8 + 2, rel=0.02)
 
 
