@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.analysis.model_architecture import Deployment
+from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
@@ -194,7 +195,7 @@ def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int 
         "context_tokens": its.context,
     }
     return {
-        "method": its.method or (observed and observed.method) or DRAFT_MODEL,
+        "method": present_name(its.method or (observed and observed.method) or DRAFT_MODEL),
         "deployment": Deployment(ranks, its.expert_parallel, is_datacentre, its.parallel_drafting),
         "given_cost_ratio": its.cost_draft_cost_ratio,
         "observed": observed,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import ABSENT, bounds, count, gigabytes, plain, plural, share
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, SEARCHES
@@ -163,7 +164,7 @@ SPEED_RULES: Final[Mapping[str, Rule[SpeedupPlan]]] = {
         + (f"draft {plural(plan.best_tokens, 'token')} at a time." if plan.best_tokens else "do not speculate."),
     ),
     "other_method": Rule(
-        lambda plan: plan.observed and plan.observed.method != plan.method,
+        lambda plan: plan.observed and present_name(plan.observed.method) != plan.method,
         lambda plan: f"The observation is not of {plan.method}: another drafter is accepted and costs otherwise."
         if plan.observed and plan.observed.method
         else f"The method of the observation is unknown. The plan assumes {plan.method}.",

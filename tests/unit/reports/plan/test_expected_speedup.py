@@ -231,3 +231,14 @@ def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_dra
     assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
     seen = drafting([0.8, 0.5, 0.3], 0.6, 1.0, make_cost(0.02, 0.1, every_step=True).guess)
     assert seen.depths[2].speedup_ratio_lower > 1
+
+
+@pytest.mark.parametrize(
+    ("older", "method"), [("deepseek_mtp", "mtp"), ("[ngram]", "ngram"), ("EAGLE3", "eagle3")]
+)
+def test_older_names_of_methods_are_those_of_today(older, method):
+    plans = [
+        planned("--target", "8B", "--method", each, *([] if method == "ngram" else ["--draft", "1B"]))
+        for each in (older, method)
+    ]
+    assert plans[0].model_dump() == plans[1].model_dump()
