@@ -13,6 +13,10 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
 RECENT_SECONDS: Final = 30.0
+LIKE_LOAD: Final = 1.5
+"""Loads whose ratio is less are alike to an engine that verifies fewer drafts at a higher load."""
+MIN_TRIMMED_LOAD: Final = 8.0
+"""Running requests below which such an engine verifies all drafts: GPUs wait for memory then."""
 _ODD: Final = range(1, 2 * MAX_POSITIONS, 2)
 
 
@@ -40,16 +44,22 @@ class Drops:
         self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
         self._drafting = DraftingDetector(policy)
         self._counts = dict(DropStatus().total)
+        self._like, self._load = 0.0, MIN_TRIMMED_LOAD
 
     def use(self, policy: DropPolicy) -> None:
         """Use another policy; it takes effect within seconds."""
         self._sudden.policy = self._slow.policy = self._drafting.policy = policy
 
-    def observe(self, increment: Sums, steps: DecodeSteps | None = None) -> tuple[Drop, ...]:
+    def observe(
+        self, increment: Sums, steps: DecodeSteps | None = None, load: float | None = None
+    ) -> tuple[Drop, ...]:
         """Add an increment of drafts; return the drops that it begins or ends.
 
         ``steps`` are the decode steps of an engine whose drafting may drop; None if impossible or unknown.
+        ``load`` is that of an engine that accepts fewer tokens at a higher one: only like loads are compared.
         """
+        if load is not None and increment.units and not self._is_like(load, increment.seconds):
+            return ()
         try:
             found = (
                 self._sudden.observe(increment),
@@ -95,6 +105,15 @@ class Drops:
     def start_again(self) -> None:
         """Reset the baselines; the counts of drops stay."""
         self.restore(DropState())
+
+    def _is_like(self, load: float, seconds: float) -> bool:
+        """Return whether a load is like that of the baselines; they start again if the mean has left it."""
+        load = max(load, MIN_TRIMMED_LOAD)
+        self._load += min(seconds / RECENT_SECONDS, 1.0) * (load - self._load)
+        if not self._like / LIKE_LOAD < self._load < self._like * LIKE_LOAD:
+            self._like = self._load = load
+            self.start_again()
+        return self._like / LIKE_LOAD < load < self._like * LIKE_LOAD
 
     def _observe_steps(self, increment: Sums, steps: DecodeSteps | None) -> Drop | None:
         """Add the decode steps of an increment; without them the detector of drafting is reset."""

@@ -97,6 +97,36 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     assert drops.status().sigma is None
 
 
+@pytest.mark.parametrize(
+    ("loads", "accepted", "expected"),
+    [
+        ((20, 60), 6, 0),
+        ((20, 25), 6, 1),
+        ((20, 29), 6, 1),
+        ((None, None), 6, 1),
+        ((1, 7), 6, 1),
+        ((60, 20), 11, 0),
+    ],
+)
+def test_an_engine_that_verifies_fewer_drafts_at_a_higher_load_is_compared_at_like_loads(
+    loads, accepted, expected
+):
+    drops, (before, after) = Drops(DropPolicy()), loads
+    found = [drops.observe(each, load=before) for each in seconds(3600)]
+    found += [drops.observe(each, load=after) for each in seconds(600, accepted)]
+    assert len(kinds(enumerate(found))) == expected
+    found = [drops.observe(each, load=after) for each in seconds(60, accepted=1)]
+    assert bool(kinds(enumerate(found))) is (not expected)
+
+
+def test_a_burst_is_no_other_load():
+    drops = Drops(DropPolicy())
+    found = [drops.observe(each, load=20) for each in seconds(3600)]
+    found += [drops.observe(each, load=60) for each in seconds(3, accepted=0)]
+    found += [drops.observe(each, load=20) for each in seconds(60, accepted=4)]
+    assert kinds(enumerate(found)) == [(DropKind.SUDDEN, Transition.BEGAN)]
+
+
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
