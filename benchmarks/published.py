@@ -20,17 +20,17 @@ from benchmarks.options import end, parsed, parser
 from benchmarks.table import percent, print_table
 from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
+from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
-from spec_decode_exporter.reports.plan.expected_speedup import ExpectedSpeedup
+from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "published-speedups.csv"
 CONSUMER: Final = ("RTX", "Arc", "Apple", "Radeon", "GB GPU", "GPUs, not", "GPU, not", "V100")
 SLOWER, FASTER = 0.97, 1.03
 HIGH_LOAD, LONG_CONTEXT, MANY_GPUS = 32, 4_000, 4
-PROBABLY: Final = 0.8
 MIN_INSIDE, MAX_FALSE, MAX_UNDECIDED, MIN_RIGHT = 0.90, 0.02, 0.35, 0.85
-BANDS: Final = ((0.9, 1.0), (0.8, 0.9), (0.6, 0.8), (0.4, 0.6), (0.2, 0.4), (0.0, 0.2))
+BANDS: Final = ((0.85, 1.0), (0.7, 0.85), (0.5, 0.7), (0.15, 0.5), (0.0, 0.15))
 """Shares of the possible speed-ups above 1 of verdicts ``unclear``."""
 
 
@@ -43,7 +43,7 @@ class Row:
     """True if ``plan`` is told the GPU as well."""
 
     @cached_property
-    def plan(self) -> ExpectedSpeedup:
+    def plan(self) -> SpeedupPlan:
         """What the command says."""
         its = self.cells
         words = [
@@ -160,7 +160,7 @@ def missed(known: Sequence[Row]) -> Iterator[str]:
             yield f"{each.name}: false {percent(false)} %"
         if each.name == "datacentre" and undecided > MAX_UNDECIDED:
             yield f"{each.name}: undecided {percent(undecided)} %"
-    likely = band(known, PROBABLY, 1.0)
+    likely = band(known, PROBABLY_PAYS, 1.0)
     if likely and sum(row.truth > 1 for row in likely) < MIN_RIGHT * len(likely):
         yield "probably pays: fewer than 85 % do"
 

@@ -1,38 +1,20 @@
-"""What the name of a served model says: its architecture, its size and its weights, and how it is deployed.
+"""What the name of a served model says of its size and weights, and how it is deployed.
 
-A mixture of experts reads more weights for each more token of a small batch, so verifying costs more there.
 ``published_models.csv`` has what a name does not say, by the models' config.json and cards.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from csv import DictReader
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from spec_decode_exporter.config.cost_settings import Architecture
 
-_MIXTURES: Final = re.compile(
-    r"""
-    (?<![a-z]) (?: \d+x\d | \d+(?:\.\d+)?b-a\d | a\d+b (?![a-z]) )    # Mixtral-8x7B, Qwen3-30B-A3B
-    | moe | minimax | llama-?4 | qwen3-(?:next|coder-next) | (?<![a-z]) qwen3\.\d-.*next | arctic
-    | (?<![a-z]) glm-?[45](?:\.\d)?(?!-?\d*b|v|-9b|-32b) | deepseek-? v\d | ernie-4\.5-(?:21b|300b)
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-_DENSE: Final = re.compile(
-    r"""
-    llama-?[23] | codellama | vicuna | tinyllama | (?<![a-z]) opt-\d | (?<![a-z]) yi-\d
-    | qwen-?2(?:\.5)?-\d | qwen3-(?:0\.6|1\.7|4|8|14|32)b | qwen3\.\d-(?:0\.8|2|4|9|27)b | qwq | -distill-
-    | mistral-(?:7b|nemo|small|large) | codestral | ministral | devstral | magistral
-    | gemma | (?<![a-z]) phi-?[234](?!\.5-moe) | falcon | starcoder | granite-3 | glm-?4-(?:9|32)b
-    | olmo-?[23] | (?<![a-z]) gpt2 | smollm | minicpm[34]?-\d | (?<![a-z]) seed-oss
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
 _PARAMETERS: Final = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 _ACTIVE: Final = re.compile(r"(?<![a-z0-9])a(\d+(?:\.\d+)?)b(?![a-z0-9])", re.IGNORECASE)
 _SHARED: Final = 0.83
@@ -50,8 +32,8 @@ _FLOAT_FOUR: Final = re.compile(r"(?:nv|mx)?fp4", re.IGNORECASE)
 """Formats that large mixtures have on GPUs with such units, and other models on any."""
 _EIGHT_BITS: Final = re.compile(r"fp8|w8a(?:8|16)|int-?8|(?<![a-z0-9])8.?bit|gptq|mxfp8", re.IGNORECASE)
 _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
-"""Bytes of a parameter with its scales, the first that matches; 2 otherwise."""
-_BILLION, _MILLION = 1e9, 1e6
+"""Bytes of a parameter with its scales, the first that matches."""
+_BILLION, _MILLION, _MOST = 1e9, 1e6, 1e13
 _LIGHT, _TINY = 5e9, 2e9
 
 
@@ -63,9 +45,8 @@ class TargetModel:
     experts_ratio: float | None = None
     """Experts of a mixture over the experts of a token."""
     parameters: float | None = None
-    """Number of parameters."""
     active_parameters: float | None = None
-    """Those that a token uses: all of a dense model."""
+    """Parameters that a token uses: all of a dense model."""
     weight_bytes: float = 2.0
     """Bytes of a parameter; 2 if the name says nothing."""
     is_quantised: bool = False
@@ -102,32 +83,16 @@ UNKNOWN_TARGET: Final = TargetModel()
 UNKNOWN_DEPLOYMENT: Final = Deployment()
 
 
-class _Published(NamedTuple):
-    """A family of mixtures; None where the name says it, or it is unknown."""
-
-    pattern: re.Pattern[str]
-    experts_ratio: float | None
-    parameters: float | None
-    active_parameters: float | None
-    weight_bytes: float | None
+def data_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of published data beside this module."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        yield from DictReader(file)
 
 
 @cache
-def _published() -> tuple[_Published, ...]:
-    def number(row: dict[str, str], column: str, unit: float = 1.0) -> float | None:
-        return unit * float(row[column]) if row[column] else None
-
-    with Path(__file__).with_name("published_models.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(
-            _Published(
-                re.compile(row["pattern"], re.IGNORECASE),
-                float(row["experts"]) / float(row["experts_per_token"]) if row["experts"] else None,
-                number(row, "parameters", _BILLION),
-                number(row, "active_parameters", _BILLION),
-                number(row, "weight_bytes"),
-            )
-            for row in DictReader(file)
-        )
+def _families() -> list[tuple[re.Pattern[str], dict[str, str]]]:
+    rows = data_rows("published_models.csv")
+    return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in rows]
 
 
 @lru_cache(maxsize=64)
@@ -137,32 +102,23 @@ def target_model(name: str, architecture: Architecture | None = None) -> TargetM
     A family that is not known stays unknown, but for the sizes and weights that stand in the name.
     """
     name = name[:256]
-    family = next((each for each in _published() if each.pattern.search(name)), None)
-    found = architecture or _architecture_of(name, family)
+    family = next((row for pattern, row in _families() if pattern.search(name)), {})
     total, active = _sizes(name)
-    written = next((size for pattern, size in _WEIGHT_BYTES if pattern.search(name)), None)
-    ratio = None
-    if family is not None:
-        total, active, ratio = (
-            family.parameters or total,
-            family.active_parameters or active,
-            family.experts_ratio,
-        )
-        written = written or family.weight_bytes
+    total = float(family.get("parameters") or 0) * _BILLION or total
+    active = float(family.get("active_parameters") or 0) * _BILLION or active
+    found = architecture or (Architecture(family["architecture"]) if family else None)
+    ratio = float(family["experts"]) / float(family["experts_per_token"]) if family.get("experts") else None
     if found is Architecture.DENSE:
         active, ratio = total, None
-    is_local = _LOCAL.search(name) is not None
-    four = _FOUR_BITS.search(name) or (
-        _FLOAT_FOUR.search(name) and found is not Architecture.MIXTURE_OF_EXPERTS
+    written = next((size for pattern, size in _WEIGHT_BYTES if pattern.search(name)), None)
+    is_local, is_mixture = _LOCAL.search(name) is not None, found is Architecture.MIXTURE_OF_EXPERTS
+    four = _FOUR_BITS.search(name) or (not is_mixture and _FLOAT_FOUR.search(name))
+    return TargetModel(
+        *(found, ratio, total, active),
+        weight_bytes=written or float(family.get("weight_bytes") or 2),
+        is_quantised=not is_local and bool(four),
+        is_local=is_local,
     )
-    is_quantised = not is_local and four is not None
-    return TargetModel(found, ratio, total, active, written or 2.0, is_quantised, is_local)
-
-
-def _architecture_of(name: str, family: _Published | None) -> Architecture | None:
-    if family is not None or _MIXTURES.search(name):
-        return Architecture.MIXTURE_OF_EXPERTS
-    return Architecture.DENSE if _DENSE.search(name) else None
 
 
 def _sizes(name: str) -> tuple[float | None, float | None]:
@@ -171,7 +127,8 @@ def _sizes(name: str) -> tuple[float | None, float | None]:
     if sizes is None:
         return None, None
     models, number, unit = sizes.groups()
-    total = float(number) * (_BILLION if unit in "bB" else _MILLION)
-    if models:
-        total *= float(models) * _SHARED
-    return total, active and float(active[1]) * _BILLION
+    total = (
+        float(number) * (_BILLION if unit in "bB" else _MILLION) * (float(models) * _SHARED if models else 1)
+    )
+    used = float(active[1]) * _BILLION if active else total
+    return (total, used if active and used < total else None) if 0 < total < _MOST else (None, None)

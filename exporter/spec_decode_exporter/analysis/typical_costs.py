@@ -1,14 +1,15 @@
 """Typical costs of drafting, for servers with neither a configured nor a measured cost: ranges, not values.
 
 A cost has two parts, both in plain decode steps of the target model: what a method's *drafter* needs, and
-what *verifying* a draft token needs. The second depends on the load and on the target model's architecture.
+what *verifying* a draft token needs. Both depend on the target model and on the load.
 
 - *Dense*: while memory limits decoding, one more token costs its share of attention, logits and sampling.
   Beyond a number of tokens in a step, the ridge, it costs as much as a decoded one.
 - *Mixture of experts*: n tokens reach 1 - (1 - 1/r)^n of the experts, with r the number of experts over those
   of a token. In small batches each draft token activates more of them.
 
-docs/explanation/verdicts.md ("Sources of typical costs") has the measurements behind each number.
+docs/explanation/verdicts.md ("Sources of typical costs") has the measurements behind each number,
+``benchmarks.published`` how often published speed-ups are within the range.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from spec_decode_exporter.analysis.model_architecture import (
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
+    data_rows,
 )
 from spec_decode_exporter.config.cost_settings import Architecture
 
@@ -57,76 +59,64 @@ _MEMORY_BOUND: Final = Range(0.001, 0.015, 0.03)
 """Verifying a token while memory limits decoding. It is never free: drafts that are rejected cost time."""
 _RIDGE: Final = Range(90.0, 220.0, 400.0)
 """Tokens of a step at which a dense model in 16 bits becomes bound by arithmetic: A100, H100, H200."""
+_CONSUMER_RIDGE: Final = 0.5
+"""Factor of the lowest ridge on consumer GPUs: 76 operations a byte on an RTX 3090, 37 on an H20."""
+_HOST, _HOST_LOAD = 1.6, 12.0
+"""Highest cost of a step by the host's work for each request, beside 8 billion parameters, and the load of
+half of it: three tokens of EAGLE cost 0.6 at 2 requests, 0.9 at 8, 1.2 at 16 and 1.5 at 24 with SGLang 0.4
+(EAGLE-3, arXiv 2503.01840)."""
 _UNFUSED, _FUSED_CONTEXT = 0.25, 8_000.0
-"""Highest cost of verifying a token for each doubling of the context beyond 8,000 tokens: some engines
-verify with a kernel for prompts (SGLang pull request 13976).
-4.8 tokens a step gained 2.31 at 1,000 and 1.18 at 50,000
-(intel/llm-scaler issue 657)."""
+"""Highest cost of verifying for each doubling of the context beyond: some engines use a kernel for prompts
+(SGLang #13976; with 4.8 tokens a step 2.31 at 1,000 and 1.18 at 50,000, intel/llm-scaler #657)."""
 _USUAL_CONTEXT, _LONG_CONTEXT = 1_000.0, 4_000.0
 """Tokens of a request in the KV cache if they are unknown, for the guess and for the lowest cost."""
 _CACHE: Final = 9e-6
 """KV cache of a token over the weights that a step reads, of a dense model of 8 billion in 16 bits."""
 _CACHE_EXPONENT, _SIZE_EXPONENT = 0.6, 0.35
-"""The cache and the layer of a drafter grow less than the model: powers of the number of its parameters."""
-_LONG_SHARE: Final = 0.25
-"""Share of the cost that remains where long contexts dominate a step of a mixture of experts."""
-_LOCAL_KERNELS: Final = Range(0.001, 0.12, 0.9)
+"""The cache and the layer of a drafter grow less than the model: powers of its size."""
+_LOCAL_KERNELS: Final = Range(0.0, 0.12, 0.9)
 """Verifying a token with llama.cpp or MLX: kernels for a few tokens may read the weights for each (0.7 to 0.9
 on Metal, 0.1 to 0.5 on consumer GPUs)."""
-_CONSUMER_KERNELS: Final = Range(0.001, 0.06, 0.4)
+_CONSUMER_KERNELS: Final = Range(0.0, 0.06, 0.4)
 """The same on other GPUs than a datacentre's (27B models on RTX 5090, Arc B60, Radeon 8060S: 0.1 to 0.3)."""
 _LIGHT: Final = 1.5
-"""Factor of upper ends beside a light target: launches and sampling are more of its step."""
+"""Factor of upper ends beside a light target: launches and sampling are more of its step, those that do not
+shrink with the target by its size too."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
 """Experts over the experts of a token, of published models."""
 _GUESSED_RATIO: Final = 16.0
 _EXPERTS_SHARE: Final = Range(0.1, 0.3, 0.7)
 """Share of the experts in the time of a step with one token."""
 _SPREAD: Final = Range(1.0, 0.75, 0.5)
-"""What else a step does becomes faster with n GPUs by this power of n less than its experts do: all-reduces
-and launches do not (DeepSeek-R1 on 8 GPUs: 0.5 of 8 ms are experts)."""
+"""With n GPUs the experts become faster by this power of n more than the rest of a step: all-reduces and
+launches remain (DeepSeek-R1 on 8 GPUs: 0.5 of 8 ms are experts)."""
 _GPU_BYTES: Final = 120e9
 """Weights that a GPU holds at most: a larger model is spread."""
+_LONG_SHARE: Final = 0.25
+"""Share of the cost that remains where long contexts dominate a step of a mixture of experts."""
 _FEW_EXPERTS, _SHARE_OF_FEW = 4.0, 0.8
 """Up to this ratio experts are few and large: the upper limit of their share."""
 _NEW_EXPERTS: Final = Range(0.5, 0.62, 0.8)
 """Share of a draft token's experts that the token before it did not use."""
 _CORNER, _LATE_CORNER = 0.8, 1.3
-"""Guess and upper limit of what computing a token costs over a smooth transition."""
+"""Guess and upper limit of what computing a token of a mixture costs, over a smooth transition."""
 _MIXTURE_DRAFTER: Final = 1.5
 """Drafters of mixtures of experts are larger, relative to what a step reads of the target."""
 _SIZED: Final = frozenset({"eagle", "eagle3", "mtp"})
 """Methods whose drafter is a layer of the target: its share of a step falls with the size."""
 _REFERENCE_BYTES: Final = 16e9
-"""Bytes that a step of the target reads for which ``_DRAFTERS`` holds: 8 billion parameters in 16 bits."""
+"""Bytes that a step of the target reads for which their cost holds: 8 billion parameters in 16 bits."""
 _SIZES: Final = Range(0.5, 1.0, 1.5)
 """Factors of an unknown size: of 70 and of 2 billion parameters."""
 
 UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.35))
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
-
 _DRAFTERS: Final = {
-    # Nothing but verifying, and the overlap that is lost to searching on the host.
-    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.08, 0.30), every_step=True),
-    # The same search as a kernel, so that scheduling stays asynchronous.
-    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.03, 0.10), every_step=True),
-    # A tree instead of a search, on the host as well; it is felt at high loads (ArcticInference #204).
-    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.30), every_step=True),
-    # A head is one small matrix and, in vLLM, an output matrix of its own. They run side by side.
-    "medusa": DrafterCost(Range(0.005, 0.04, 0.08), Range(0.02, 0.10, 0.20), every_step=True),
-    # Likewise, one after the other. (An LSTM drafter is 5 to 10 % of a step, ArcticInference #150.)
-    "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.10), Range(0.02, 0.10, 0.20), every_step=True),
-    # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary; 0.09 of
-    # the GPU's time, benchmarks/gpu_passes.py.)
-    "eagle": DrafterCost(Range(0.02, 0.08, 0.16), Range(0.01, 0.10, 0.20)),
-    # A quarter of the vocabulary: 0.05 of the GPU's time; 0.14 before its passes were CUDA graphs (#20780).
-    "eagle3": DrafterCost(Range(0.015, 0.06, 0.16), Range(0.01, 0.10, 0.20)),
-    # One layer of the target and its output matrix. (A 27B model, two and four tokens: 0.44 and 0.46.)
-    "mtp": DrafterCost(Range(0.015, 0.06, 0.16), Range(0.01, 0.10, 0.20)),
-    # All tokens in one pass of about five of 36 layers: the pass is fixed, a token is verified only.
-    "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.35)),
-    # Likewise, with a small head that goes over the tokens one after the other.
-    "dspark": DrafterCost(Range(0.0, 0.02, 0.05), Range(0.05, 0.20, 0.35)),
+    row["method"]: DrafterCost(
+        *(Range(*(float(row[part + end]) for end in ("_low", "", "_high"))) for part in ("token", "step")),
+        every_step=bool(row["every_step"]),
+    )
+    for row in data_rows("typical_drafters.csv")
 }
 METHODS: Final = (*_DRAFTERS, "draft_model", "custom_class", "extract_hidden_states")
 """vLLM's methods. The last three have no typical cost: by its size, anything, nothing."""
@@ -162,16 +152,20 @@ def drafting(
     name = present_name(method)
     cost = _DRAFTERS.get(name, UNKNOWN_METHOD)
     (low, guess, high), step = cost.token, cost.step
+    sizes = _size_factors(target, deployment, running)
     if name in _SIZED:
-        sizes = _size_factors(target, deployment, max(running, 1.0))
         low, guess, high = low * sizes.low, guess * sizes.guess, high * sizes.high
+        large = min(sizes.guess, 1.0)
+        host = _HOST * running / (running + _HOST_LOAD) * sizes.guess * large
+        step = step._replace(high=max(step.guess, step.high * large, host))
         if deployment.drafts_in_parallel:  # one pass, of up to four layers
             step = Range(step.low + low, step.guess + 2 * guess, step.high + 4 * high)
             low, guess, high = 0.0, 0.01, 0.03
     if target.architecture is not Architecture.DENSE:
         high *= _MIXTURE_DRAFTER
     if target.is_light or not deployment.is_datacentre:
-        high, step = _LIGHT * high, step._replace(high=_LIGHT * step.high)
+        factor = _LIGHT if name in _SIZED else _LIGHT * max(sizes.guess, 1.0)
+        high, step = factor * high, step._replace(high=factor * step.high)
     return DrafterCost(Range(low, guess, high), step, cost.every_step)
 
 
@@ -180,17 +174,16 @@ def _size_factors(target: TargetModel, deployment: Deployment, running: float) -
     if target.parameters is None:
         return _SIZES
     active = target.active_parameters or target.parameters
-    reached = 1 - (1 - active / target.parameters) ** running
-    read = max(active, target.parameters * reached) * target.weight_bytes
+    reached = 1 - (1 - active / target.parameters) ** max(running, 1.0)
+    read = target.parameters * reached * target.weight_bytes
     factor = (_REFERENCE_BYTES / read * sqrt(_gpus(target, deployment))) ** _SIZE_EXPONENT
-    return Range(min(factor, 1.0), factor, max(factor, 0.5))
+    return Range(min(factor, 1.0), factor, max(factor, _SIZES.low))
 
 
 def _gpus(target: TargetModel, deployment: Deployment) -> float:
     """Return the GPUs that share a model, at least as many as hold its weights."""
-    known = deployment.expert_parallel or deployment.tensor_parallel
-    needed = (target.parameters or 0.0) * target.weight_bytes / _GPU_BYTES
-    return max(float(known or 1), needed, 1.0)
+    known = deployment.expert_parallel or deployment.tensor_parallel or 1
+    return max(known, (target.parameters or 0.0) * target.weight_bytes / _GPU_BYTES, 1.0)
 
 
 def verifying(
@@ -206,9 +199,10 @@ def verifying(
     An unknown architecture means either; ``context`` is the tokens of a request in the KV cache.
     """
     running, drafted = max(running_requests, 1.0), max(tokens, 1.0)
-    cost = dense = _dense(target, running, drafted, context)
+    ridge = _ridge(target, deployment)
+    cost = dense = _dense(target, ridge, running, drafted, context)
     if target.architecture is not Architecture.DENSE:
-        cost = mixture = _mixture(target, running, drafted, _gpus(target, deployment))
+        cost = mixture = _mixture(target.experts_ratio, _gpus(target, deployment), ridge, running, drafted)
         if target.architecture is None:
             cost = Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
     low, guess, high = cost
@@ -253,9 +247,19 @@ def fixed_tokens(method: str) -> float:
     return 0.0 if drafter is None else drafter.step.guess / (drafter.token.guess + _MEMORY_BOUND.guess)
 
 
-def _dense(target: TargetModel, running: float, tokens: float, context: float | None) -> Range:
-    ridge = _ridge(target)
-    size = (target.parameters or 8e9) / 8e9
+def _ridge(target: TargetModel, deployment: Deployment) -> Range:
+    """Return the tokens at which arithmetic limits a step; fewer where weights are read in less time.
+
+    Those of four bits are computed in 16 bits, and those of eight on GPUs without such units.
+    """
+    is_narrow = target.is_quantised or target.is_local
+    size = (target.weight_bytes if is_narrow else max(target.weight_bytes, 1.0)) / 2
+    low = size * _RIDGE.low * (1.0 if deployment.is_datacentre else _CONSUMER_RIDGE)
+    return Range(low, _RIDGE.guess * (size if is_narrow else 1.0), _RIDGE.high)
+
+
+def _dense(target: TargetModel, ridge: Range, running: float, tokens: float, context: float | None) -> Range:
+    size = (target.parameters or _REFERENCE_BYTES / 2) / _REFERENCE_BYTES * 2
     cache = running * _CACHE * 2 / target.weight_bytes / size**_CACHE_EXPONENT  # for a token of context
     longest = 1 + cache * 1.5 * (context or _LONG_CONTEXT)
     plain = max(longest, running / ridge.high)
@@ -265,17 +269,6 @@ def _dense(target: TargetModel, running: float, tokens: float, context: float | 
         _MEMORY_BOUND.guess + _roofline(running, tokens, ridge.guess, cache * (context or _USUAL_CONTEXT)),
         min(1.0, _MEMORY_BOUND.high + _roofline(running, tokens, ridge.low)),
     )
-
-
-def _ridge(target: TargetModel) -> Range:
-    """Return the tokens at which arithmetic limits a step; fewer where weights are read in less time.
-
-    Integers of four bits are computed in 16, and those of eight on GPUs without such units.
-    """
-    low, guess, high = _RIDGE
-    if target.is_quantised or target.is_local:
-        return Range(low * target.weight_bytes / 2, guess * target.weight_bytes / 2, high)
-    return Range(low * max(target.weight_bytes, 1.0) / 2, guess, high)
 
 
 def _roofline(running: float, tokens: float, ridge: float, cache: float = 0.0) -> float:
@@ -288,8 +281,8 @@ def _roofline(running: float, tokens: float, ridge: float, cache: float = 0.0) -
     return (hypot(1 + cache, running * (1 + tokens) / ridge) / plain - 1) / tokens
 
 
-def _mixture(target: TargetModel, running: float, tokens: float, gpus: float) -> Range:
-    lows, guess, highs = _passes(target.experts_ratio, gpus, _ridge(target))
+def _mixture(experts_ratio: float | None, gpus: float, ridge: Range, running: float, tokens: float) -> Range:
+    lows, guess, highs = _passes(experts_ratio, gpus, ridge)
     low = min([each.token(running, tokens) for each in lows])
     high = max([each.highest(running, tokens) for each in highs])
     return Range(

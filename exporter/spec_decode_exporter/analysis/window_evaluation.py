@@ -40,12 +40,12 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of each window."""
 _COLUMNS: Final = ("increments", "works", "depths")
 """Values that hold columns of increments."""
-PROBABLY_PAYS: Final = 0.8
+PROBABLY_PAYS: Final = 0.85
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
-Of published measurements with such a share 25 of 27 pay; from 0.4 to 0.8, 9 of 16.
+Of published measurements with such a share 13 of 14 pay; from 0.8 to 0.85, 9 of 12 (``benchmarks.published``).
 """
-PROBABLY_NOT: Final = 0.2
+PROBABLY_NOT: Final = 0.15
 """Share up to which speculation probably does not pay."""
 
 
@@ -81,7 +81,7 @@ class WindowEvaluation(WindowFigures):
         return self._of_verified(self.known.cost.typical(self.drafting_requests, length, self.context_tokens))
 
     def _of_verified(self, cost: Cost) -> Cost:
-        """Return a cost that is not measured, down to that of A tokens if T has drafts without verification."""
+        """Return a cost that is not measured, down to that of A tokens if not all of T were verified."""
         verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
         if self.counts_verified or verified is None or cost.source not in ESTIMATED:
             return cost
@@ -103,8 +103,8 @@ class WindowEvaluation(WindowFigures):
         times = [each / NANO for each in nanoseconds]
         decoding = map(truediv, times, covered_seconds(self.increments))  # requests, by Little's law
         load = max(fsum(map(mul, steps, decoding)) / total.decode_steps, 1.0)
-        uncached = max((total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0), 0)
-        tokens, contexts = load * (1 + uncached / total.decoded_tokens), load * (self.context_tokens or 0.0)
+        tokens = load * (1 + self.uncached_tokens / total.decoded_tokens)
+        contexts = load * (self.context_tokens or 0.0)
         plain = plain_seconds(self.known.load_range, drafter, tokens, contexts)
         longest = estimate_of(times, steps, self.cosines, (0.0, inf))
         return ratio(longest.upper, plain) if longest else None

@@ -87,7 +87,7 @@ class TestDrafting:
             drafting("eagle3", target_model("Llama-3.1-8B")),
         )
         assert light.token.high > 1.5 * heavy.token.high
-        assert light.step.high == pytest.approx(1.5 * heavy.step.high)
+        assert light.step.high >= 1.5 * heavy.step.high
 
     def test_a_drafter_may_be_a_larger_part_of_a_mixture_of_experts(self):
         dense, *others = (drafting("dflash", TargetModel(each)).token for each in (DENSE, MIXTURE, None))
@@ -132,8 +132,9 @@ class TestVerifying:
     @pytest.mark.parametrize(
         ("architecture", "load", "part", "least", "most"),
         [
-            (DENSE, 1, "high", 0.0, 0.05),  # nearly free for few requests of a dense model
-            (DENSE, 16, "high", 0.05, 0.15),
+            (DENSE, 1, "guess", 0.0, 0.03),  # nearly free for few requests of a dense model
+            (DENSE, 1, "high", 0.0, 0.1),
+            (DENSE, 16, "high", 0.03, 0.15),
             (DENSE, 128, "high", 0.7, 1.0),  # an A100 reaches 117 operations a byte
             (MIXTURE, 1, "high", 0.5, 1.0),  # a mixture costs most for few requests
             (MIXTURE, 1, "low", 0.0005, 0.03),
