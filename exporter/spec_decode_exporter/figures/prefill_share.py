@@ -23,16 +23,18 @@ CURVATURE: Final = 1.25
 MAX_WAITING: Final = 2.0
 """Mean requests before their first token from which on steps without prompts are too rare to compare with."""
 _COEFFICIENTS: Final = 2
+_OWN_VARIATION: Final = 1e-8
+"""Share of its sum of squares that u must have: rounding leaves less."""
 
 
 def highest_share(
-    steps: Sequence[int], spent: Sequence[float], uncached: Sequence[int], seconds: Sequence[float]
+    steps: Sequence[int], spent: Sequence[int], uncached: Sequence[int], seconds: Sequence[float]
 ) -> float | None:
     """Return the highest share (97.5 %) by polls; None if they do not show it.
 
     Args:
         steps: S.
-        spent: itl, in seconds.
+        spent: itl, in any unit.
         uncached: Prompt tokens; they are counted when a request is admitted, often a poll before the work.
         seconds: Lengths of the polls.
     """
@@ -42,14 +44,14 @@ def highest_share(
     prompts: list[float] = list(map(mul, rates, spent))
     mixed: list[float] = list(map(mul, rates, squares))
     total, degrees = sum(steps), sum(map(bool, steps)) - _COEFFICIENTS
-    if degrees < 1:
+    if degrees < 1 or not any(rates):
         return None
     rate, prompt, time = _dot(rates, steps) / total, sum(prompts) / total, sum(spent) / total
     # Sums of products less those of the means: S·u·v, S·u·y, S·u·u, S·v·v, S·v·y, S·y·y.
     with_prompt = _dot(rates, prompts) - total * rate * prompt
     with_time = sum(prompts) - total * rate * time
     own = _dot(rates, map(mul, rates, steps)) - total * rate * rate
-    if with_prompt <= 0:
+    if with_prompt <= 0 or own <= _OWN_VARIATION * total * rate * rate:
         return None
     slope: float = with_time / with_prompt
     left = sum(squares) - total * time * time

@@ -128,9 +128,9 @@ class WindowFigures:
             return ()
         steps, spent, first = columns(increments, "decode_steps", "decode_nanoseconds", "first_tokens")
         lengths = covered_seconds(increments)
-        rates = [itl / NANO / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
+        rates = [itl / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
         engines = sum(lengths) / self.window.seconds
-        decoding = engines * fsum(map(mul, steps, rates)) / total.decode_steps
+        decoding = engines * fsum(map(mul, steps, rates)) / (total.decode_steps * NANO)
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         began = fsum(map(mul, steps, first)) / total.decode_steps
@@ -346,43 +346,36 @@ class WindowFigures:
         return ratio(self.request_seconds[0], sum(self.request_seconds)) if self.request_seconds else None
 
     @cached_property
+    def uncached_tokens(self) -> int:
+        """Prompt tokens that the prefix cache did not have; 0 if unknown."""
+        return max(0, (self.total.prefix_cache_queries or 0) - (self.total.prefix_cache_hits or 0))
+
+    @cached_property
     def prefill_share_ratio(self) -> float:
-        """Highest share of the decode time by which prompts lengthen steps that they share; 0 if unknown.
+        """Highest share of the decode time by which prefills lengthen steps that they share; 0 if unknown.
 
         A prompt token takes no longer than one of a decode step: the share is at most that of the tokens.
         """
-        total, work = self.total, self.work
-        queries, hits, waited = total.prefix_cache_queries, total.prefix_cache_hits, self.request_seconds
-        if not queries or work is None or not total.decode_steps or waited is None:
+        work, uncached, requests = self.work, self.uncached_tokens, self.request_seconds
+        if not uncached or work is None or requests is None or not self.total.decode_steps:
             return 0.0
-        uncached = max(0, queries - (hits or 0))
         most = uncached / (uncached + work.steps + work.draft_tokens)
-        if waited[0] >= MAX_WAITING * self.window.seconds:
+        if requests[0] >= MAX_WAITING * self.window.seconds:
             return most
         increments = self.window.increments.merged(MAX_PREFILL_INCREMENTS)
-        steps, spent, asked, held = columns(
-            increments,
-            "decode_steps",
-            "decode_nanoseconds",
-            "prefix_cache_queries",
-            "prefix_cache_hits",
-        )
-        decode, missed = [each / NANO for each in spent], list(map(sub, asked, held))
-        found = highest_share(steps, decode, missed, covered_seconds(increments))
+        names = ("decode_steps", "decode_nanoseconds", "prefix_cache_queries", "prefix_cache_hits")
+        steps, spent, queries, hits = columns(increments, *names)
+        found = highest_share(steps, spent, list(map(sub, queries, hits)), covered_seconds(increments))
         return most if found is None else min(most, found)
 
     @cached_property
     def prefill_steps_ratio(self) -> float:
-        """Highest share of the steps that have a prefill, at most ``PREFILL_TOKENS`` of it; 0 if unknown."""
-        total = self.total
-        spent, missed = (
-            total.decode_nanoseconds,
-            (total.prefix_cache_queries or 0) - (total.prefix_cache_hits or 0),
-        )
-        if not total.decode_steps or not spent or not self.window.seconds:
+        """Highest share of the steps that have a prefill, ``PREFILL_TOKENS`` of it or less; 0 if unknown."""
+        spent, steps, seconds = self.total.decode_nanoseconds, self.total.decode_steps, self.window.seconds
+        if not spent or not steps or not seconds:
             return 0.0
-        batches = self.window.seconds * NANO * total.decode_steps / spent
-        return min(1.0, ((total.first_tokens or 0) + max(0, missed) / PREFILL_TOKENS) / batches)
+        prefills = (self.total.first_tokens or 0) + self.uncached_tokens / PREFILL_TOKENS
+        return min(1.0, prefills * spent / (steps * seconds * NANO))
 
     @cached_property
     def schedule_changes(self) -> tuple[int, int] | None:

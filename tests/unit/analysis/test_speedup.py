@@ -181,6 +181,29 @@ class TestBounds:
         assert (bounds.lower, bounds.upper) == pytest.approx((1 / 1.35, 4 / 1.35))
 
 
+class TestBoundsWithPrefills:
+    """Prompts that share steps make a bound nearer to 1, on its side."""
+
+    @pytest.mark.parametrize("token", [0.05, 0.9], ids=["pays", "hurts"])
+    @pytest.mark.parametrize("share", [0.3, 0.95])
+    def test_both_stay_on_their_side_of_1(self, token, share):
+        alone, mixed = (evaluated(whole(run(300)), at(token)) for _ in range(2))
+        mixed.prefill_share_ratio = share
+        lower, upper = alone.speedup_bounds[1:3]
+        found = mixed.speedup_bounds
+        assert min(lower, upper) > 1 or max(lower, upper) < 1
+        if lower > 1:
+            assert found[1:3] == pytest.approx((1 + (lower - 1) * (1 - share), upper))
+        else:
+            assert found[1:3] == pytest.approx((lower, 1 + (upper - 1) * (1 - share)))
+
+    def test_plain_steps_of_a_mixture_may_take_as_long_as_those_that_draft(self):
+        alone, mixed = (evaluated(whole(run(300)), at(0.9)) for _ in range(2))
+        mixed.prefill_steps_ratio = 0.5
+        gain = 0.5 * (1 - alone.speedup_bounds.upper / alone.speedup_ceiling_ratio)
+        assert mixed.speedup_bounds.upper == pytest.approx(min(1.0, alone.speedup_bounds.upper + gain))
+
+
 class TestBoundsContainTheCost:
     COST = make_cost(0.1, 0.1, low=0.05, high=0.3)
     WINDOW = whole(run(300))

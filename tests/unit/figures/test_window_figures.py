@@ -11,7 +11,7 @@ from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
-from tests.fakes.windows import window
+from tests.fakes.windows import summed, window
 
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
 """Enough requests, one at a time, for as many cosines as the length of a window allows."""
@@ -103,6 +103,21 @@ def test_the_load_of_drafts_is_the_mean_over_draft_tokens(polls, gauge, expected
     increments = [{"draft_tokens": drafted, "gauges": (running, 0, 0)} for drafted, running in polls]
     drafted = sum(drafted for drafted, _ in polls)
     assert figures(1, drafted, increments=increments, gauges=(gauge,)).drafting_requests == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "decoding", "began", "expected"),
+    [
+        (10.0, 9.0, 5, ()),
+        (20.0, 12.0, 5, (12.0,)),  # a burst is over when the poll ends
+        (1.0, 4.0, 30, (4.0, 30.0)),  # requests shorter than a poll: all that began may have run at once
+        (1.0, 4.0, 2, (4.0, 4.0)),
+    ],
+)
+def test_a_burst_may_have_had_other_loads_than_polls_see(seen, decoding, began, expected):
+    row = {"draft_tokens": 300, "decode_steps": 100, "decode_nanoseconds": round(decoding * NANO)}
+    rows = [row | {"first_tokens": began, "drafts": 100, "gauges": (seen, 0, 0)}] * 30
+    assert WindowFigures(summed(rows, gauges=(seen, 0.0, 0.0))).other_requests == pytest.approx(expected)
 
 
 # Polls
