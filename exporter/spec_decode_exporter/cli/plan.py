@@ -16,7 +16,6 @@ from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
-from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
@@ -157,8 +156,9 @@ def plan_of(arguments: argparse.Namespace) -> SpeedupPlan:
     name = its.model_name or (observed and observed.model_name)
     if not name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
-    common = _common(its, observed, its.tensor_parallel)
-    return SpeedupPlan(model_name=name, draft_model_name=its.draft, **common)
+    return SpeedupPlan(
+        model_name=name, draft_model_name=its.draft, **_common(its, observed, its.tensor_parallel)
+    )
 
 
 def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
@@ -214,6 +214,5 @@ def _acceptance(its: argparse.Namespace) -> float | None:
     if tokens is None:
         raise UsageError("--acceptance-length is that of a number of draft tokens: add --tokens")
     if not 1 <= length <= tokens + 1:
-        drafts = plural(tokens, "draft token")
-        raise UsageError(f"--acceptance-length is from 1 to {tokens + 1} with {drafts}, and not {length:g}")
+        raise UsageError(f"--acceptance-length {length:g} is not from 1 to {tokens + 1}, --tokens and one")
     return token_acceptance(tokens, length)

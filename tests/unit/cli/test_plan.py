@@ -61,8 +61,8 @@ def test_the_json_of_a_plan_by_name_has_the_documented_fields(program):
     [
         (("--model-name", "Qwen/Qwen3-1.7B", "--method", "eagle3"), "beside so small a model as Qwen/Qwen3-1.7B drafting has no typical cost"),
         (("--model-name", "Qwen/Qwen3-32B", "--method", "telepathy"), "drafting by telepathy has no typical cost"),
-        (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "the cost of a draft model needs the sizes of both"),
-        (("--model-name", "Qwen/Qwen3-32B"), "the cost of a draft model needs the sizes of both"),
+        (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "a draft model costs by its size: give both"),
+        (("--model-name", "Qwen/Qwen3-32B"), "a draft model costs by its size: give both"),
     ],
 )  # fmt: skip
 def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program, words, reason):

@@ -26,7 +26,6 @@ from spec_decode_exporter.analysis.verdict import (
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
-from spec_decode_exporter.config.types import parse_parameters
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
@@ -103,7 +102,7 @@ class SpeedupPlan(View):
     @property
     def drafter_share(self) -> float | None:
         """A draft model's part of what a plain step reads; None if unknown."""
-        draft, target = active_parameters(self.draft_model_name or ""), active_parameters(self.model_name)
+        draft, target = _read_bytes(target_model(self.draft_model_name or "")), _read_bytes(self.served_model)
         return draft / target if draft and target else None
 
     @cached_property
@@ -195,17 +194,14 @@ class SpeedupPlan(View):
             return None
         largest = max(depth.speedup_ratio for depth in self.depths)
         enough = max((1 - _TOLERANCE) * largest, 1.0)
-        return next(
-            (depth.tokens for depth in self.depths if largest > 1 and depth.speedup_ratio >= enough), 0
-        )
+        good = (depth.tokens for depth in self.depths if depth.speedup_ratio >= enough)
+        return next(good, 0) if largest > 1 else 0
 
     @property
     def _unknown(self) -> str:
         """Reason why the cost is unknown."""
         if self.method == DRAFT_MODEL:
-            return (
-                "the cost of a draft model needs the sizes of both, such as --draft 0.6B and --model-name 32B"
-            )
+            return "a draft model costs by its size: give both, such as --draft 0.6B and --model-name 32B"
         if drafter_cost(self.method) is None:
             return f"drafting by {self.method} has no typical cost"
         return f"beside so small a model as {self.model_name} drafting has no typical cost"
@@ -237,13 +233,9 @@ class SpeedupPlan(View):
         return price.step / coverage
 
 
-def active_parameters(text: str) -> float | None:
-    """Return the parameters that a token uses of a model, by its size or its name; None if unknown."""
-    try:
-        return parse_parameters(text)
-    except ValueError:
-        its = target_model(text)
-        return its.active_parameters or its.parameters
+def _read_bytes(its: TargetModel) -> float:
+    """Return the bytes of a model's weights that a token needs; 0 if unknown."""
+    return (its.active_parameters or its.parameters or 0.0) * its.weight_bytes
 
 
 def token_acceptance(tokens: int, length: float) -> float:

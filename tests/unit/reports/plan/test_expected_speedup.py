@@ -174,10 +174,11 @@ def test_a_plan_by_name_has_the_bounds_that_a_server_with_this_acceptance_shows(
 
 
 @pytest.mark.parametrize("draft", ["0.6B", "Qwen/Qwen3-0.6B", "600M"])
-def test_a_draft_model_costs_what_its_size_says(draft):
-    plan = planned("--model-name", "Qwen/Qwen3-32B", "--draft", draft)
+@pytest.mark.parametrize(("weights", "share"), [("", 0.6 / 32), ("-FP8", 1.2 / 32), ("-AWQ", 1.2 / 17)])
+def test_a_draft_model_costs_by_the_bytes_that_a_step_reads(draft, weights, share):
+    plan = planned("--model-name", f"Qwen/Qwen3-32B{weights}", "--draft", draft)
     assert plan.cost_source is CostSource.SIZES
-    assert plan.drafter_share == pytest.approx(0.6 / 32, rel=0.05)
+    assert plan.drafter_share == pytest.approx(share, rel=0.05)
 
 
 @given(st.integers(1, 16), st.floats(0, 1))
