@@ -13,6 +13,8 @@ STAYED_SECONDS: Final = 180.0
 """Time for which another decision must be offered without interruption."""
 ABSENT_SECONDS: Final = 360.0
 """Time for which the shown decision must be absent while several others alternate."""
+DOUBT_SECONDS: Final = 60.0
+"""Time for which "pays" stays when only doubt is new: by chance, a window of 30 s raises it for less."""
 SETTING_SECONDS: Final = 300.0
 """Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
@@ -24,22 +26,29 @@ class ShownDecision:
     def __init__(self) -> None:
         """Show the first decision that is offered."""
         self.shown = self._newest = Decision()
-        self._offered_since = self._shown_at = -inf
-        """Moments since which the newest one is offered, and at which the shown one was offered last."""
+        self._offered_since = self._shown_at = self._paid_at = -inf
+        """Moments since which the newest one is offered, and of the last offers of the shown one and of "pays"."""
 
-    def offer(self, decision: Decision, now: float, *, may_pay: bool = True) -> Decision:
+    def offer(
+        self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False
+    ) -> Decision:
         """Return the decision to show at ``now`` (monotonic).
 
         Args:
             decision: Decision by the newest windows.
             now: Seconds.
             may_pay: False while a drop lasts and the shortest window excludes that speculation pays.
+            is_likely: True if speculation pays by the best guess, whatever the bounds.
         """
         if not may_pay and decision.verdict in PAYING:
             decision = Decision()
         if decision != self._newest:
             self._newest, self._offered_since = decision, now
-        if self._is_news(decision, may_pay=may_pay) or self._is_over(now) or decision == self.shown:
+        if decision.verdict in PAYING:
+            self._paid_at = now
+        is_doubt = may_pay and is_likely and now - self._paid_at < DOUBT_SECONDS
+        is_news = self._is_news(decision, may_pay=may_pay, is_doubt=is_doubt)
+        if is_news or self._is_over(now) or decision == self.shown:
             self.shown, self._shown_at = decision, now
         return self.shown
 
@@ -47,12 +56,11 @@ class ShownDecision:
         """Show the next decision at once: what the shown one is about has changed."""
         self.shown = self._newest = Decision()
 
-    def _is_news(self, decision: Decision, *, may_pay: bool) -> bool:
+    def _is_news(self, decision: Decision, *, may_pay: bool, is_doubt: bool) -> bool:
         """Return whether nothing or no advice is shown yet, or whether "pays" is no longer true."""
         before, paid = self.shown, self.shown.verdict in PAYING
-        if before.verdict is Verdict.INSUFFICIENT or (
-            paid and (decision.verdict in _BAD_NEWS or not may_pay)
-        ):
+        is_bad = not may_pay or (decision.verdict in _BAD_NEWS and not is_doubt)
+        if before.verdict is Verdict.INSUFFICIENT or (paid and is_bad):
             return True
         is_better = not paid and decision.verdict in PAYING
         is_first = before.advice.action is Action.COLLECT and decision.advice.action is not Action.COLLECT

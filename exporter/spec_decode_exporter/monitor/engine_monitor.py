@@ -290,7 +290,9 @@ class EngineMonitor:
         self._is_cost_known |= is_cost_known
         own = Decision() if is_stalled or was_stalled else evaluation.own
         may_pay = not (drops.live and evaluation.is_excluded)
-        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay)
+        speedup, even = evaluation.evaluated.speedup_bounds, known.policy.speedup.harmful
+        is_likely = speedup is not None and speedup.value >= even
+        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay, is_likely=is_likely)
         others = self._assumptions, known.data_parallel, self._resets, self._is_cost_known
         basis = (evaluation.shown.advice, *others)
         evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
@@ -331,7 +333,8 @@ class EngineMonitor:
         if is_due or basis != self._cost_basis:
             self._costs_at, self._cost_basis = now, basis
             self._costs = self.learned.costs(self.arms)
-            self._load_range = self.learned.load_range()
+            learned = self.learned.drafting, self.learned.plain
+            self._load_range = [seen for steps in learned for seen in steps.seen()]
         return self._costs
 
     def _period(self) -> PlainPeriod | None:
