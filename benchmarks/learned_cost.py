@@ -125,7 +125,7 @@ def _others() -> Iterator[Cell]:
         yield Cell("polls of 5 s", rows, rows[0][0], interval=5.0, seconds=1800)
         yield Cell("a sixth of the polls lost", rows, rows[0][0], lost=1 / 6)
         yield Cell("long tails, contexts that drift", rows, rows[0][0], answers=1.8)
-        yield Cell("long tails, contexts that drift", rows, rows[0][0], drift=0.7, seconds=3600)
+        yield Cell("long tails, contexts that drift", rows, rows[0][0], drift=0.7, seconds=1800)
         yield from (Cell(each, rows, rows[0][0], pattern=each) for each in ("bursts", "on and off", "waves"))
         yield Cell("two tenants", rows, rows[0][0], tenants=8.0)
         yield Cell("small and large chunks", rows, rows[0][0], uncached=1000, budget=512)

@@ -2,6 +2,7 @@
 
 from math import inf, isfinite, log
 from random import Random
+from statistics import mean
 
 import pytest
 from hypothesis import given, settings
@@ -144,8 +145,10 @@ class TestTheRatio:
         polls = [*always(300, load=20.0), *always(300, share=0.0, load=26.0)]
         found = step_ratio(Server(usual / (1 + usual * log(24 / 20)), noise=0.0).sums(polls))
         assert found.guess == pytest.approx(KAPPA, rel=0.001)
-        slow = step_ratio(Server(0.6, noise=0.002).sums(mixed()))
-        assert slow.guess == pytest.approx(KAPPA, rel=0.01)
+
+    def test_noise_does_not_pass_for_growth(self):
+        few = (Server(0.3, noise=0.1, seed=seed).sums(paused(60, seed=seed)) for seed in range(8))
+        assert mean(abs(step_ratio(each).guess - KAPPA) for each in few) < 0.06 * KAPPA
 
     def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
         server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
