@@ -1,9 +1,8 @@
 """Baseline of one model on one target: its steps and requests while it was served without speculation.
 
-Operators run a server without speculation first, or switch it off once a week. Such a period is the baseline
-of the later time with drafts: its steps for the cost of a draft token, its requests for the speed-up of a
-whole request. A new period replaces the earlier one as soon as it is long enough; drafts end it. All times
-are Unix times, since a period outlives the exporter.
+Operators run a server without speculation first, or switch it off once a week. Its steps then tell the cost
+of a draft token, its requests the speed-up of a whole request. A new period replaces the earlier one as soon
+as it is long enough; drafts end it. All times are Unix times: a period outlives the exporter.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class PlainPeriod:
     """Length and age of the baseline of an engine, and its requests."""
 
     seconds: float
-    """Time with requests that the baseline covers, in seconds."""
+    """Time with requests."""
     end: float
     """Unix time of its end."""
     age_seconds: float
@@ -120,7 +119,6 @@ class Period:
     requests: PlainRequests = field(default_factory=PlainRequests)
     steps: StepTimes = field(default_factory=StepTimes)
     histograms: dict[Latency, LearnedHistogram] = field(default_factory=dict)
-    """``LEARNED``, as far as the server has them."""
 
     def add(self, increment: Increment, running: float, wall: float) -> None:
         """Add an increment with requests, with the running requests and the Unix time at its end."""
@@ -145,10 +143,9 @@ class Period:
             self.histograms[latency] = LearnedHistogram(bounds, counts, self.end)
 
     def replaces(self, other: Period | None, *, is_same: bool) -> bool:
-        """Return whether this is the baseline rather than another period.
+        """Return whether this is the baseline rather than another period: the newer one that is long enough.
 
-        The newer period counts, once it is long enough. Of one period that was seen twice, as by a history
-        and by the exporter that was started later, the longer view counts.
+        Of one period that was seen twice, as by a history and by an exporter, the longer view counts.
         """
         if self.seconds < MIN_SECONDS or other is None:
             return self.seconds >= MIN_SECONDS
@@ -160,9 +157,8 @@ class Baseline:
     """Newest long enough period of one model on one target; its engines share it. Persisted as it is."""
 
     kept: Period | None = None
-    """The baseline."""
     growing: Period | None = None
-    """A newer period; it replaces the baseline once it is long enough."""
+    """A newer period; it replaces the kept one once it is long enough."""
     ended: bool = False
     """True if drafts ended the baseline's period."""
 
@@ -177,10 +173,7 @@ class Baseline:
         return self.kept.end if self.kept else 0.0
 
     def plain(self, increment: Increment, running: float, wall: float) -> Period:
-        """Add an increment of an engine that does not speculate; return the period that it belongs to.
-
-        One without requests extends no period. At its end, the Unix time ``wall``, ``running`` requests ran.
-        """
+        """Add an increment without speculation, at whose end ``running`` requests ran; return its period."""
         period = self.present or Period()
         if increment.counters.decode_steps or increment.counters.first_tokens:
             period.add(increment, running, wall)
@@ -195,10 +188,7 @@ class Baseline:
         self.growing, self.ended = None, True
 
     def adopt(self, other: Baseline) -> bool:
-        """Take the period of another view of the same target, as of a history; return whether it counts.
-
-        The other view is not used further.
-        """
+        """Take the period of another view of the same target, as of a history; return whether it counts."""
         found, present = other.kept, self.present
         is_same = present is not None and not other.ended
         if found is None or not found.replaces(present if is_same else self.kept, is_same=is_same):

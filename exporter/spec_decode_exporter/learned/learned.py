@@ -10,11 +10,11 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
+from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
@@ -26,8 +26,6 @@ from spec_decode_exporter.window.poll import Increment
 
 COMPLETE_AFTER: Final = 60.0
 """Seconds of drafting after which all positions are known: some front ends create them one by one."""
-DRAFTED_SHARE: Final = 0.95
-"""Share of the steps of a poll that draft, from which on the poll is of one number of draft tokens."""
 WHOLE_TOKENS: Final = 0.05
 """Distance from a whole number up to which T/D is that of one number of draft tokens."""
 _Text = Annotated[str, Field(max_length=1024)]
@@ -84,18 +82,13 @@ class Learned:
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
         self._drafter = Drafter()
-        self._speculates = False
-        self._tokens = self._resets = 0
-        self._wall = 0.0
+        self._speculates, self._tokens, self._resets = False, 0, 0
+        self._wall = self._drafting_seconds = 0.0
         self._remembered: LearnedState | None = None
-        self._drafting_seconds = 0.0
         self.assume(assumptions)
 
     def assume(self, assumptions: Assumptions) -> bool:
-        """Replace the assumptions; return whether they have another drafter, which resets the state.
-
-        A drafter that becomes known or unknown is the same.
-        """
+        """Replace the assumptions; return whether they have another drafter, which resets the state."""
         self._speculation = assumptions.speculation
         self.drops.use(assumptions.policy.drops)
         before, drafter = self._drafter, Drafter(self._speculation.method, self._speculation.draft_model)
@@ -128,10 +121,6 @@ class Learned:
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         return costs((self.drafting, self._plain), others, self._speculation.method)
 
-    def load_range(self) -> Sequence[SeenSteps]:
-        """Return the steps at all loads."""
-        return [*self.drafting.seen(), *self._plain.seen()]
-
     @property
     def plain(self) -> StepTimes:
         """Steps without speculation, or of the polls without drafts; the object changes with later ones."""
@@ -142,9 +131,9 @@ class Learned:
 
     @property
     def state(self) -> LearnedState | None:
-        """State to persist; None if nothing was learned. It changes with later increments.
+        """State to persist, which later increments change; None if nothing was learned.
 
-        A state that was not restored yet stays as it is: the engine may be between two processes, or idle.
+        One that was not restored yet stays as it is: the engine may be between two processes, or idle.
         """
         today = self.saved.today
         if self._remembered is not None:
@@ -198,16 +187,13 @@ class Learned:
             include(self._depths, depth, sums)
 
     def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
-        """Return the steps of an increment if a lack of drafts would be a drop of drafting.
-
-        None if steps are unknown, if a schedule decides which steps have a draft, or if the method drafts in
-        every step: such an engine stalls or is paused.
-        """
+        """Return the steps of an increment if a lack of drafts would be a drop: no pause, and no stall."""
         speculation = self._speculation
         searches = drafts_what_it_finds(speculation.method)
-        if not history.knows_steps or speculation.schedule or (speculation.method and not searches):
+        if not history.knows_steps or speculation.schedule:
             return None
-        return DecodeSteps(increment.counters.decode_steps, searches)
+        drafts_always = bool(speculation.method) and not searches
+        return DecodeSteps(increment.counters.decode_steps, searches, drafts_always)
 
     def _recall(self, tokens: int, increment: Increment) -> None:
         """Restore the persisted state, or what another drafter leaves of it, once K and drafter are known."""

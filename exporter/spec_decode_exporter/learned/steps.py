@@ -8,8 +8,8 @@ An observation is a poll. Its weight is S; it has
     u                              uncached prompt tokens per second
     v = u·seconds·L / S            uncached prompt tokens of a step of the whole batch
 
-with itl the decode time of all requests. u is that of this poll and the one before: tokens are counted when a
-request is admitted, often a poll before the work. v contains y, and u does not.
+with itl the decode time of all requests. u is that of this poll and the one before: tokens are often counted
+a poll before the work. v contains y, and u does not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from spec_decode_exporter.window.poll import Increment
 HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night."""
 PER_DOUBLING: Final = 4
-"""Places of loads in a doubling."""
 MAX_LOAD: Final = 2.0**16
 MAX_PLACES: Final = 16 * PER_DOUBLING + 1
 SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)
@@ -43,10 +42,8 @@ SIZE: Final = 9
 SLOW_DEVIATION: Final = 0.03
 """Relative standard deviation of step times by the contexts of the running requests: with 32 requests of
 2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
-SLOW_SECONDS: Final = 60.0
-"""Time constant of this variation: requests stay for seconds to minutes."""
-MIN_SEEN_SECONDS: Final = 30.0
-"""Seconds near a load that it takes to be seen."""
+SLOW_SECONDS, MIN_SEEN_SECONDS = 60.0, 30.0
+"""Time constant of this variation, the stay of requests; time near a load that it takes to be seen."""
 _wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
@@ -60,14 +57,11 @@ def faded(older: Sequence[float], age: float, newer: Sequence[float]) -> Iterabl
 
 
 class Steps(NamedTuple):
-    """Decode steps of an engine at one poll."""
+    """Decode steps of an engine at one poll: S, their time summed over requests, and the poll's seconds."""
 
     number: float
-    """S."""
     decode_seconds: float
-    """Decode time, summed over requests."""
     seconds: float
-    """Length of the poll."""
     load: float
     """L; at least 1, since an engine is partly idle below."""
     drafting: float
@@ -78,9 +72,8 @@ class Steps(NamedTuple):
     uncached: float
     """u."""
     context: float
-    """Σ over the admitted requests: prompt tokens and half of the generation tokens."""
+    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
     requests: float
-    """Admitted requests."""
 
     @property
     def prompt(self) -> float:
@@ -135,12 +128,10 @@ class StepSums(NamedTuple):
     """Upper triangle of the Gram matrix."""
     polls: Amount
     seconds: Amount
-    """Length of the polls."""
     draft_tokens: Amount
     drafting_running: Amount
     """Σ over the steps that draft: running requests."""
     context: Amount
-    """As of ``Steps``, like the requests."""
     requests: Amount
     wall: UnixTime
     """Unix time of the newest step."""
@@ -183,10 +174,7 @@ class StepSums(NamedTuple):
 
     @property
     def slow_error(self) -> float:
-        """Relative standard error of the time by contexts that vary within minutes.
-
-        Priestley, *Spectral Analysis and Time Series*, 1981, section 5.3.
-        """
+        """Relative standard error by other contexts (Priestley, *Spectral Analysis*, 1981, section 5.3)."""
         return SLOW_DEVIATION * min(1.0, 2 * SLOW_SECONDS / self.seconds) ** 0.5
 
     @property
@@ -203,23 +191,20 @@ class StepSums(NamedTuple):
         load = max(exp(self.triangle[LOAD] / steps), self.running if self.drafting else 0.0)
         variance = max(0.0, self.triangle[-1] / steps - time * time)
         error = t_quantile(self.polls - 1) * sqrt(variance / self.polls)
-        return SeenSteps(
-            max(0.0, time - hypot(error, NORMAL_975 * self.slow_error * time)),
+        least = max(0.0, time - hypot(error, NORMAL_975 * self.slow_error * time))
+        tokens, contexts = (
             load * (1 + drafted) + self.triangle[PROMPT] / steps,
             load * (self.mean_context or 0.0),
-            self.drafting / steps,
-            drafted,
         )
+        return SeenSteps(least, tokens, contexts, self.drafting / steps, drafted)
 
 
 class DepthSums(NamedTuple):
-    """Sums over the polls with one number of draft tokens; older ones have less weight."""
+    """Decode time, steps, decoded tokens and drafts of the polls with one K; older ones have less weight."""
 
     decode_seconds: Amount
-    """Decode time, summed over requests."""
     steps: Amount
     tokens: Amount
-    """Decoded tokens."""
     drafts: Amount
     accepted: Amount
     wall: UnixTime
@@ -254,9 +239,8 @@ class StepTimes:
 
     def seen(self) -> Iterator[SeenSteps]:
         """Yield the steps at each load that was seen for long enough."""
-        for its in self.places.values():
-            if its.seconds >= MIN_SEEN_SECONDS and its.polls > 1:
-                yield its.seen
+        known = (its for its in self.places.values() if its.seconds >= MIN_SEEN_SECONDS and its.polls > 1)
+        return (its.seen for its in known)
 
     def near(self, place: int, reach: int = 1) -> StepSums | None:
         """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""

@@ -2,8 +2,6 @@
 
 import pytest
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.learned.steps import MIN_SEEN_SECONDS, Steps, StepTimes
 
 WALL = 1_790_000_000.0
@@ -43,11 +41,3 @@ def test_requests_that_the_gauge_shows_and_prompts_count_as_tokens():
     assert step.tokens == pytest.approx(16, rel=1e-3)
     (step,) = [*times(2.0, 0.02, 400, uncached=100.0).seen()]
     assert step.tokens == pytest.approx(8 + 2, rel=0.02)
-
-
-def test_an_engine_knows_its_steps_with_and_without_drafts():
-    learned = Learned(Assumptions())
-    assert not learned.load_range()
-    learned.drafting.places.update(times(8.0, 0.03, 100).places)
-    learned._plain.places.update(times(40.0, 0.03, 100, drafting=0.0).places)
-    assert [step.drafting for step in learned.load_range()] == [1.0, 0.0]
