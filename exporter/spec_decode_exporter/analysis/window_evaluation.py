@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from math import fsum, inf, sqrt
-from operator import mul, truediv
+from operator import mul
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import ESTIMATED, Cost
@@ -97,11 +97,12 @@ class WindowEvaluation(WindowFigures):
     def largest_step_ratio(self) -> float | None:
         """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
         total, drafter = self.total, largest_drafter(self.known.cost)
-        if drafter is None or not total.decode_steps or not total.decoded_tokens or not self.cosines:
+        if drafter is None or not (total.decode_steps and total.decoded_tokens and self.cosines):
             return None
         steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
         times = [each / NANO for each in nanoseconds]
-        decoding = map(truediv, times, covered_seconds(self.increments))  # requests, by Little's law
+        covered = covered_seconds(self.increments)
+        decoding = [ratio(*each) or 0.0 for each in zip(times, covered, strict=True)]  # by Little's law
         load = max(fsum(map(mul, steps, decoding)) / total.decode_steps, 1.0)
         tokens = load * (1 + self.uncached_tokens / total.decoded_tokens)
         contexts = load * (self.context_tokens or 0.0)

@@ -175,7 +175,7 @@ class StepSums(NamedTuple):
     @property
     def slow_error(self) -> float:
         """Relative standard error by other contexts (Priestley, *Spectral Analysis*, 1981, section 5.3)."""
-        return SLOW_DEVIATION * min(1.0, 2 * SLOW_SECONDS / self.seconds) ** 0.5
+        return SLOW_DEVIATION * sqrt(min(1.0, 2 * SLOW_SECONDS / self.seconds))
 
     @property
     def mean_context(self) -> float | None:
