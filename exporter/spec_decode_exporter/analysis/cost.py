@@ -16,6 +16,7 @@ from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from math import log, sqrt
+from operator import add
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.model_architecture import (
@@ -291,6 +292,8 @@ class CostModel:
         verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
         verified = _around(verify) if verify else self._verifying(running_requests, tokens, context)
         step = _around(fixed) if fixed else UNKNOWN_METHOD.step
+        if self.deployment.drafts_in_parallel:  # one pass
+            step, drafter = Range(*map(add, step, drafter)), Range(0.0, 0.0, 0.0)
         return self._cost(CostSource.SIZES, *together(drafter, verified, step, tokens))
 
     def _verifying(self, running_requests: float | None, tokens: float, context: float | None) -> Range:

@@ -243,3 +243,12 @@ def test_older_names_of_methods_are_those_of_today(older, method):
         for each in (older, method)
     ]
     assert plans[0].model_dump() == plans[1].model_dump()
+
+
+def test_a_draft_model_that_drafts_in_parallel_needs_one_pass_for_all_tokens():
+    words = ("--model-name", "Llama-3.3-70B", "--draft", "1B", "--tokens", "8", "--running", "1")
+    each, once = planned(*words), planned(*words, "--parallel-drafting")
+    passes = each.known_cost.guess.token - once.known_cost.guess.token
+    assert passes == pytest.approx(1 / 70)
+    assert once.known_cost.guess.step == pytest.approx(each.known_cost.guess.step + passes)
+    assert once.speedup_ratio > each.speedup_ratio
