@@ -30,7 +30,7 @@ CONSUMER: Final = ("RTX", "Arc", "Apple", "Radeon", "GB GPU", "GPUs, not", "GPU,
 SLOWER, FASTER = 0.97, 1.03
 HIGH_LOAD, LONG_CONTEXT, MANY_GPUS = 32, 4_000, 4
 MIN_INSIDE, MAX_FALSE, MAX_UNDECIDED, MIN_RIGHT = 0.90, 0.02, 0.35, 0.85
-BANDS: Final = ((0.85, 1.0), (0.7, 0.85), (0.5, 0.7), (0.15, 0.5), (0.0, 0.15))
+BANDS: Final = ((0.9, 1.0), (0.8, 0.9), (0.6, 0.8), (0.15, 0.6), (0.0, 0.15))
 """Shares of the possible speed-ups above 1 of verdicts ``unclear``."""
 
 

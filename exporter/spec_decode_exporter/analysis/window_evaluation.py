@@ -40,10 +40,10 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of each window."""
 _COLUMNS: Final = ("increments", "works", "depths")
 """Values that hold columns of increments."""
-PROBABLY_PAYS: Final = 0.85
+PROBABLY_PAYS: Final = 0.9
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
-Of published measurements with such a share 13 of 14 pay; from 0.8 to 0.85, 9 of 12 (``benchmarks.published``).
+Of published measurements with such a share 10 of 10 pay; from 0.8 to 0.9, 13 of 19 (``benchmarks.published``).
 """
 PROBABLY_NOT: Final = 0.15
 """Share up to which speculation probably does not pay."""

@@ -72,7 +72,7 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
         (engine(Verdict.MARGINAL), "good", "Speculation pays a little", "Text of marginal.", "Advice of marginal."),
         (engine(Verdict.MARGINAL, speedup=2.1), "good", "Speculation pays, by how much is unsure", "Text of marginal.", "Advice of marginal."),
-        (engine(Verdict.UNCLEAR, share=0.85), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.9), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),

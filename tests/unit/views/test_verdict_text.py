@@ -110,7 +110,7 @@ MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED
 @pytest.mark.parametrize(
     ("share", "bounds", "cost", "text"),
     [
-        (0.86, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (0.91, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
         (0.15, (0.9, 0.5, 1.2), None, "Probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
         (0.5, (1.0, 0.6, 1.6), MEASURED, "Unclear: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
