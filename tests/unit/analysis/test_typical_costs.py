@@ -89,6 +89,17 @@ class TestDrafting:
         assert light.token.high > 1.5 * heavy.token.high
         assert light.step.high >= 1.5 * heavy.step.high
 
+    def test_upper_ends_hold_what_the_host_does_for_each_request_beside_a_small_target(self):
+        highest = {
+            size: [
+                drafting("eagle3", target_model(f"llama-3-{size}"), running=each).step.high
+                for each in (1, 8, 24)
+            ]
+            for size in ("8B", "70B")
+        }
+        assert highest["8B"] == pytest.approx([0.2, 0.64, 1.07], abs=0.01)
+        assert highest["70B"][2] < 0.5 * highest["8B"][2]
+
     def test_a_drafter_may_be_a_larger_part_of_a_mixture_of_experts(self):
         dense, *others = (drafting("dflash", TargetModel(each)).token for each in (DENSE, MIXTURE, None))
         assert others == [pytest.approx((dense.low, dense.guess, 1.5 * dense.high))] * 2
