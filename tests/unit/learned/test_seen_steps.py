@@ -41,3 +41,11 @@ def test_requests_that_the_gauge_shows_and_prompts_count_as_tokens():
     assert step.tokens == pytest.approx(16, rel=1e-3)
     (step,) = [*times(2.0, 0.02, 400, uncached=100.0).seen()]
     assert step.tokens == pytest.approx(8 + 2, rel=0.02)
+
+
+def test_an_evaluation_knows_the_steps_of_its_engine(watched, busy_sample):
+    watch, _ = watched([busy_sample(n) for n in range(1, 80)])
+    (step,) = watch.snapshot.evaluation.known.load_range
+    assert (step.drafting, step.draft_tokens) == pytest.approx((400 / 420, 3200 / 420))
+    assert step.seconds == pytest.approx(20 / 420, rel=0.1)
+    assert step.seconds < 20 / 420
