@@ -34,7 +34,7 @@ from spec_decode_exporter.drops.hours import (
     usual_length,
 )
 from spec_decode_exporter.drops.noise import Cusum, Noise, Shortfalls, Variance, threshold
-from spec_decode_exporter.drops.sums import Drop, DropKind, Intervals, LiveDrop, Sums, Transition
+from spec_decode_exporter.drops.sums import MOST_STEPS, Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
 
 class DropSettings(NamedTuple):
@@ -56,8 +56,8 @@ class DropSettings(NamedTuple):
 SUDDEN: Final = DropSettings(5.0, 20.0, 1800.0, 4 * 3600.0, tuple(32 << power for power in range(14)), 1800.0)
 SLOW: Final = DropSettings(600.0, 3600.0, 8 * 3600.0, 3 * 86_400.0, (1, 2, 4), 8 * 3600.0)
 
-SIZES: Final = (1, 2)
-"""Sizes of drops that the sums detect fastest, in the policy's: the second finds large ones sooner."""
+SIZES: Final = 2
+"""Sizes of drops, each with its sum."""
 MAX_SUM_SECONDS: Final = 900.0
 """Longest sums whose variance counts; the baseline follows slower changes."""
 UNCERTAIN_SECONDS: Final = 600.0
@@ -86,7 +86,7 @@ MIN_DEVIATION: Final = 1 / 3
 
 DropStep: TypeAlias = tuple[float, float]
 """Evidence of a drop that an increment adds to a cumulative sum, and the sum's threshold."""
-Cusums = Annotated[list[Cusum], Field(min_length=len(SIZES), max_length=len(SIZES))]
+Cusums = Annotated[list[Cusum], Field(min_length=SIZES, max_length=SIZES)]
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class DetectorState:
     time: Intervals = field(default_factory=Intervals)
     baseline: Sums = field(default_factory=Sums)
     noise: Noise = field(default_factory=Noise)
-    cusums: Cusums = field(default_factory=lambda: [Cusum() for _ in SIZES])
+    cusums: Cusums = field(default_factory=lambda: [Cusum() for _ in range(SIZES)])
     """One for each of ``SIZES``; a slow drop has only the first."""
     found: Amount | None = None
     """Moment of the detection of the present drop; None without a drop."""
@@ -142,6 +142,10 @@ class Detector(ABC):
     def _thresholds(self) -> Sequence[float]:
         """Return the thresholds of the sums; empty until enough was observed."""
 
+    def _counted(self, sums: Sums) -> float:
+        """Return the count whose fall is detected: accepted tokens."""
+        return sums.accepted
+
     def _is_drop(self, since: Sums) -> bool:  # noqa: ARG002 - ``DraftingDetector`` reads it
         """Return whether units whose sum exceeds its threshold are a drop."""
         return True
@@ -151,7 +155,8 @@ class Detector(ABC):
         settings = self.settings
         self.state.baseline.add(interval, exp(-interval.seconds / settings.memory))
         kept = exp(-interval.seconds / settings.noise_memory)
-        self.state.noise.add(interval, length, settings.lengths, kept)
+        part = length, interval.units, self._counted(interval)
+        self.state.noise.add(part, settings.lengths, kept)
 
     def _compare(self, steps: Sequence[DropStep], increment: Sums, moment: float) -> Sums | None:
         """Add an increment to the sums; return the units since a drop began or ended with it."""
@@ -179,7 +184,7 @@ class Detector(ABC):
             return None
         state.found = state.learns_from = moment
         state.drop, state.changed = begun.since, begun.began
-        state.cusums = [Cusum() for _ in SIZES]
+        state.cusums = [Cusum() for _ in range(SIZES)]
         return state.drop
 
     def _end(self, moment: float) -> None:
@@ -189,7 +194,7 @@ class Detector(ABC):
             state.falls[-1] = state.falls[-1].lasted(state.drop)
         state.changed = min(mirrored.began, moment) if mirrored.sum else moment
         state.found, state.learns_from = None, moment
-        state.cusums = [Cusum() for _ in SIZES]
+        state.cusums = [Cusum() for _ in range(SIZES)]
 
     def _changed(self, since: Sums, baseline_length: float, age: float | None = None) -> Drop:
         """Return the drop that has just begun or ended; one that is regular traffic ends at once."""
@@ -234,6 +239,8 @@ class SuddenDetector(Detector):
 
     kind = DropKind.SUDDEN
     settings = SUDDEN
+    warm_up = 0.0
+    """Minimum history in seconds, besides the policy's."""
 
     def __init__(self, policy: DropPolicy) -> None:
         super().__init__(policy)
@@ -250,7 +257,8 @@ class SuddenDetector(Detector):
         """Add an increment; return the drop that it begins or ends."""
         state, since = self.state, None
         if increment.units > 0 and self._limits:
-            steps = [(mean * increment.units - increment.accepted, limit) for mean, limit in self._limits]
+            count = self._counted(increment)
+            steps = [(mean * increment.units - count, limit) for mean, limit in self._limits]
             since = self._compare(steps, increment, state.time.elapsed)
         state.time.add(increment, self.settings.interval)
         if state.time.held and state.time.held[0].end <= state.time.elapsed - self.settings.lag:
@@ -304,8 +312,9 @@ class SuddenDetector(Detector):
         recent = state.time.newer_than(NORMAL_SPAN)
         if recent is None or recent.seconds < NORMAL_SECONDS:
             return None
-        margin = NORMAL_SHARE * self.policy.ratio * state.baseline.length
-        if self.error(recent.units) > margin or recent.length < state.baseline.length - margin:
+        margin = NORMAL_SHARE * self._sizes()[0]
+        lowest = self._mean(state.baseline) - margin
+        if self.error(recent.units) > margin or self._mean(recent) < lowest:
             return None
         self._end(begin)
         return recent
@@ -313,35 +322,67 @@ class SuddenDetector(Detector):
     def _update_limits(self) -> None:
         """Compute the parameters of the sums."""
         baseline, time = self.state.baseline, self.state.time
-        if not baseline.units or time.active < self.policy.warm_up:
+        if not baseline.units or time.active < max(self.policy.warm_up, self.warm_up):
             return
         self._updated, self._updated_for = time.elapsed, self.policy
-        lowest = max(baseline.squares / baseline.units - baseline.mean**2, MIN_VARIANCE)
+        lowest = max(self._least_variance(), MIN_VARIANCE)
         uncertainty = 1 + UNCERTAIN_SECONDS / time.active
         measured = self.state.noise.variances(self.settings.lengths, MAX_SUM_SECONDS * baseline.rate)
         self.variances = [Variance(length, max(uncertainty * value, lowest)) for length, value in measured]
-        self._limits = [self._limit(size) for size in SIZES if self.variances]
+        self._limits = [self._limit(size / 2) for size in self._sizes() if self.variances]
 
-    def _limit(self, size: float) -> tuple[float, float]:
-        """Compute the limits for drops of a size; lower the baseline by its standard error."""
-        policy, baseline = self.policy, self.state.baseline
-        allowance = size * policy.ratio * baseline.length / 2
+    def _limit(self, allowance: float) -> tuple[float, float]:
+        """Compute the limits for drops of twice the allowance; lower the baseline by its standard error."""
+        baseline = self.state.baseline
         error = sqrt(self.variances[0].value / baseline.effective)
-        units = baseline.rate * policy.false_alarm_period * self.shared_by
-        return baseline.mean - allowance - error, threshold(self.variances, allowance, units)
+        units = baseline.rate * self.policy.false_alarm_period * self.shared_by
+        return self._mean(baseline) - allowance - error, threshold(self.variances, allowance, units)
+
+    def _mean(self, sums: Sums) -> float:
+        return self._counted(sums) / sums.units
+
+    def _sizes(self) -> tuple[float, float]:
+        """Return the sizes of drops that the sums detect fastest, per unit: the second finds large ones."""
+        size = self.policy.ratio * self.state.baseline.length
+        return size, 2 * size
+
+    def _least_variance(self) -> float:
+        """Return the variance of independent units."""
+        baseline = self.state.baseline
+        return baseline.squares / baseline.units - baseline.mean**2
 
 
 class DraftingDetector(SuddenDetector):
     """Detects that fewer decode steps have a draft."""
 
     kind = DropKind.DRAFTING
+    warm_up = UNCERTAIN_SECONDS  # a few requests have all or no steps with a draft
     searches = True
-    """True if the method is known to search for text; False if the method is unknown."""
+    """True if the method is known to search for text."""
+    drafts_always = False
+    """True if the method is known to draft in every step."""
+
+    def _counted(self, sums: Sums) -> float:
+        """Return the steps with a draft: they vary less than the accepted tokens, which are unequal too."""
+        return sums.drafted
+
+    def _sizes(self) -> tuple[float, float]:
+        """Return the loss of drafts that costs the policy's share of tokens per step, and that of all."""
+        baseline = self.state.baseline
+        covered = self._mean(baseline)
+        lost = self.policy.ratio * baseline.length * baseline.drafted
+        return min(covered, lost / baseline.accepted) if baseline.accepted else covered, covered
+
+    def _least_variance(self) -> float:
+        return 0.0
 
     def _is_drop(self, since: Sums) -> bool:
         """Return whether fewer steps have a draft; drafts that are accepted less are a sudden drop."""
         baseline = self.state.baseline
-        if not self.searches and baseline.partly < MIN_PARTLY * baseline.units:
+        if self.drafts_always:
+            if baseline.drafted < MOST_STEPS * baseline.units or since.partly < MIN_PARTLY * since.units:
+                return False
+        elif not self.searches and baseline.partly < MIN_PARTLY * baseline.units:
             return False
         return since.drafted / since.units < (1 - self.policy.ratio) * baseline.drafted / baseline.units
 

@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DetectorState, DraftingDetector, SlowDetector, SuddenDetector
-from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus, Sums, Transition
+from spec_decode_exporter.drops.sums import FEW_STEPS, Drop, DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
 RECENT_SECONDS: Final = 30.0
+LUMP_SECONDS: Final = 20.0
+"""Seconds of steps that are observed at once if all should have a draft: a few without one are no drop."""
 LIKE_LOAD: Final = 1.5
 """Loads whose ratio is less are alike to an engine that verifies fewer drafts at a higher load."""
 MIN_TRIMMED_LOAD: Final = 8.0
@@ -34,7 +36,9 @@ class DecodeSteps(NamedTuple):
 
     number: int
     searches: bool
-    """True if the method is known to search for text; False if the method is unknown."""
+    """True if the method is known to search for text."""
+    drafts_always: bool = False
+    """True if the method is known to draft in every step; False if it searches or is unknown."""
 
 
 class Drops:
@@ -44,6 +48,7 @@ class Drops:
         self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
         self._drafting = DraftingDetector(policy)
         self._counts = dict(DropStatus().total)
+        self._lump = Sums()
         self._like, self._load = 0.0, MIN_TRIMMED_LOAD
 
     def use(self, policy: DropPolicy) -> None:
@@ -71,14 +76,14 @@ class Drops:
             return ()
         drops = tuple(drop for drop in found if drop is not None)
         for drop in drops:
-            self._counts[drop.kind] += drop.transition is Transition.BEGAN
+            self._counts[drop.kind] = self._counts.get(drop.kind, 0) + (drop.transition is Transition.BEGAN)
         return drops
 
     def status(self) -> DropStatus:
         """Return the present status."""
         sudden, drops = self._sudden, dict(self._counts)
         known = {each.kind: each.dropped for each in (sudden, self._slow, self._drafting)}
-        dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
+        dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None and kind in drops}
         live = {each.kind: drop for each in (sudden, self._drafting) if (drop := each.live()) is not None}
         if not sudden.variances:
             return DropStatus(dropped=dropped, total=drops, live=live)
@@ -117,15 +122,25 @@ class Drops:
 
     def _observe_steps(self, increment: Sums, steps: DecodeSteps | None) -> Drop | None:
         """Add the decode steps of an increment; without them the detector of drafting is reset."""
-        detector = self._drafting  # two detectors share the budget of false alarms
-        detector.shared_by = self._sudden.shared_by = 1 if steps is None else 2
+        # Two detectors share the budget of false alarms, unless every step drafts: one has nothing to find.
+        detector = self._drafting
+        detector.shared_by = self._sudden.shared_by = 1 if steps is None or steps.drafts_always else 2
         if steps is None:
             if detector.state.time.elapsed:
                 detector.restore(DetectorState())
             return None
-        detector.searches = steps.searches
-        self._counts.setdefault(DropKind.DRAFTING, 0)
-        return detector.observe(replace(increment, units=steps.number, drafted=increment.units))
+        detector.searches, detector.drafts_always = steps.searches, steps.drafts_always
+        its = replace(increment, units=steps.number, drafted=increment.units)
+        if not steps.drafts_always:
+            self._counts.setdefault(DropKind.DRAFTING, 0)
+            return detector.observe(its)
+        if its.drafted > FEW_STEPS * its.units:  # what still drafts is neither a stall nor a pause
+            its.partly = its.units
+        self._lump.add(its)
+        if self._lump.seconds < LUMP_SECONDS:
+            return None
+        its, self._lump = self._lump, Sums()
+        return detector.observe(its)
 
 
 def drafts_of(increment: Increment, wall: float) -> Sums:

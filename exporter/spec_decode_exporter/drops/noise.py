@@ -85,13 +85,12 @@ class Noise:
 
     lengths: Annotated[list[Differences], Field(max_length=14)] = field(default_factory=list)
 
-    def add(self, interval: Sums, length: float, lengths: Sequence[int], kept: float) -> None:
-        """Add an interval that is ``length`` long; multiply the weights of earlier ones by ``kept``."""
+    def add(self, part: tuple[float, float, float], lengths: Sequence[int], kept: float) -> None:
+        """Add the length, units and accepted tokens of an interval; multiply earlier weights by ``kept``."""
         for differences in self.lengths:
             differences.weight *= kept
             differences.squared_weight *= kept * kept
             differences.sum *= kept
-        part = length, interval.units, interval.accepted
         for place, complete_at in enumerate(lengths):
             if place == len(self.lengths):
                 self.lengths.append(Differences())

@@ -27,7 +27,7 @@ class ShownDecision:
         """Show the first decision that is offered."""
         self.shown = self._newest = Decision()
         self._offered_since = self._shown_at = self._paid_at = -inf
-        """Moments since which the newest one is offered, and of the last offers of the shown one and of "pays"."""
+        """Moments: the newest one is offered since, the shown one was offered last, and "pays" was."""
 
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False

@@ -14,16 +14,16 @@ DRAFTING = DropKind.DRAFTING
 class Engine:
     """Detectors that are fed second by second, at 20 decode steps a second with alike drafts."""
 
-    def __init__(self, policy=None, *, searches=True):
+    def __init__(self, policy=None, *, searches=True, drafts_always=False):
         self.drops = Drops(policy or DropPolicy())
-        self.searches = searches
+        self.method = searches, drafts_always
         self.now = 0
         self.found = []
 
     def run(self, seconds, *, drafts=10, accepted=20, steps=20):
         """Count for some seconds; ``accepted`` of 4 drafted tokens each are those of all drafts."""
         for _ in range(seconds):
-            counted = None if steps is None else DecodeSteps(steps, self.searches)
+            counted = None if steps is None else DecodeSteps(steps, *self.method)
             self.now += 1
             increment = Sums(1.0, drafts, accepted, 2 * accepted)
             self.found += [(self.now, drop) for drop in self.drops.observe(increment, counted)]
@@ -77,6 +77,25 @@ def test_an_unknown_method_can_only_drop_if_some_steps_draft_and_some_do_not(par
     for seconds, drafts in [*parts, (600, 0)]:
         engine.run(seconds, drafts=drafts, accepted=2 * drafts)
     assert engine.kinds == kinds
+
+
+@pytest.mark.parametrize(
+    ("drafts", "kinds"), [(10, [(DRAFTING, BEGAN)]), (19, []), (0, [])]
+)  # half of the steps lost their draft; nearly none; a stall or a pause
+def test_a_method_that_always_drafts_drops_if_a_part_of_the_steps_has_no_draft_any_more(drafts, kinds):
+    engine = Engine(searches=False, drafts_always=True)
+    engine.run(HOUR, drafts=20, accepted=40)
+    assert engine.drops.status().total.keys() == {DropKind.SUDDEN, DropKind.SLOW}
+    engine.run(60, drafts=drafts, accepted=2 * drafts)
+    assert engine.kinds == kinds
+    assert engine.drops.status().total.get(DRAFTING, 0) == len(kinds)
+
+
+def test_a_few_seconds_without_drafts_are_no_drop_of_a_method_that_always_drafts():
+    engine = Engine(searches=False, drafts_always=True)
+    for seconds, drafts in ((HOUR, 20), (2, 5), (100, 20)):
+        engine.run(seconds, drafts=drafts, accepted=2 * drafts)
+    assert engine.found == []
 
 
 def test_two_detectors_share_the_budget_of_false_alarms(engine, thresholds):

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, threshold
-from spec_decode_exporter.drops.sums import Sums
 
 WEEK = 7 * 86_400
 LENGTHS = tuple(32 << power for power in range(14))
@@ -16,7 +15,7 @@ LENGTHS = tuple(32 << power for power in range(14))
 def fed(noise, values, drafts=32, kept=1.0):
     """Feed intervals of ``drafts`` drafts with these accepted tokens."""
     for accepted in values:
-        noise.add(Sums(1.0, drafts, accepted), drafts, LENGTHS, kept)
+        noise.add((drafts, drafts, accepted), LENGTHS, kept)
     return noise
 
 

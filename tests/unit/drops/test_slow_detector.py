@@ -118,6 +118,25 @@ def test_after_eight_hours_of_a_drop_the_baseline_is_reset(dropped, fed):
     assert dropped.state.baseline.length == pytest.approx(1.785)
 
 
+def test_a_nightly_job_of_hard_requests_is_a_drop_on_the_first_night_alone(fed, restarted):
+    """It begins ten minutes later each night: the hours of the days before do not hold all of it."""
+    detector, found = SlowDetector(DropPolicy()), []
+    for night in range(4):
+        lengths = [2.1] * DAY
+        lengths[3 * HOUR + night : 4 * HOUR + night] = [1.5] * HOUR
+        detector = restarted(detector)
+        found += fed(detector, intervals(lengths, MIDNIGHT + night * 86_400))
+    transitions = [drop.transition for _, drop in found]
+    assert transitions.count(BEGAN) == 1
+    assert Transition.EXPECTED in transitions
+    assert detector.dropped is False
+
+
+def test_what_lasted_for_eight_hours_is_no_regular_fall(dropped, fed):
+    fed(dropped, intervals([1.785] * 8 * HOUR))
+    assert dropped.state.falls == []
+
+
 def test_after_a_restart_the_sum_is_at_most_half_of_its_threshold(detector, fed, restarted):
     fed(detector, intervals([1.785] * 4))
     assert detector.state.cusums[0].sum == pytest.approx(8.0)

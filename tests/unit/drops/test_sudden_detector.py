@@ -2,6 +2,7 @@
 
 import random
 from copy import deepcopy
+from dataclasses import replace
 from math import e, log, sqrt
 
 import pytest
@@ -134,3 +135,18 @@ def test_baseline_and_drop_survive_a_restart(detector, fed, restarted):
     third = restarted(other)
     assert third.dropped
     assert [place for place, _ in fed(third, usual(100))] == [25]
+
+
+@pytest.mark.parametrize(("accepted", "transition"), [(4, Transition.EXPECTED), (1, BEGAN)])
+def test_a_fall_as_at_this_hour_of_yesterday_is_expected_unless_it_is_lower(accepted, transition, fed):
+    detector, noon = SuddenDetector(DropPolicy()), 20_000.5 * 86_400
+
+    def at(begin, increments):
+        return fed(detector, (replace(each, wall=begin + place + 1) for place, each in enumerate(increments)))
+
+    at(noon, usual() + usual(600, accepted=4) + usual())
+    found = at(noon + 86_400, usual() + usual(60, accepted=accepted))
+    assert [drop.transition for _, drop in found] == [transition]
+    assert detector.dropped is (None if transition is Transition.EXPECTED else True)
+    assert found[0][1].earlier == (noon + HOUR if transition is Transition.EXPECTED else None)
+    assert len(detector.state.falls) == 2
