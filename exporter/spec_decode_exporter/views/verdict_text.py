@@ -96,7 +96,7 @@ def likely_text(share: float | None, bounds: Estimate | None, even: float | None
         parts.append(f"about {value} times as fast ({low} to {high} by {by}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
-    return f"{' '.join(parts)}{_assumed(cost)}"
+    return f"{' '.join(parts)}{_assumed(cost, even)}"
 
 
 def _likely(share: float | None) -> str:
@@ -111,10 +111,11 @@ def _about(speedup: float) -> str:
     return f"{speedup:.2f}" if 0.95 < speedup < 1.05 else f"{speedup:.1f}"  # noqa: PLR2004
 
 
-def _assumed(cost: Cost | None) -> str:
+def _assumed(cost: Cost | None, even: float | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
-    return f"; it costs {cost.low.token:.2g} to {cost.high.token:.2g} here ({SOURCES[cost.source]})."
+    fixed = f", and a draft up to {cost.high.step:.2g} besides" if cost.high.token < (even or 0.0) else ""
+    return f"; it costs {cost.low.token:.2g} to {cost.high.token:.2g} here{fixed} ({SOURCES[cost.source]})."
 
 
 def _drop(snapshot: EngineSnapshot) -> str:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource
+from spec_decode_exporter.analysis.cost import Cost, CostModel, CostSource
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.model_architecture import Deployment, target_model
-from spec_decode_exporter.analysis.typical_costs import drafter_cost
+from spec_decode_exporter.analysis.typical_costs import Range, drafter_cost
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.window_figures import Price
@@ -252,3 +252,13 @@ def test_a_draft_model_that_drafts_in_parallel_needs_one_pass_for_all_tokens():
     assert passes == pytest.approx(1 / 70)
     assert once.known_cost.guess.step == pytest.approx(each.known_cost.guess.step + passes)
     assert once.speedup_ratio > each.speedup_ratio
+
+
+def test_a_fixed_cost_that_decides_alone_is_named():
+    cost = Cost(Range(0.01, 0.1, 0.2), Range(0.0, 0.1, 2.0), CostSource.TYPICAL, None, every_step=False)
+    plan = SpeedupPlan(model_name="m", method="eagle3", acceptance=0.6)
+    object.__setattr__(plan, "cost_of", lambda _: cost)
+    assert plan.verdict is Verdict.UNCLEAR
+    assert (
+        "it costs 0.01 to 0.2 here, and a draft up to 2 besides (typical of the method)." in plan.verdict_text
+    )
