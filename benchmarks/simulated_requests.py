@@ -250,9 +250,9 @@ def counted(
         *(counters.get(name, nothing) for name in Counters._fields),
         *accepted,
     ]
-    return Trace(_totals(columns), _totals(np.cumsum(buckets, axis=0)))
+    return Trace(totals(columns), totals(np.cumsum(buckets, axis=0)))
 
 
-def _totals(columns: Array | list[Array]) -> Array:
+def totals(columns: Array | list[Array]) -> Array:
     rows = np.stack([*columns], axis=1).astype(np.int64)
     return np.concatenate([np.zeros((1, rows.shape[1]), np.int64), rows.cumsum(axis=0)])

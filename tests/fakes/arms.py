@@ -75,7 +75,8 @@ def window_of(every, length=300.0, *, seconds=None, running=6.0, now=NOW, positi
     """A window of increments of a second, each with the counters that ``every`` gives or returns for it."""
     number = int(seconds or length)
     each = [every(second) if callable(every) else every for second in range(number)]
-    rows = [row_of(increment(positions=positions, **moved), (running, 0.0, 0.0)) for moved in each]
+    load = running or 0.0
+    rows = [row_of(increment(positions=positions, load=load, **moved), (running, 0.0, 0.0)) for moved in each]
     increments = Increments.of(rows, [now - number + second for second in range(number)])
     unknown = {*hidden, *(() if running is not None else ("running_requests",))}
     return window_over(increments, length, depth=len(positions), hidden=unknown, **more)

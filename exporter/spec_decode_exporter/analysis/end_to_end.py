@@ -1,7 +1,8 @@
 """Speed-up of whole requests: the time to first token, which drafts do not shorten, and decoding.
 
 A request takes P1 + D1 with speculation, and P0 + S·D1 without, with S the speed-up of decoding. So requests
-are faster by (P0 + S·D1) / (P1 + D1), a ratio of sums over requests. Without a baseline, P0 = P1.
+are faster by (P0 + S·D1) / (P1 + D1), a ratio of sums over requests. Without a baseline P0 = P1, and the
+bounds allow for what drafting changes of it: the length of a queue, and a lost prefix cache.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from math import inf, sqrt
 from operator import add
 from typing import Final, NamedTuple
 
@@ -20,7 +21,20 @@ from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import NANO
 
 BASELINE_ERROR: Final = 0.10
-"""Relative error of a baseline's time to first token: it is of another day."""
+"""Least relative error of a baseline's time to first token: it is of another day."""
+ARRIVALS: Final = 0.5
+"""If arrivals are fixed, slower steps leave more requests running, and these make steps slower again: with
+step times proportional to b^e for b running requests, requests are faster by S^(1 / (1 - e)); e is 1/3."""
+REQUEST_VARIATION: Final = 4.0
+"""Assumed standard error of a mean time to first token, times the square root of the requests."""
+MAX_QUEUE_GROWTH: Final = 100.0
+"""Factor by which a queue is longer without speculation at most: it may grow without a limit."""
+MIN_LOOKED_UP: Final = 10_000
+"""Prompt tokens that are many enough for at least one hit: several blocks of any size."""
+MIN_LOST_REQUESTS: Final = 20
+"""Requests that are many enough for at least one common beginning, such as a system prompt."""
+MIN_HITS: Final = 0.01
+"""Share of prompt tokens from the cache below which a baseline had no hits to lose."""
 COMPARABLE_PROMPTS, COMPARABLE_LOAD = 1.25, 2.0
 """A baseline is comparable if mean prompt lengths and running requests differ by at most these factors."""
 
@@ -37,6 +51,13 @@ class RequestBaseline:
     """Mean tokens of a prompt; None if unknown. A baseline with other prompts is not comparable."""
     running_requests: float | None = None
     """Mean running requests; None if unknown."""
+    requests: float = inf
+    """Requests of the mean."""
+
+    @property
+    def error(self) -> float:
+        """Relative error of the time to first token."""
+        return max(BASELINE_ERROR, REQUEST_VARIATION / sqrt(self.requests))
 
 
 class EndToEndBasis(StrEnum):
@@ -90,12 +111,28 @@ def end_to_end(
     if figures.request_seconds is None:
         return None
     first, decoding = figures.request_seconds
-    basis, waited = EndToEndBasis.SAME_FIRST_TOKEN, None
+    basis, known, is_lost = EndToEndBasis.SAME_FIRST_TOKEN, None, is_prefix_cache_lost(figures, baseline)
     if baseline is not None and is_comparable(baseline, figures):
-        basis, waited = EndToEndBasis.BASELINE, baseline.first_token_seconds
-        first = waited * (figures.total.first_tokens or 0)
+        basis, known = EndToEndBasis.BASELINE, baseline
+        first = baseline.first_token_seconds * (figures.total.first_tokens or 0)
     value = (first + speedup * decoding) / sum(figures.request_seconds)
-    return EndToEnd(value, basis, None if bounds is None else _bounds(figures, value, bounds, waited))
+    if is_lost:  # the middle of what is possible
+        least = 0.0 if known is None else first
+        value += (least + _without_prompts(figures, speedup) * decoding) / sum(figures.request_seconds)
+        value /= 2
+    return EndToEnd(value, basis, None if bounds is None else _bounds(figures, value, bounds, known, is_lost))
+
+
+def is_prefix_cache_lost(figures: WindowFigures, baseline: RequestBaseline | None) -> bool:
+    """Return whether many look-ups in the prefix cache found nothing, though without speculation some may.
+
+    vLLM counts no look-ups if the prefix cache is disabled.
+    """
+    total, hits = figures.total, None if baseline is None else baseline.prefix_hit_ratio
+    if total.prefix_cache_hits != 0 or (hits is not None and hits < MIN_HITS):
+        return False
+    looked_up, requests = total.prefix_cache_queries or 0, total.first_tokens or 0
+    return looked_up >= MIN_LOOKED_UP and requests >= MIN_LOST_REQUESTS
 
 
 def is_comparable(baseline: RequestBaseline, figures: WindowFigures) -> bool:
@@ -108,24 +145,39 @@ def is_comparable(baseline: RequestBaseline, figures: WindowFigures) -> bool:
 
 
 def _bounds(
-    figures: WindowFigures, value: float, speedup: Estimate, first_token: float | None
+    figures: WindowFigures,
+    value: float,
+    speedup: Estimate,
+    baseline: RequestBaseline | None,
+    is_lost: bool,  # noqa: FBT001 - private
 ) -> Estimate | None:
     """Return the bounds: the lower one at the lower bounds of S and P0, the upper one at the upper bounds."""
     names = ("first_token_nanoseconds", "decode_nanoseconds", "first_tokens")
     first, decoding, started = figures.columns(*names)
     total = list(map(add, first, decoding))
 
-    def at(gain: float, error: float) -> Estimate | None:
-        """Return the ratio at exact S and P0, with the error of the sums over the window."""
-        unchanged: Sequence[float] = first
-        possible = min(1.0, gain), max(1.0, gain)
-        if first_token is not None:
-            each = first_token * error * NANO
-            unchanged, possible = [each * requests for requests in started], (0.0, inf)
-        without = [waited + gain * decoded for waited, decoded in zip(unchanged, decoding, strict=True)]
+    def at(gain: float, first_token: float) -> Estimate | None:
+        """Return the ratio at exact S and P0, with the error of the sums over the window.
+
+        ``first_token`` is in nanoseconds of a request with a baseline, else a factor of P1.
+        """
+        waited: Sequence[float] = first if baseline is None else started
+        pairs = zip(waited, decoding, strict=True)
+        without = [first_token * each + gain * decoded for each, decoded in pairs]
+        possible = (0.0, inf) if baseline else (min(first_token, gain), max(first_token, gain))
         return estimate_of(without, total, figures.cosines, possible)
 
-    low, high = at(speedup.lower, 1 - BASELINE_ERROR), at(speedup.upper, 1 + BASELINE_ERROR)
+    slowest = min(speedup.lower, speedup.lower ** (1 + ARRIVALS))
+    fastest = max(speedup.upper, speedup.upper ** (1 + ARRIVALS))
+    if is_lost:
+        slowest = _without_prompts(figures, slowest)
+    if baseline is not None:
+        mean, error = baseline.first_token_seconds * NANO, baseline.error
+        low, high = at(slowest, mean * max(0.0, 1 - error)), at(fastest, mean * (1 + error))
+    else:
+        # Decoding that is faster may leave the queue as it is: clients may wait for answers.
+        least, most = (_first_token_growth(figures, gain) for gain in (speedup.lower, speedup.upper))
+        low, high = at(slowest, 0.0 if is_lost else min(least, 1.0)), at(fastest, max(most, 1.0))
     if low is None or high is None:
         return None
     return Estimate(
@@ -135,6 +187,33 @@ def _bounds(
         max(low.standard_error, high.standard_error),
         min(low.degrees, high.degrees),
     )
+
+
+def _without_prompts(figures: WindowFigures, speedup: float) -> float:
+    """Return the least speed-up of decoding if without speculation no prompt were computed beside it.
+
+    By Little's law the requests before their first token, besides those in the queue and the step and a half
+    that each takes anyway, are at least the share of the time in which prompts are computed.
+    """
+    total, window = figures.total, figures.window
+    step = ratio(total.decode_nanoseconds, total.decode_steps) or 0.0
+    computing = (total.first_token_nanoseconds or 0) - 1.5 * step * (total.first_tokens or 0)
+    share = computing / NANO / window.seconds - (window.mean.waiting_requests or 0.0)
+    return speedup * (1 - min(max(share, 0.0), 1.0))
+
+
+def _first_token_growth(figures: WindowFigures, speedup: float) -> float:
+    """Return P0 over P1 if drafting changes nothing of it but the queue.
+
+    The wait in a queue is about proportional to u^p / (1 - u), with u the share of the time in which a place
+    is taken, c places and p = √(2(c + 1)) (H. Sakasegawa, *An approximation formula for the queue of M/G/s*,
+    Annals of the Institute of Statistical Mathematics 29, 1977). 3 more stands for the denominator.
+    """
+    mean, (waited, _) = figures.window.mean, figures.request_seconds or (0.0, 0.0)
+    queued = ratio((mean.waiting_requests or 0.0) * figures.window.seconds, waited) or 0.0
+    factor: float = speedup ** (sqrt(2 * ((mean.running_requests or 0.0) + 1)) + 3)
+    return 1 + min(queued, 1.0) * (min(factor, MAX_QUEUE_GROWTH) - 1)
+
 
 
 def _are_within(factor: float, one: float | None, other: float | None) -> bool:

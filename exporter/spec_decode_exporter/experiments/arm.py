@@ -14,7 +14,7 @@ from operator import mul, sub
 from typing import NamedTuple
 
 from spec_decode_exporter.experiments.pace import ArmSpeedup, ArmTypes, Pace, mix_ratio
-from spec_decode_exporter.experiments.traffic import Figures, Ratios, Traffic, ratios
+from spec_decode_exporter.experiments.traffic import Figures, Ratios, Traffic, beside_a_queue, ratios
 from spec_decode_exporter.figures.estimate import cosines_of, ratio
 from spec_decode_exporter.figures.quantile import ARM_QUANTILES, quantile, sum_of_histograms
 from spec_decode_exporter.figures.window_figures import (
@@ -32,6 +32,7 @@ from spec_decode_exporter.window.history import (
     Window,
     columns,
     covered_seconds,
+    loads,
     running_requests,
 )
 
@@ -156,9 +157,10 @@ class Arm:
 
         The time per output token is that at one mix of request types, if the types are known.
         """
-        traffic = self.traffic_over(other)
+        traffic, whole = self.traffic_over(other), SpeedupBasis.END_TO_END
+        queued = beside_a_queue(traffic, self._system, other._system)
         found = {
-            basis: pace.speedup_over(other.paces[basis], traffic)
+            basis: pace.speedup_over(other.paces[basis], queued if basis is whole else traffic)
             for basis, pace in self.paces.items()
             if basis in other.paces
         }
@@ -193,19 +195,41 @@ class Arm:
         return ratio(sum(one for one, _ in known), sum(other for _, other in known))
 
     @cached_property
+    def _system(self) -> tuple[float, float]:
+        """Requests of an engine in the mean: those that run, and those in the queue."""
+        means = [its.window.mean for its in self._engines]
+        running, waiting = ([mean[place] for mean in means] for place in range(2))
+        return _mean(running) or 0.0, _mean(waiting) or 0.0
+
+    @cached_property
     def _figures(self) -> Figures:
-        """Figures of the traffic; load is per engine, over the engines that generated tokens."""
+        """Figures of the traffic; load is per engine, over the engines that generated tokens.
+
+        The load is the mean over tokens, so idle time and idle engines have no weight. Arrivals are scaled
+        like it: by Little's law they are the running requests over the time that each of them runs.
+        """
         working = [its for its in self._engines if its.total.generation_tokens or its.total.drafts]
+        running, busy = _mean([its.window.mean.running_requests for its in working]), self._token_load
+        arrivals = _mean([ratio(its.total.first_tokens, its.window.seconds) for its in working])
+        weight = ratio(busy, running) or 1.0
         found = {
-            "running_requests": _mean([its.window.mean.running_requests for its in working]),
-            "requests_per_second": _mean(
-                [ratio(its.total.first_tokens, its.window.seconds) for its in working]
-            ),
+            "running_requests": busy,
+            "requests_per_second": None if arrivals is None else arrivals * weight,
             "prompt_tokens_per_request": self.over("prompt_tokens", "first_tokens"),
             "output_tokens_per_request": self.over("generation_tokens", "first_tokens"),
             "prefix_cache_hit_ratio": self.over("prefix_cache_hits", "prefix_cache_queries"),
         }
         return {key: value for key, value in found.items() if value is not None}
+
+    @property
+    def _token_load(self) -> float | None:
+        """Running requests of an engine, as the mean over generated tokens."""
+        known = [its.window for its in self._engines if its.window.mean.running_requests is not None]
+        tokens = [columns(window.increments, "generation_tokens")[0] for window in known]
+        above = sum(
+            sum(map(mul, loads(each.increments), own)) for each, own in zip(known, tokens, strict=True)
+        )
+        return ratio(above, sum(map(sum, tokens)))
 
     @cached_property
     def _cosines(self) -> int:

@@ -2,9 +2,15 @@
 
 The sides are an arm and its baseline, or a server now and in a reference. A side is faster if it serves
 fewer, shorter or easier requests. Each such difference is the ratio r of its work over that of the other
-side. The time of a token is at most proportional to each. So the speed-up at equal traffic is between
+side. The time of a token is at most proportional to each, while as many requests run. So the speed-up at
+equal traffic is between
 
     lower · Π min(1, r)        and        upper · Π max(1, r)
+
+If arrivals are fixed, slower steps leave more requests running, and these make steps slower again: with step
+times proportional to b^e for b running requests, a token's time is proportional to r^(1/(1 - e)). So what a
+difference exceeds ``CHANCE`` by counts twice, which is enough up to e = 1/2; weights that are read, whatever
+runs, keep e below that at most loads.
 """
 
 from __future__ import annotations
@@ -34,6 +40,10 @@ class Traffic(StrEnum):
     """Time per token, as far as the mix of request types explains it."""
 
 
+CHANCE: Final = 1.05
+"""Factor by which the traffic of balanced arms differs by chance within minutes: sampling errors have it."""
+MAX_WAITING: Final = 0.02
+"""Waiting requests over running ones, up to which they wait for the next step alone."""
 Figures = Mapping[str, float]
 """Figures of one side, of one engine in the mean, by their keys in the table of figures."""
 Ratios = Mapping[Traffic, float | None]
@@ -98,6 +108,19 @@ def ratios(side: Figures, other: Figures) -> Iterator[tuple[Traffic, float]]:
             yield traffic, value
 
 
+def beside_a_queue(traffic: Ratios, side: tuple[float, float], other: tuple[float, float]) -> Ratios:
+    """Return the traffic for times that include a queue: more than chance differs by an unknown factor.
+
+    Then the load is that of all requests of an engine. ``side`` and ``other`` are those that run and wait.
+    """
+    if all(waiting <= MAX_WAITING * running for running, waiting in (side, other)):
+        return traffic
+    found = {**traffic, Traffic.LOAD: ratio(sum(side), sum(other))}
+    return {
+        part: value if value and _distance(value) <= log(CHANCE) else None for part, value in found.items()
+    }
+
+
 def at_equal_traffic(estimate: Estimate, traffic: Ratios) -> tuple[Estimate | None, Traffic | None]:
     """Return the bounds of a speed-up at equal traffic, and the part of the traffic that decides.
 
@@ -107,10 +130,19 @@ def at_equal_traffic(estimate: Estimate, traffic: Ratios) -> tuple[Estimate | No
     known = {part: value for part, value in traffic.items() if value is not None}
     if len(known) < len(traffic):
         return None, next(part for part in traffic if part not in known)
-    lower, upper = (prod(bound(1.0, value) for value in known.values()) for bound in (min, max))
+    factors = list(map(_explained, known.values()))
+    if Traffic.OUTPUT_TOKENS in known:
+        # Shorter answers leave more prompt tokens to compute for each of their own.
+        factors.append(1 / known[Traffic.OUTPUT_TOKENS])
+    lower, upper = (prod(bound(1.0, factor) for factor in factors) for bound in (min, max))
     wide = estimate._replace(lower=estimate.lower * lower, upper=estimate.upper * upper)
     decides = not _contains_1(estimate) and _contains_1(wide)
     return wide, max(known, key=lambda part: _distance(known[part])) if decides else None
+
+
+def _explained(value: float) -> float:
+    """Return the factor in the time of a token that a ratio of work explains at most."""
+    return value * max(1.0, value / CHANCE) * min(1.0, value * CHANCE)
 
 
 def _contains_1(estimate: Estimate) -> bool:

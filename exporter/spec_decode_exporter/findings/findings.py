@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, CostSource, is_near
+from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
@@ -40,12 +41,6 @@ DEAD: Final = 0.05
 
 Most reports of broken drafters show 0.01 to 0.02.
 """
-MIN_LOOKED_UP: Final = 10_000
-"""Prompt tokens that are many enough for at least one hit: several blocks of any size."""
-MIN_REQUESTS: Final = 20
-"""Requests that are many enough for at least one common beginning, such as a system prompt."""
-MIN_HITS: Final = 0.01
-"""Share of prompt tokens from the cache below which a baseline had no hits to lose."""
 WAYS_TO_MEASURE: Final = "To know it, cheapest first: let the exporter read a Prometheus that has this server from before it speculated (baseline.prometheus); wait until the engine does not draft for ten minutes under load, or restart it without speculation for ten minutes, and the exporter measures it; serve one replica without speculation as the baseline of an experiment; or configure the step times with and without speculation at this load (cost.loads)."
 """Ways to know the cost of drafting."""
 FLIPPING: Final = 0.25
@@ -220,12 +215,9 @@ def prefix_cache_lost(context: FindingContext) -> Found | None:
     text = "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} s, and found none. With some hybrid models speculation disables the prefix cache without a warning (vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If the second first token is as slow as the first one, update vLLM, set --prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the counter is wrong. Prompts without a common beginning have no hits either."
     total, baseline = context.its.total, context.known.request_baseline
     queries, requests = total.prefix_cache_queries, total.first_tokens
-    # vLLM counts no look-ups if the prefix cache is disabled.
-    if total.prefix_cache_hits != 0 or queries is None or requests is None:
+    if not is_prefix_cache_lost(context.its, baseline) or queries is None or requests is None:
         return None
     hits = None if baseline is None else baseline.prefix_hit_ratio
-    if queries < MIN_LOOKED_UP or requests < MIN_REQUESTS or (hits is not None and hits < MIN_HITS):
-        return None
     values = {"requests": requests, "queries": queries, "seconds": context.its.window.seconds}
     if hits is not None:
         text += " Without speculation {hits_without:.3f} of the prompt tokens were found."

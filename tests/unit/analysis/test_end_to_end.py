@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, RequestBaseline, end_to_end
+from spec_decode_exporter.analysis.end_to_end import (
+    EndToEnd,
+    EndToEndBasis,
+    RequestBaseline,
+    end_to_end,
+    is_prefix_cache_lost,
+)
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
@@ -37,15 +43,17 @@ def served(first_token=0.2, decoding=0.6, *, requests=2, changing=0.0, running=8
                 "gauges": (running, 0.0, 0.0),
             }
         )
-    return WindowFigures(summed(rows, length=300.0, seconds=300.0, gauges=(running,), **more))
+    more = {"gauges": (running,)} | more
+    return WindowFigures(summed(rows, length=300.0, seconds=300.0, **more))
 
 
 @pytest.mark.parametrize(
     ("baseline", "basis", "value", "lower", "upper"),
     [
-        (None, SAME, 0.25 + 0.75 * 2, 0.25 + 0.75 * 1.8, 0.25 + 0.75 * 2.2),
+        # With fixed arrivals the gain of decoding of 2.2 leaves fewer requests running: up to 2.2^1.5.
+        (None, SAME, 0.25 + 0.75 * 2, 0.25 + 0.75 * 1.8, 0.25 + 0.75 * 2.2**1.5),
         # The first token takes 0.1 s instead of 0.2, give or take a tenth.
-        (BASELINE, OF_BASELINE, (0.1 + 2 * 0.6) / 0.8, (0.09 + 1.8 * 0.6) / 0.8, (0.11 + 2.2 * 0.6) / 0.8),
+        (BASELINE, OF_BASELINE, (0.1 + 1.2) / 0.8, (0.09 + 1.8 * 0.6) / 0.8, (0.11 + 2.2**1.5 * 0.6) / 0.8),
     ],
 )
 def test_the_shares_of_a_request_weigh_the_speed_up_of_decoding(baseline, basis, value, lower, upper):
@@ -91,6 +99,58 @@ def test_without_bounds_of_decoding_it_has_none_and_limits_nothing():
 def test_varying_times_to_first_token_widen_the_bounds():
     steady, varying = (end_to_end(served(changing=each), 2.0, DECODING, None).bounds for each in (0.0, 0.9))
     assert varying.upper - varying.lower > steady.upper - steady.lower
+
+
+@pytest.mark.parametrize(("requests", "error"), [(1e6, 0.1), (1600.0, 0.1), (400.0, 0.2)])
+def test_the_fewer_requests_a_baseline_has_the_less_certain_is_its_first_token(requests, error):
+    assert replace(BASELINE, requests=requests).error == pytest.approx(error)
+
+
+class TestLostPrefixCache:
+    LOST = {"prefix_cache_queries": 1_000_000, "prefix_cache_hits": 0}  # noqa: RUF012
+
+    def test_the_bounds_reach_down_to_what_lost_hits_explain(self):
+        # 0.4 requests are before their first token; half of it are the steps that each takes anyway.
+        known = served(**self.LOST, decode_steps=300 * 18)
+        found, kept = (end_to_end(each, 2.0, DECODING, None) for each in (known, served()))
+        assert found.bounds.lower == pytest.approx(0.75 * 1.8 * (1 - 0.4 + 0.2), rel=0.01)
+        assert found.bounds.upper == pytest.approx(kept.bounds.upper)
+        assert found.bounds.lower < found.value < kept.value
+        assert found.capped(Verdict.HEALTHY, THRESHOLDS) is Verdict.MARGINAL
+
+    @pytest.mark.parametrize(
+        ("change", "baseline", "is_lost"),
+        [
+            ({}, None, True),
+            ({}, BASELINE, True),
+            ({}, replace(BASELINE, prefix_hit_ratio=0.009), False),
+            ({"prefix_cache_hits": 1}, None, False),
+            ({"prefix_cache_queries": 9999}, None, False),
+            ({"prefix_cache_queries": None, "prefix_cache_hits": None}, None, False),
+        ],
+        ids=str,
+    )
+    def test_it_is_lost_if_many_look_ups_found_nothing(self, change, baseline, is_lost):
+        assert is_prefix_cache_lost(served(**self.LOST | change), baseline) is is_lost
+
+
+class TestQueue:
+    @staticmethod
+    def waiting(waiting, gain):
+        known = served(gauges=(8.0, waiting))
+        return end_to_end(known, gain, DECODING._replace(value=gain, lower=gain, upper=gain), None).bounds
+
+    def test_a_faster_decoding_may_have_made_a_queue_much_shorter(self):
+        # 0.2 of 0.4 requests before their first token are in the queue: P0 is 1 + 0.5 (1.2^7.24 - 1) of P1.
+        growth = 1 + 0.5 * (1.2 ** (18**0.5 + 3) - 1)
+        assert self.waiting(0.2, 1.2).upper == pytest.approx(0.25 * growth + 0.75 * 1.2**1.5)
+        assert self.waiting(0.2, 1.2).lower == pytest.approx(self.waiting(0.0, 1.2).lower)
+        assert self.waiting(0.2, 5.0).upper == pytest.approx(0.25 * 50.5 + 0.75 * 5**1.5), "limited"
+
+    def test_a_slower_decoding_may_have_made_it_longer(self):
+        growth = 1 + 0.5 * (0.8 ** (18**0.5 + 3) - 1)
+        assert self.waiting(0.2, 0.8).lower == pytest.approx(0.25 * growth + 0.75 * 0.8**1.5)
+        assert self.waiting(0.2, 0.8).upper == pytest.approx(self.waiting(0.0, 0.8).upper)
 
 
 SECONDS = st.integers(10, 10_000).map(lambda milliseconds: milliseconds / 1000)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.experiments.pace import TypeTimes
-from spec_decode_exporter.experiments.traffic import Traffic, at_equal_traffic, ratios
+from spec_decode_exporter.experiments.traffic import Traffic, at_equal_traffic, beside_a_queue, ratios
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.arms import EAGLE, PLAIN, arm_with, times, window_of
 
@@ -39,6 +39,17 @@ class TestRatios:
     def test_the_load_is_by_engine_and_an_idle_one_does_not_count(self):
         three = arm_with(window_of(PLAIN), window_of(PLAIN), window_of({}, running=0.0))
         assert three.traffic_over(arm_with(window_of(PLAIN)))[Traffic.LOAD] == 1.0
+
+    def test_the_load_is_that_of_a_token_so_idle_time_and_a_busier_engine_count(self):
+        def second_half(second):
+            return times(PLAIN, 1.5) if second >= 150 else {}
+
+        late = arm_with(window_of(second_half, running=9.0))
+        assert late.traffic_over(arm_with(window_of(PLAIN)))[Traffic.LOAD] == pytest.approx(1.5 / 2)
+        uneven = arm_with(
+            window_of(times(PLAIN, 0.5), running=3.0), window_of(times(PLAIN, 1.5), running=9.0)
+        )
+        assert uneven.traffic_over(arm_with(window_of(PLAIN)))[Traffic.LOAD] == pytest.approx(1.25)
 
     def test_an_unknown_load_differs_by_an_unknown_factor(self):
         blind = arm_with(window_of(PLAIN, running=None, hidden={"first_tokens"}))
@@ -101,15 +112,21 @@ def bounds(lower, upper, **traffic):
 
 class TestBounds:
     def test_lighter_traffic_lowers_one_bound_and_heavier_traffic_raises_the_other(self):
-        assert bounds(1.5, 1.8, load=0.8, prompt_tokens=0.9, output_tokens=1.2) == ((1.08, 2.16), None)
+        # What is more than 5 % counts twice: 0.96 once, 0.8 and 1.26 with their part beyond it again.
+        assert bounds(1.6, 1.8, prompt_tokens=0.96, load=0.8) == ((1.6 * 0.96 * 0.8 * 0.84, 1.8), None)
+        assert bounds(1.5, 1.8, load=1.26) == ((1.5, 1.8 * 1.26 * 1.2), None)
+
+    def test_answers_of_another_length_widen_both_bounds(self):
+        # Shorter ones take less time, and leave more prompt tokens to compute for each token.
+        assert bounds(1.5, 1.8, output_tokens=0.96) == ((1.5 * 0.96, 1.8 / 0.96), None)
 
     @pytest.mark.parametrize(
         ("lower", "upper", "load", "part"),
         [
-            (1.25, 1.5, 0.81, None),
-            (1.25, 1.5, 0.79, Traffic.LOAD),
-            (0.6, 0.8, 1.24, None),
-            (0.6, 0.8, 1.26, Traffic.LOAD),
+            (1.25, 1.5, 0.88, None),
+            (1.25, 1.5, 0.87, Traffic.LOAD),
+            (0.6, 0.8, 1.14, None),
+            (0.6, 0.8, 1.15, Traffic.LOAD),
             (0.9, 1.5, 0.5, None),  # not significant whatever the traffic
         ],
     )
@@ -125,6 +142,22 @@ class TestBounds:
         found, _ = at_equal_traffic(Estimate(seen, seen / width, seen * width, 0.1), traffic)
         assert found.lower <= truth * (1 + 1e-9)
         assert found.upper >= truth * (1 - 1e-9)
+
+    @pytest.mark.parametrize(
+        ("side", "other", "load"),
+        [
+            ((8.0, 0.16), (12.0, 0.0), 0.7),  # it waits for the next step alone
+            ((8.0, 4.0), (12.0, 0.1), 12 / 12.1),
+            ((8.0, 4.0), (8.0, 0.0), None),
+        ],
+    )
+    def test_beside_a_queue_all_requests_of_an_engine_are_the_load(self, side, other, load):
+        assert beside_a_queue({Traffic.LOAD: 0.7}, side, other) == {Traffic.LOAD: pytest.approx(load)}
+
+    def test_beside_a_queue_a_difference_is_an_unknown_factor(self):
+        traffic = {Traffic.PROMPT_TOKENS: 1.04, Traffic.ACCEPTANCE: 0.95, Traffic.REQUEST_TYPES: None}
+        found = {Traffic.PROMPT_TOKENS: 1.04, Traffic.ACCEPTANCE: None, Traffic.REQUEST_TYPES: None}
+        assert beside_a_queue(traffic, (8.0, 1.0), (8.0, 1.0)) == found | {Traffic.LOAD: 1.0}
 
     def test_an_unknown_factor_leaves_no_bounds(self):
         assert bounds(1.5, 1.8, load=1.0, request_types=None) == (None, Traffic.REQUEST_TYPES)
