@@ -113,7 +113,8 @@ UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.3
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
 _DRAFTERS: Final = {
     row["method"]: DrafterCost(
-        *(Range(*(float(row[part + end]) for end in ("_low", "", "_high"))) for part in ("token", "step")),
+        token=Range(*(float(row[name]) for name in ("token_low", "token", "token_high"))),
+        step=Range(*(float(row[name]) for name in ("step_low", "step", "step_high"))),
         every_step=bool(row["every_step"]),
     )
     for row in data_rows("typical_drafters.csv")
@@ -152,8 +153,13 @@ def drafting(
     name = present_name(method)
     cost = _DRAFTERS.get(name, UNKNOWN_METHOD)
     (low, guess, high), step = cost.token, cost.step
-    sizes = _size_factors(target, deployment, running)
-    if name in _SIZED:
+    sizes, is_sized = _size_factors(target, deployment, running), name in _SIZED
+    if target.is_light or not deployment.is_datacentre:
+        factor = _LIGHT if is_sized else _LIGHT * max(sizes.guess, 1.0)
+        high, step = factor * high, step._replace(high=factor * step.high)
+    if target.architecture is not Architecture.DENSE and not (is_sized and target.parameters):
+        high *= _MIXTURE_DRAFTER
+    if is_sized:
         low, guess, high = low * sizes.low, guess * sizes.guess, high * sizes.high
         large = min(sizes.guess, 1.0)
         host = _HOST * running / (running + _HOST_LOAD) * sizes.guess * large
@@ -161,11 +167,6 @@ def drafting(
         if deployment.drafts_in_parallel:  # one pass, of up to four layers
             step = Range(step.low + low, step.guess + 2 * guess, step.high + 4 * high)
             low, guess, high = 0.0, 0.01, 0.03
-    if target.architecture is not Architecture.DENSE:
-        high *= _MIXTURE_DRAFTER
-    if target.is_light or not deployment.is_datacentre:
-        factor = _LIGHT if name in _SIZED else _LIGHT * max(sizes.guess, 1.0)
-        high, step = factor * high, step._replace(high=factor * step.high)
     return DrafterCost(Range(low, guess, high), step, cost.every_step)
 
 
@@ -302,7 +303,8 @@ def _passes(
     highest = [(ratio, _SHARE_OF_FEW if ratio <= _FEW_EXPERTS else high) for ratio in ratios]
 
     def spread(share: float, power: float) -> float:
-        return share / (share + (1 - share) * gpus**power)
+        rest: float = (1 - share) * gpus**power
+        return share / (share + rest)
 
     return (
         [_Pass(ratio, spread(low, _SPREAD.low), new.low) for ratio in ratios],

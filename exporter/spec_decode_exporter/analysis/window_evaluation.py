@@ -43,7 +43,7 @@ _COLUMNS: Final = ("increments", "works", "depths")
 PROBABLY_PAYS: Final = 0.9
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
-Of published measurements with such a share all ten pay; from 0.8 to 0.9, 13 of 20
+Of published measurements with such a share all nine pay; from 0.8 to 0.9, 13 of 20
 (``benchmarks.published``).
 """
 PROBABLY_NOT: Final = 0.15
