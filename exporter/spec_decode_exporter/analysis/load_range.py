@@ -19,12 +19,12 @@ from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.config.cost_settings import Architecture
 
 _STEP_SECONDS, _PASS_SECONDS = 0.0004, 0.0002
-_LAYER, _BLOCK = 0.15, 0.4
+_LAYER, _BLOCK = 0.13, 0.4
 """Largest share of a pass in a plain step: of a layer and an output matrix beside 8 billion parameters, or of
 several layers."""
 _SHARES: Final = {"eagle": _LAYER, "eagle3": _LAYER, "mtp": _LAYER, "dflash": _BLOCK, "dspark": _BLOCK}
 """By method. A search on the host is no pass, and takes what it takes."""
-_LEAST, _MOST, _BESIDE_MIXTURE = 0.06, 0.18, 0.08
+_LEAST, _MOST, _BESIDE_MIXTURE = 0.05, 0.18, 0.08
 """Limits of that of a layer by the target's size, and beside a mixture of experts."""
 _OF_SIZES, _LAUNCHES = 2.5, 0.08
 """A pass of a draft model takes up to so many times the ratio of the parameters, and its launches."""

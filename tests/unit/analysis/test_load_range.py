@@ -24,8 +24,8 @@ PLAIN_SECONDS = (0.02 - 0.0004 - 3 * 0.0002) / 1.45
 @pytest.mark.parametrize(
     ("method", "name", "share", "is_one_pass"),
     [
-        ("eagle3", "meta-llama/Llama-3.1-8B-Instruct", 0.15, False),
-        ("eagle", "meta-llama/Llama-3.3-70B-Instruct", 0.06, False),
+        ("eagle3", "meta-llama/Llama-3.1-8B-Instruct", 0.13, False),
+        ("eagle", "meta-llama/Llama-3.3-70B-Instruct", 0.05, False),
         ("deepseek_mtp", "deepseek-ai/DeepSeek-V3-bf16", 0.08 * 2**0.5, False),
         ("eagle3", "Qwen/Qwen3-4B", 0.18, False),
         ("eagle3", "chat", 0.18, False),
