@@ -40,9 +40,6 @@ formulas.
   no poll succeeds for three intervals (at least 10 s).
 - *Profile* is the smallest [profile](#profiles) with the metric, and the only window that the two smaller
   profiles export of it.
-- `process_*` and `python_*` are of the exporter's own process.
-- Quantiles have the type `unknown`
-  ([decision 17](../maintainers/decisions/README.md#17-names-label-and-type-of-quantiles)).
 - *Source* names the series of vLLM, fields or settings that a metric is computed from. Other engines'
   series are in [vllm.md](../guide/vllm.md).
 """
