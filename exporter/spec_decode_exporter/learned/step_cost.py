@@ -61,19 +61,14 @@ LEAST_ERROR: Final = 0.05
 REACHES: Final = (1, 2)
 """Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
-MAX_PREFILL: Final = 1.0
-"""Time that prefills add to a step, in plain steps, above which κ counts as unknown."""
 USUAL_GROWTH: Final = (0.3, 0.3)
 """Mean and standard deviation of g; of seven models on an H100 0.34, 0.27 (tests/data/gpu_passes.jsonl)."""
 USUAL_SLOPE: Final = (0.6, 0.3)
 """Mean of ds/dx / s, and standard deviation of ds/dx / t0: 0.58 and 0.33 there."""
 DRAFTING_PREFILLS: Final = 0.15
-"""Excess of the time of a prefill in drafting steps over that in plain ones, relative. Assumed: none where
-arithmetic limits both, and all of it where memory limits plain steps."""
-LINE_MISFIT: Final = 0.03
-"""Relative difference of a step from these lines, as by the padding of CUDA graphs, at ``LINE_POINTS``."""
-LINE_POINTS: Final = 16
-"""Independent differences near a load."""
+"""Excess of a prefill in drafting steps over that in plain ones. Assumed: 0 where arithmetic limits both."""
+LINE_MISFIT, LINE_POINTS = 0.03, 16
+"""Relative difference of a step from these lines, as by the padding of CUDA graphs, and at how many loads."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
@@ -100,7 +95,11 @@ def costs(own: Sequence[StepTimes], others: Iterable[PlainSteps], method: str) -
         method: Method of speculation; it splits a measured sum into c and c0.
     """
     sources = [PlainSteps(CostSource.MEASURED, ()), *(each for each in others if each.times)]
-    places = sorted({place for times in own for place, sums in times.places.items() if sums.drafting})
+    known = [(place, sums) for times in own for place, sums in times.places.items()]
+    always = 1 - MIN_DEVIATION**2  # a mean f above it has no larger deviation
+    if len(sources) == 1 and all(sums.drafting > always * sums.triangle[0] for _, sums in known):
+        return ()
+    places = sorted({place for place, sums in known if sums.drafting})
     fixed, found = fixed_tokens(method), list[tuple[CostSource, Point]]()
     for reach in REACHES:
         found = found or [
@@ -149,8 +148,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     for time in (PROMPT, SHARE_PROMPT, TIME):
         scaled = added(scaled, time, time, middle - 1)
     both = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(own.gram, scaled, strict=True)]
-    slow = hypot(own.slow_error, plain.slow_error)
-    found = _fitted(_claimed(both, own), own.polls + plain.polls, slow)
+    found = _fitted(_claimed(both, own), own.polls + plain.polls, hypot(own.slow_error, plain.slow_error))
     if found is None:
         return None
     day = ANOTHER_DAY if another_day else 0.0
@@ -168,11 +166,13 @@ def _claimed(gram: Matrix, own: StepSums) -> Matrix:
 
 def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
+    if deviation(gram, SHARE) <= MIN_DEVIATION:
+        return None
     likely = _fit(_with_usual(gram), polls, PROMPT, LOAD, SHARE_LOAD)
-    if likely is None or likely.coefficients[0] <= 0 or deviation(gram, SHARE) <= MIN_DEVIATION:
+    if likely is None or likely.coefficients[0] <= 0:
         return None
     prefill = sum(likely.coefficients[4:]) * gram[0][PROMPT] / gram[0][0]
-    if prefill > MAX_PREFILL * likely.coefficients[0]:
+    if prefill > likely.coefficients[0]:
         return None
     by_growth = [added(gram, 0, LOAD, each) for each in (*POSSIBLE_GROWTH, USUAL_GROWTH[0])]
     fits = [_ratio(_fit(each, polls, PROMPT), slow) for each in by_growth[:2]]
