@@ -9,7 +9,7 @@ length is 2.1, with three tokens a draft and a poll every second.
 
 ``mixes`` and ``sinks``: an easy and a hard type of requests arrive at random at an even rate. The share of
 easy ones changes. A sink lowers the length of both types by 15 % over 3 hours, and it stays low for 6 hours.
-``silent``: n-gram drafters stop finding text. A poll is every 10 s.
+``silent``: drafters lose the drafts of all or of many steps. A poll is every 10 s.
 
 Drafts are drawn one by one; the exporter's own detectors get the increments.
 """
@@ -98,6 +98,7 @@ def detected(
     midnight: float = 0.0,
     missed: Array | None = None,
     restarts: frozenset[int] = frozenset(),
+    drafts_always: bool = False,
 ) -> Iterator[Found]:
     """Yield what the detectors report.
 
@@ -107,9 +108,14 @@ def detected(
         midnight: Unix time of the begin; 0 if no hours of the day are to be compared.
         missed: Polls that fail; the next one has their counts.
         restarts: Polls at which the exporter continues with what it saved, as JSON, and loses the increment.
+        drafts_always: Whether the method should draft in every step; else it searches.
     """
     detector, begin, drafts, survived = Drops(DropPolicy()), 0, 0, [0] * K
-    steps = repeat(None) if polled.steps is None else map(_searching, polled.steps.tolist())
+    steps = (
+        repeat(None)
+        if polled.steps is None
+        else (DecodeSteps(number, not drafts_always, drafts_always) for number in polled.steps.tolist())
+    )
     fails = repeat(False) if missed is None else missed.tolist()
     columns = zip(polled.drafts.tolist(), polled.positions.tolist(), steps, fails, strict=False)
     for poll, (number, positions, step, fail) in enumerate(columns):
@@ -130,17 +136,13 @@ def detected(
         begin, drafts, survived = end, 0, [0] * K
 
 
-def _searching(steps: int) -> DecodeSteps:
-    return DecodeSteps(steps, searches=True)
-
-
 def drops(found: Iterable[Found]) -> list[FoundDrop]:
     """Pair the begins of drops with their ends; one that goes on has no end."""
     ended, going_on = [], {}
     for seconds, change in found:
         if change.transition is Transition.BEGAN:
             going_on[change.kind] = seconds
-        else:
+        elif change.transition is not Transition.EXPECTED:
             ended.append(FoundDrop(change.kind, going_on.pop(change.kind), seconds))
     return ended + [FoundDrop(kind, begin, inf) for kind, begin in going_on.items()]
 
@@ -332,12 +334,43 @@ def walk(random: Random, minutes: int) -> Array:
     return np.clip(0.5 + np.array(places), 0.05, 0.95)
 
 
+def ramps(random: Random, minutes: int) -> Array:
+    """Return shares that rise or fall for one to six hours at a time."""
+    moments = np.cumsum(random.integers(60, 360, minutes // 60 + 2))
+    shares: Array = np.interp(np.arange(minutes), moments, random.uniform(0.35, 0.65, len(moments)))
+    return shares
+
+
+def tenants(random: Random, minutes: int) -> Array:
+    """Return the share of five tenants: each has its own, and is busy for half an hour to four, or by day."""
+    busy, easy = [], random.uniform(0.1, 0.9, 5)
+    for tenant in range(5):
+        sessions = np.repeat(random.choice([0.1, 1.9], minutes // 30 + 8), random.integers(30, 240))
+        day = 1 + 0.9 * np.sin(2 * np.pi * (np.arange(minutes) * MINUTE / DAY + random.random()))
+        busy.append((sessions[:minutes] if tenant % 2 else day) * random.uniform(0.3, 2))
+    shares: Array = easy @ np.array(busy) / np.sum(busy, axis=0)
+    return shares
+
+
+def jobs(random: Random, minutes: int) -> Array:
+    """Return a share that a batch job of hard requests lowers each day at its hour, within 20 minutes."""
+    shares = np.full(minutes, 0.65)
+    hour, length = float(random.uniform(1, 23)), int(random.integers(40, 150))
+    for midnight in range(0, minutes, DAY // MINUTE):
+        begin = midnight + round(hour * 60 + random.normal(0, 10))
+        shares[max(begin, 0) : max(begin + round(length * random.uniform(0.8, 1.2)), 0)] = 0.05
+    return shares
+
+
 TRAFFIC: Mapping[str, Callable[[Random, int], Array]] = {
     "flat": flat,
     "daily mix ± 15 points": daily,
     "regimes of 20 minutes": regimes,
     "weekdays and weekend": weekend,
     "random walk": walk,
+    "ramps": ramps,
+    "five tenants": tenants,
+    "batch jobs at their hour": jobs,
 }
 _GRID: Array = np.linspace(0.001, 0.99, 2000)
 
@@ -392,13 +425,10 @@ def _by_poll(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
     return whole
 
 
-def begun(polled: Polled) -> list[Found]:
+def begun(polled: Polled, *, drafts_always: bool = False) -> list[Found]:
     """Return the begins of drops."""
-    return [
-        each
-        for each in detected(polled, POLL, midnight=MIDNIGHT)
-        if each.change.transition is Transition.BEGAN
-    ]
+    found = detected(polled, POLL, midnight=MIDNIGHT, drafts_always=drafts_always)
+    return [each for each in found if each.change.transition is Transition.BEGAN]
 
 
 def print_mixes(arguments: Namespace) -> None:
@@ -438,28 +468,44 @@ def print_sinks(arguments: Namespace) -> None:
     print_table(["traffic", "3 hours", "4 hours", "9 hours"], map(row, TRAFFIC))
 
 
-def silence(random: Random) -> Polled:
-    """Return an n-gram drafter that finds text in 60 % of its steps for 3 hours, then in 3 %.
+SILENT = {
+    "n-gram: 60 to 3 % of the steps": (0.60, 0.03),
+    "n-gram: 30 to 0 % of the steps": (0.30, 0.0),
+    "EAGLE: 100 to 50 % of the steps": (1.0, 0.5),
+}
+"""Drafters that fall silent, and the shares of steps with a draft before and after."""
+SERVED_SECONDS = 60
+"""Time of a request: a server runs four at a time, each with its own share of steps with a draft."""
+UNTIL_SILENCE_IS_FOUND = 200
+
+
+def silence(random: Random, before: float, after: float) -> Polled:
+    """Return a drafter whose share of steps with a draft falls after 3 hours.
 
     The drafts that remain are accepted as before, so their acceptance length does not change.
     """
-    covered = np.repeat([0.60, 0.03], [3 * HOUR // POLL, HOUR // POLL])
+    minutes = np.repeat([before, after], [3 * HOUR // SERVED_SECONDS, HOUR // SERVED_SECONDS])
+    spread = 0.5 * np.minimum(minutes, 1 - minutes)
+    shares = np.clip(random.normal(minutes, spread, (4, len(minutes))), 0, 1).mean(axis=0)
+    covered = np.repeat(shares, SERVED_SECONDS // POLL)
     steps = np.full(len(covered), round(DRAFTS_PER_SECOND * POLL))
     drafts = random.binomial(steps, covered)
     return Polled(drafts, np.stack(survivors(random, drafts, TYPES["easy"]), axis=1), steps=steps)
 
 
 def print_silent(arguments: Namespace) -> None:
-    delays = []
-    for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
-        begins = (drop.seconds - 3 * HOUR for drop in begun(silence(each)))
-        delays.append(next((delay for delay in begins if delay > 0), inf))
-    number = len(delays)
-    print(
-        f"\nN-gram drafters that fall silent: {number - delays.count(inf)} of {number} found within an hour, "
-        f"half of them within {median(delays):g} s",
-        flush=True,
-    )
+    print(f"\nDrafters that fall silent, {arguments.sinks} of each: seconds until that is found\n")
+
+    def row(name: str) -> list[str]:
+        before, after = SILENT[name]
+        delays = []
+        for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
+            found = begun(silence(each, before, after), drafts_always=before == 1)
+            delays.append(next((late for drop in found if (late := drop.seconds - 3 * HOUR) > 0), inf))
+        late = sum(delay > UNTIL_SILENCE_IS_FOUND for delay in delays)
+        return [name, f"{median(delays):g}", f"{max(delays):g}", str(late)]
+
+    print_table(["drafter", "half", "all", f"after {UNTIL_SILENCE_IS_FOUND} s"], map(row, SILENT))
 
 
 PARTS = {

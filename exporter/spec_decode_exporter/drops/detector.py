@@ -277,7 +277,7 @@ class SuddenDetector(Detector):
         return LiveDrop(state.baseline.length, (recent or state.drop).length, age)
 
     def _tolerance(self, since: Sums, baseline_length: float) -> float:
-        return super()._tolerance(since, baseline_length) + self.error(since.units)
+        return max(super()._tolerance(since, baseline_length), self.error(since.units))
 
     def error(self, units: float) -> float:
         """Return the standard error of the length of ``units`` minus that of the baseline."""

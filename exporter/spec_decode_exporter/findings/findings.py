@@ -87,7 +87,7 @@ def sudden_drop(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(always)
 def drafting_drop(context: FindingContext) -> Found | None:
-    text = "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time."
+    text = "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time. Other drafters skip requests that are longer than their context: read the server's log."
     return _live_drop(context, DropKind.DRAFTING, text)
 
 
