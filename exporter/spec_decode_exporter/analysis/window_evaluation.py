@@ -23,7 +23,6 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
-from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.history import NANO, Window, covered_seconds
@@ -190,22 +189,29 @@ class WindowEvaluation(WindowFigures):
         guess, slow, fast = map(self._sampled_speedup, (cost.guess, cost.high, cost.low))
         if guess is None or slow is None or fast is None:
             return None
-        lower, upper = self._with_prefills(min(guess.lower, slow.lower), max(guess.upper, fast.upper))
+        lower, upper = self._with_prefills(cost, min(guess.lower, slow.lower), max(guess.upper, fast.upper))
         return guess._replace(lower=lower, upper=upper)
 
-    def _with_prefills(self, lower: float, upper: float) -> tuple[float, float]:
+    def _with_prefills(self, cost: Cost, lower: float, upper: float) -> tuple[float, float]:
         """Return bounds of the speed-up with the time of prefills; each stays on its side of 1.
 
-        Drafts do not shorten prefills: a bound is nearer to 1. But a prefill reads the experts that draft
-        tokens would add: a step of a mixture with one takes up to as long without drafts as with them.
+        Drafts do not shorten prefills: a bound is nearer to 1. But where c falls with the load, as that of a
+        mixture of experts, a prefill reads what draft tokens would add: a step with one takes up to as long
+        without drafts as with them.
         """
         decoding = 1 - self.prefill_share_ratio
         lower = min(lower, 1 + (lower - 1) * decoding)
         ceiling, gain = self.speedup_ceiling_ratio, 0.0
-        if ceiling and self.known.cost.target.architecture is not Architecture.DENSE:
+        if ceiling and self.prefill_steps_ratio and self._falls_with_load(cost):
             gain = self.prefill_steps_ratio * max(0.0, 1 - upper / ceiling)
         highest = max(upper + gain, 1 + (upper + gain - 1) * decoding)
         return lower, min(highest, 1.0) if upper < 1 else highest
+
+    def _falls_with_load(self, cost: Cost) -> bool:
+        """Return whether a draft token costs less at twice the load."""
+        tokens = self.draft_length_tokens or len(self.positions)
+        double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens, self.context_tokens)
+        return double is not None and double.token.guess < cost.token.guess
 
     def _sampled_speedup(self, price: Price) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""

@@ -197,11 +197,19 @@ class TestBoundsWithPrefills:
         else:
             assert found[1:3] == pytest.approx((lower, 1 + (upper - 1) * (1 - share)))
 
-    def test_plain_steps_of_a_mixture_may_take_as_long_as_those_that_draft(self):
-        alone, mixed = (evaluated(whole(run(300)), at(0.9)) for _ in range(2))
-        mixed.prefill_steps_ratio = 0.5
-        gain = 0.5 * (1 - alone.speedup_bounds.upper / alone.speedup_ceiling_ratio)
-        assert mixed.speedup_bounds.upper == pytest.approx(min(1.0, alone.speedup_bounds.upper + gain))
+    @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
+    def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):
+        model = CostModel(
+            measured=(
+                Curve((Point(20, Range(0.9, 0.9, 0.9)), Point(40, Range(*[later] * 3))), CostSource.BASELINE),
+            )
+        )
+        alone, mixed = (WindowEvaluation(whole(run(300)), Knowledge(cost=model)) for _ in range(2))
+        alone.drafting_requests = mixed.drafting_requests = 20.0
+        mixed.prefill_steps_ratio = 0.4
+        upper = alone.speedup_bounds.upper
+        gain = 0.4 * (1 - upper / alone.speedup_ceiling_ratio)
+        assert mixed.speedup_bounds.upper == pytest.approx(min(1.0, upper + gain) if raised else upper)
 
 
 class TestBoundsContainTheCost:
