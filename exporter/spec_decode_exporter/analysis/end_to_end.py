@@ -192,12 +192,12 @@ def _bounds(
 def _without_prompts(figures: WindowFigures, speedup: float) -> float:
     """Return the least speed-up of decoding if without speculation no prompt were computed beside it.
 
-    By Little's law the requests before their first token, besides those in the queue and the step and a half
-    that each takes anyway, are at least the share of the time in which prompts are computed.
+    By Little's law the requests before their first token, besides those in the queue and the half step that
+    each waits for the next one, are at least the share of the time in which prompts are computed.
     """
     total, window = figures.total, figures.window
     step = ratio(total.decode_nanoseconds, total.decode_steps) or 0.0
-    computing = (total.first_token_nanoseconds or 0) - 1.5 * step * (total.first_tokens or 0)
+    computing = (total.first_token_nanoseconds or 0) - step / 2 * (total.first_tokens or 0)
     share = computing / NANO / window.seconds - (window.mean.waiting_requests or 0.0)
     return speedup * (1 - min(max(share, 0.0), 1.0))
 
