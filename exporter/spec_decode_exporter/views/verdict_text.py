@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
+from spec_decode_exporter.analysis.load_range import largest_drafter
 from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
@@ -76,7 +78,7 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
     if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
-        return unclear_text(evaluation.evaluated)
+        return f"{unclear_text(evaluation.evaluated)}{needed_load(evaluation.evaluated)}"
     return f"{statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
 
 
@@ -84,6 +86,17 @@ def unclear_text(its: WindowEvaluation) -> str:
     """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
     bounds = its.speedup_range and its.speedup_range.estimate
     return likely_text(its.pays_share_ratio, bounds, its.break_even_cost_ratio, its.cost)
+
+
+def needed_load(its: WindowEvaluation) -> str:
+    """Write the loads that were seen, if their steps can limit a typical cost at a higher load alone."""
+    seen, cost = [each for each in its.known.load_range if each.draft_tokens], its.cost
+    if not seen or cost is None or cost.source not in ESTIMATED or not largest_drafter(its.known.cost):
+        return ""
+    needed = min(each.tokens for each in seen)
+    loads = [each.tokens / (1 + each.draft_tokens) for each in seen]
+    ran = f"{min(loads):.0f} to {max(loads):.0f} requests"
+    return f" Seen from {ran}; at {ceil(needed)} or more it can be known." if needed > max(loads) else ""
 
 
 def likely_text(share: float | None, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:

@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.figures.window_figures import Work
+from spec_decode_exporter.views.verdict_text import needed_load
 from tests.fakes.evaluations import POOR, busy_window, evaluation, knowledge
 
 LAYER = Drafter(0.15, is_one_pass=False)
@@ -126,3 +127,15 @@ class TestAWindow:
             for each in (window, replace(window, total=total))
         ]
         assert ratios == pytest.approx([2 * 40 / 35, 40 / 35])
+
+    def test_the_text_says_which_load_would_show_it(self):
+        at_two = STEP._replace(tokens=8.0)
+        found = needed_load(self.found(at_two).evaluated)
+        assert found == " Seen from 2 to 2 requests; at 8 or more it can be known."
+        for steps, method in (
+            ([], "eagle3"),
+            ([at_two, STEP], "eagle3"),
+            ([PLAIN], "eagle3"),
+            ([at_two], "ngram"),
+        ):
+            assert not needed_load(self.found(*steps, method=method).evaluated)

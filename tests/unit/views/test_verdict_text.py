@@ -41,7 +41,8 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
         "break_even_cost_ratio": 0.25,
     }
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
-    return SimpleNamespace(window=window, total=SimpleNamespace(drafts=drafts), **known | figures)
+    others = {"total": SimpleNamespace(drafts=drafts), "known": SimpleNamespace(load_range=())}
+    return SimpleNamespace(window=window, **others | known | figures)
 
 
 def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), known=None, **facts):
