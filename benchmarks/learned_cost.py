@@ -1,6 +1,6 @@
 """Measured cost of a draft token, compared with the truth of an engine that runs step by step.
 
-    python -m benchmarks.learned_cost [--trials 2] [--seed 1] [--smoke]
+    python -m benchmarks.learned_cost [--trials 2] [--seed 1] [--measured-passes] [--smoke]
 
 ``benchmarks/truth/engine.py`` is the engine; the exporter's own code learns from its counters. The truth is
 κ, the time of a step that drafts over that of a plain step with the same batch and contexts, without prompts
@@ -22,6 +22,7 @@ from benchmarks.table import percent, print_table
 from benchmarks.truth.cells import cells
 from benchmarks.truth.engine import BUDGET, Engine, Requests, Rows, near
 from benchmarks.truth.feed import START, WALL, sample
+from benchmarks.truth.gpu_server import GpuServer
 from benchmarks.truth.server import Server
 from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
@@ -167,9 +168,9 @@ class Polls(NamedTuple):
 class Trial:
     """A server with the traffic of a cell."""
 
-    def __init__(self, cell: Cell, random: Random) -> None:
+    def __init__(self, cell: Cell, random: Random, *, measured_passes: bool = False) -> None:
         self.cell, self.random = cell, random
-        self.server = _server(random, searches=cell.searches)
+        self.server = GpuServer.drawn(random) if measured_passes else _server(random, searches=cell.searches)
         self.answer = exp(random.uniform(log(60), log(500)))
         self.cached = exp(random.uniform(log(200), log(4000)))
         self.acceptance = random.uniform(0.4, 0.85)
@@ -327,12 +328,17 @@ def main() -> None:
     options.add_argument("--trials", type=int, default=2, help="servers of a cell")
     options.add_argument("--every", type=int, default=1, help="of so many cells, one")
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument(
+        "--measured-passes", action="store_true", help="times of passes on an H100, and schedules alone"
+    )
     arguments = parsed(options, trials=1, every=15)
     found: dict[str, list[list[Estimate]]] = defaultdict(list)
     early: dict[str, list[bool]] = defaultdict(list)
-    for place, cell in enumerate(CELLS[:: arguments.every]):
+    measured = arguments.measured_passes
+    for place, cell in enumerate((tuple(_schedules()) if measured else CELLS)[:: arguments.every]):
         for trial in range(arguments.trials):
-            run = Trial(cell, Random(f"{arguments.seed} {place * arguments.every} {trial}")).run()
+            random = Random(f"{arguments.seed} {place * arguments.every} {trial}")
+            run = Trial(cell, random, measured_passes=measured).run()
             found[cell.kind].append(list(run.estimates()))
             early[cell.kind].append(any(run.estimates(EARLY_SECONDS)))
     rows = [row(kind, estimates, early[kind]) for kind, estimates in found.items()]
