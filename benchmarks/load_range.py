@@ -143,8 +143,8 @@ def row(name: str, found: Sequence[Bound]) -> list[str]:
     """Return the shares of one kind of knowledge, and the goals that it misses."""
     known = [each for each in found if each.lower is not None]
     pays, loses = ([its for its in found if its.truth > 1], [its for its in found if its.truth < SLOWER])
-    decided, false = (mean((its.lower or 0) > 1 for its in part) for part in (pays, loses))
-    above = mean(its.truth >= (its.lower or 0) for its in known)
+    decided, false = (mean([(its.lower or 0) > 1 for its in part] or [0]) for part in (pays, loses))
+    above = mean([its.truth >= (its.lower or 0) for its in known] or [1])
     least = LEAST_DECIDED.get(name, 0.0)
     is_missed = {
         "decided": decided < least,
