@@ -22,8 +22,8 @@ from benchmarks.truth.feed import FedEngine
 from benchmarks.truth.sources import Source, reported
 from benchmarks.verdict_truth import HEADS, Outcome, Score, row
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.costs.model_architecture import target_model
 
 RATIOS: Final = (0.25, 0.5, 0.67, 1.0, 1.5, 2.0, 4.0)
 """Contexts while it drafts, over those without."""

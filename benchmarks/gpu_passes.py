@@ -4,7 +4,7 @@
 
 A plain pass computes one token of each running request, a verifying one K + 1, head and sampler included. A
 drafter has one layer of the target's size and runs K times. Each pass is a CUDA graph: the times are those of
-the GPU alone, without the host. ``tests/unit/analysis`` holds the typical costs to them. Needs PyTorch.
+the GPU alone, without the host. ``tests/unit/costs`` holds the typical costs to them. Needs PyTorch.
 """
 
 from __future__ import annotations

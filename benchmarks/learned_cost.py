@@ -28,7 +28,7 @@ from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import fixed_tokens
+from spec_decode_exporter.costs.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.window.history import History
 

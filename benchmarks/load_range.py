@@ -21,11 +21,11 @@ from benchmarks.truth.deployed import Deployed, deployed
 from benchmarks.truth.engine import Engine, Requests
 from benchmarks.truth.feed import LENGTHS, FedEngine
 from benchmarks.truth.traffic import NANO
-from spec_decode_exporter.analysis.cost import CostModel
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.load_range import SeenSteps, largest_drafter, plain_seconds
-from spec_decode_exporter.analysis.model_architecture import UNKNOWN_TARGET, target_model
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.costs.cost import CostModel
+from spec_decode_exporter.costs.load_range import SeenSteps, largest_drafter, plain_seconds
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, target_model
 from spec_decode_exporter.figures.window_figures import Work
 
 SLOWER: Final = 0.97

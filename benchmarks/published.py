@@ -18,11 +18,11 @@ from typing import Final
 
 from benchmarks.options import end, parsed, parser
 from benchmarks.table import percent, print_table
-from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
+from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
 
 DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "published-speedups.csv"

@@ -18,7 +18,8 @@ BUDGETS = {
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 985,  # 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "analysis": 2565,  # the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
+    "costs": 940,  # from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
+    "analysis": 2080,  # the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
     "drops": 1115,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
     "learned": 1105,  # instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify

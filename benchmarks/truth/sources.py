@@ -18,9 +18,9 @@ from benchmarks.truth.step_traffic import Truth
 from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
-from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import Window
 

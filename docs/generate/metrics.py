@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from docs.generate.series_counts import engine_series, exporter_series, target_series
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.schema import Group, Profile
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic

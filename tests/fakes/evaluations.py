@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource, Point, measured_curves
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.model_architecture import TargetModel
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Advice
+from spec_decode_exporter.costs.cost import CostModel, CostSource, Point, measured_curves
+from spec_decode_exporter.costs.model_architecture import TargetModel
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
 

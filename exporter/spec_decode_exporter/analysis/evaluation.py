@@ -7,7 +7,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
@@ -26,6 +25,7 @@ from spec_decode_exporter.analysis.verdict import (
     is_stalled,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.cost import CostModel, Curve
+from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.window.history import Window
 

@@ -25,10 +25,10 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.cost import Curve
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
+from spec_decode_exporter.costs.cost import Curve
 from spec_decode_exporter.figures.estimate import Estimate
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))

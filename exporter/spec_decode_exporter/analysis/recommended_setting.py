@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.load_bands import LoadBand, load_bands, schedule_of
 from spec_decode_exporter.analysis.verdict import Action, Advice
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
+from spec_decode_exporter.costs.cost import CostSource
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""

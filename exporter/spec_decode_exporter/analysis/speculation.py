@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from spec_decode_exporter.analysis.model_architecture import (
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.costs.model_architecture import (
     UNKNOWN_DEPLOYMENT,
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
     target_model,
 )
-from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()

@@ -8,11 +8,9 @@ from math import fsum, inf, sqrt
 from operator import mul
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import ESTIMATED, Cost
 from spec_decode_exporter.analysis.depth import Depths
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.load_range import largest_drafter, plain_seconds
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
     Action,
@@ -23,6 +21,8 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
+from spec_decode_exporter.costs.cost import ESTIMATED, Cost
+from spec_decode_exporter.costs.load_range import largest_drafter, plain_seconds
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.history import NANO, Window, covered_seconds

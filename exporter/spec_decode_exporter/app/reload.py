@@ -13,8 +13,6 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.cost import UNSTATED_LOAD
-from spec_decode_exporter.analysis.typical_costs import METHODS, is_known_method
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError, dotted
@@ -23,6 +21,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
+from spec_decode_exporter.costs.cost import UNSTATED_LOAD
+from spec_decode_exporter.costs.typical_costs import METHODS, is_known_method
 from spec_decode_exporter.reports.references import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 

@@ -11,12 +11,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.analysis.model_architecture import Deployment
-from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.costs.model_architecture import Deployment
+from spec_decode_exporter.costs.typical_costs import present_name
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
+from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
+from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.finding import (

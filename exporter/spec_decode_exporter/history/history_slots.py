@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.costs.cost import CostSource, Curve
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.query_api import HistoryError

@@ -8,10 +8,10 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
+from spec_decode_exporter.costs.cost import CostSource, Curve
+from spec_decode_exporter.costs.typical_costs import every_step_pays
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE

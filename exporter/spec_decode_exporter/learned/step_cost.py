@@ -32,8 +32,8 @@ from itertools import islice
 from math import hypot, isfinite
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
-from spec_decode_exporter.analysis.typical_costs import Range, fixed_tokens
+from spec_decode_exporter.costs.cost import CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
 from spec_decode_exporter.learned.steps import (

@@ -24,8 +24,8 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.core.numbers import Amount, UnixTime
+from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO

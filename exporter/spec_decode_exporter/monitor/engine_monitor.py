@@ -9,12 +9,12 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
-from spec_decode_exporter.analysis.load_range import SeenSteps
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
+from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.figures.estimate import Estimate

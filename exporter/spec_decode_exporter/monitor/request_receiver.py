@@ -14,13 +14,13 @@ from typing import Final
 import structlog
 from msgspec.structs import replace as with_fields
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
+from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier

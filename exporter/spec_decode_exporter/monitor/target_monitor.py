@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
@@ -18,6 +17,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor

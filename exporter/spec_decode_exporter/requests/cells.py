@@ -4,7 +4,7 @@ A request is a row of ``Sums``, evaluated at the cost of drafting when it arrive
 request again, and memory depends on the number of keys, not on that of requests.
 
 **Speed-up.** A request of D drafts with T tokens gave x = G - 1 tokens after the first in S decode steps.
-They took y = S + c0·D + c·T plain decode steps (see ``analysis/cost``), or S·(1 + c0) + c·T if every step
+They took y = S + c0·D + c·T plain decode steps (see ``costs.cost``), or S·(1 + c0) + c·T if every step
 pays the fixed cost. Over n requests the speed-up is m = Σx / Σy, a ratio estimator (Cochran, *Sampling
 Techniques*, 1977, section 6.3) with the standard error s = √(n/(n - 1) · Σ (x - m·y)²) / Σy and Student's t
 with n - 1 degrees of freedom. Whole requests are the sample: correlation within a request does not make the
@@ -29,7 +29,7 @@ from math import floor, log10, sqrt
 from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.costs.cost import Cost, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.figures.student_t import t_quantile

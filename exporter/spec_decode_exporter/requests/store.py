@@ -16,11 +16,11 @@ from functools import partial
 from math import inf, nan
 from typing import Final, TypeVar
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.requests.advice import advice
 from spec_decode_exporter.requests.cells import (
     CELL_SECONDS,

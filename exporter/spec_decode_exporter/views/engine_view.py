@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
@@ -21,6 +20,7 @@ from spec_decode_exporter.analysis.recommended_setting import Obstacle, Speculat
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
 from spec_decode_exporter.findings.finding import Finding

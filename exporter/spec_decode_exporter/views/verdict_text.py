@@ -8,16 +8,16 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
-from spec_decode_exporter.analysis.load_range import largest_drafter
 from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
+from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
+from spec_decode_exporter.costs.load_range import largest_drafter
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS

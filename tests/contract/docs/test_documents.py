@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from spec_decode_exporter.analysis.typical_costs import _DRAFTERS
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.costs.typical_costs import _DRAFTERS
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.scrape.engines import ENGINES

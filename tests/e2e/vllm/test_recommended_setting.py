@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.text import TextStyle

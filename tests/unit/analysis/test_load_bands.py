@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource, Curve, Point
 from spec_decode_exporter.analysis.load_bands import load_bands, schedule_of
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
+from spec_decode_exporter.costs.cost import CostSource, Curve, Point
+from spec_decode_exporter.costs.typical_costs import Range
 from tests.fakes.evaluations import busy_window, curve, knowledge
 from tests.fakes.windows import window
 

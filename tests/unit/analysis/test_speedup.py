@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource, Curve, Point
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.window.history import Means
 from tests.fakes.costs import make_cost
 from tests.fakes.evaluations import knowledge

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource, Curve, Point
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.cost import CostSource, Curve, Point
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Severity

@@ -3,10 +3,10 @@
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import cancel, spawn
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history.history_baselines import (
     CHECK_SECONDS,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.history import history_pages, history_slots
 from spec_decode_exporter.history.history_result import mean_speedup
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi

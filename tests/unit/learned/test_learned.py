@@ -6,9 +6,9 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
 from spec_decode_exporter.learned.baseline import LEARNED

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.analysis.typical_costs import fixed_tokens
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
     DRAFTING_PREFILLS,

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
 from spec_decode_exporter.requests.request_types import RequestTypes

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult, HistorySetting
 from spec_decode_exporter.history.history_slots import SlotOutcome
 from spec_decode_exporter.learned.baseline import PlainPeriod

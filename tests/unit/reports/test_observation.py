@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 import spec_decode_exporter
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports import observation as module
 from spec_decode_exporter.reports.observation import Observation, observed_config, watch
 from spec_decode_exporter.simulator.scenario import load_scenario

@@ -5,12 +5,12 @@ import shlex
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine

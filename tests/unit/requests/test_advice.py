@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.requests.advice import name
 from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import RequestSource

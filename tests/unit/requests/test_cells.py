@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.requests.cells import (
     CELL_SECONDS,
     FINE_CELLS,

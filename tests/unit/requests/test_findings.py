@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.cells import Effect
 from spec_decode_exporter.requests.findings import (

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import (
     UNKNOWN_SETTING,
@@ -16,6 +15,7 @@ from spec_decode_exporter.analysis.recommended_setting import (
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
 from tests.fakes.evaluations import advised
 

@@ -4,17 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text

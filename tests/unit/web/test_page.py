@@ -7,12 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.engine_snapshot import id_of

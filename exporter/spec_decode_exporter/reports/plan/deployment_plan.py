@@ -7,7 +7,7 @@ bandwidth is the same for both models and cancels, so a draft model's share of a
 
     (draft weights + its KV cache) / (target weights + its KV cache)
 
-each as read by one GPU. ``analysis.cost`` has its bounds, verification, and the typical cost of other methods.
+each as read by one GPU. ``costs.cost`` has its bounds, verification, and the typical cost of other methods.
 
 *Return.* (speed-up - 1) · baseline throughput / draft memory, in tokens a second gained for each GB.
 """
@@ -22,9 +22,9 @@ from typing import Annotated, Final
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.model_architecture import TargetModel, target_model
-from spec_decode_exporter.analysis.typical_costs import drafter_cost
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.model_architecture import TargetModel, target_model
+from spec_decode_exporter.costs.typical_costs import drafter_cost
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
 from spec_decode_exporter.reports.plan.model_sizes import Model

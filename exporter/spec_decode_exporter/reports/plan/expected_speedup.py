@@ -13,10 +13,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.cost import ESTIMATED, Cost, CostModel, CostSource, Curve, Point
 from spec_decode_exporter.analysis.depth import speedup
-from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
-from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, drafter_cost
 from spec_decode_exporter.analysis.verdict import (
     SpeedupRange,
     Verdict,
@@ -26,6 +23,9 @@ from spec_decode_exporter.analysis.verdict import (
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
+from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostModel, CostSource, Curve, Point
+from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
+from spec_decode_exporter.costs.typical_costs import UNKNOWN_METHOD, Range, drafter_cost
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.numbers import TooManyValuesError
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.reports.saved_snapshot import (
     MAX_BYTES,

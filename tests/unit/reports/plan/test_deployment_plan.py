@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.model_sizes import (

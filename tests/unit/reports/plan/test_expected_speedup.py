@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostModel, CostSource
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.model_architecture import Deployment, target_model
-from spec_decode_exporter.analysis.typical_costs import Range, drafter_cost
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.costs.cost import Cost, CostModel, CostSource
+from spec_decode_exporter.costs.model_architecture import Deployment, target_model
+from spec_decode_exporter.costs.typical_costs import Range, drafter_cost
 from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.checkpoint import METHODS, SEARCHES
 from spec_decode_exporter.reports.plan.expected_speedup import (

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import CostModel
-from spec_decode_exporter.analysis.typical_costs import present_name
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.cost import CostModel
+from spec_decode_exporter.costs.typical_costs import present_name
 
 _STEP_SECONDS, _PASS_SECONDS = 0.0004, 0.0002
 _LAYER, _BLOCK = 0.13, 0.4

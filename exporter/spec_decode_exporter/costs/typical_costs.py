@@ -20,14 +20,14 @@ from functools import lru_cache
 from math import hypot, inf, log2, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.model_architecture import (
+from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.model_architecture import (
     UNKNOWN_DEPLOYMENT,
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
     data_rows,
 )
-from spec_decode_exporter.config.cost_settings import Architecture
 
 
 class Range(NamedTuple):

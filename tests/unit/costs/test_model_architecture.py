@@ -2,9 +2,9 @@
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostModel
-from spec_decode_exporter.analysis.model_architecture import target_model
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.cost import CostModel
+from spec_decode_exporter.costs.model_architecture import target_model
 from tests.every import every
 
 MIXTURES = {

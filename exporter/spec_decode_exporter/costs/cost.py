@@ -19,13 +19,14 @@ from math import log, sqrt
 from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.model_architecture import (
+from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.costs.model_architecture import (
     UNKNOWN_DEPLOYMENT,
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
 )
-from spec_decode_exporter.analysis.typical_costs import (
+from spec_decode_exporter.costs.typical_costs import (
     UNKNOWN_METHOD,
     DrafterCost,
     Range,
@@ -36,7 +37,6 @@ from spec_decode_exporter.analysis.typical_costs import (
     together,
     verifying,
 )
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.figures.window_figures import Price, Work
 
 VALID_FACTOR: Final = 2.0

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource, Curve, Point, measured_curves
-from spec_decode_exporter.analysis.model_architecture import UNKNOWN_TARGET, TargetModel
-from spec_decode_exporter.analysis.typical_costs import Range, drafting, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
+from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
+from spec_decode_exporter.costs.typical_costs import Range, drafting, verifying
 from spec_decode_exporter.figures.window_figures import Work
 from tests.fakes.costs import make_cost
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
-from spec_decode_exporter.analysis.typical_costs import (
+from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
+from spec_decode_exporter.costs.typical_costs import (
     METHODS,
     Range,
     drafter_cost,
@@ -16,7 +17,6 @@ from spec_decode_exporter.analysis.typical_costs import (
     together,
     verifying,
 )
-from spec_decode_exporter.config.cost_settings import Architecture
 from tests.paths import DATA
 
 DENSE, MIXTURE = Architecture

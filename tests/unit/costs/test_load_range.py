@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostModel, CostSource
-from spec_decode_exporter.analysis.load_range import Drafter, SeenSteps, largest_drafter, plain_seconds
-from spec_decode_exporter.analysis.model_architecture import Deployment, TargetModel, target_model
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.costs.cost import CostModel, CostSource
+from spec_decode_exporter.costs.load_range import Drafter, SeenSteps, largest_drafter, plain_seconds
+from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
 from spec_decode_exporter.figures.window_figures import Work
 from spec_decode_exporter.views.verdict_text import needed_load
 from tests.fakes.evaluations import POOR, busy_window, evaluation, knowledge
