@@ -111,7 +111,7 @@ class Depths:
     def each(self, price: Price) -> list[Depth]:
         """Return every number of tokens with its speed-up.
 
-        The marginal benefit is that of the drafts with the position; a lower limit if their number is unknown.
+        The marginal benefit is that of the drafts with the position; a limit if their number is unknown.
         """
         found, before = [], 1 / (1 + price.step * self._paying(price, self._coverage))
         for tokens, reached in enumerate(self._surviving, 1):

@@ -215,6 +215,5 @@ def _first_token_growth(figures: WindowFigures, speedup: float) -> float:
     return 1 + min(queued, 1.0) * (min(factor, MAX_QUEUE_GROWTH) - 1)
 
 
-
 def _are_within(factor: float, one: float | None, other: float | None) -> bool:
     return one is None or other is None or max(one, other) <= factor * min(one, other)
