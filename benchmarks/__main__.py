@@ -20,7 +20,7 @@ from benchmarks.options import parser
 SHORT: Final = (
     *("against_promql", "arm_traffic", "contexts", "coverage", "decisions", "drops", "end_to_end"),
     *("experiments", "learned_cost", "load_range", "page", "poll_cpu", "published", "thousand"),
-    *("verdict_truth"),
+    "verdict_truth",
 )
 LONG: Final = ("gpu_passes", "hostile", "same_job", "soak")
 """Benchmarks of 20 minutes or more, and the one that needs a GPU."""
