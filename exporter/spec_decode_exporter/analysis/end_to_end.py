@@ -27,8 +27,9 @@ ARRIVALS: Final = 0.5
 step times proportional to b^e for b running requests, requests are faster by S^(1 / (1 - e)); e is 1/3."""
 REQUEST_VARIATION: Final = 4.0
 """Assumed standard error of a mean time to first token, times the square root of the requests."""
-MAX_QUEUE_GROWTH: Final = 100.0
-"""Factor by which a queue is longer without speculation at most: it may grow without a limit."""
+MAX_QUEUE_GROWTH: Final = 10.0
+"""Factor by which a queue is longer without speculation at most. Beyond, a server is overloaded: its queue
+grows for as long as that lasts, and no window tells for how long."""
 MIN_LOOKED_UP: Final = 10_000
 """Prompt tokens that are many enough for at least one hit: several blocks of any size."""
 MIN_LOST_REQUESTS: Final = 20

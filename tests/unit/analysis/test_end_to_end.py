@@ -145,7 +145,7 @@ class TestQueue:
         growth = 1 + 0.5 * (1.2 ** (18**0.5 + 3) - 1)
         assert self.waiting(0.2, 1.2).upper == pytest.approx(0.25 * growth + 0.75 * 1.2**1.5)
         assert self.waiting(0.2, 1.2).lower == pytest.approx(self.waiting(0.0, 1.2).lower)
-        assert self.waiting(0.2, 5.0).upper == pytest.approx(0.25 * 50.5 + 0.75 * 5**1.5), "limited"
+        assert self.waiting(0.2, 5.0).upper == pytest.approx(0.25 * 5.5 + 0.75 * 5**1.5), "limited"
 
     def test_a_slower_decoding_may_have_made_it_longer(self):
         growth = 1 + 0.5 * (0.8 ** (18**0.5 + 3) - 1)
