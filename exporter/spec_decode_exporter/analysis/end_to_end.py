@@ -212,7 +212,8 @@ def _first_token_growth(figures: WindowFigures, speedup: float) -> float:
     """
     mean, (waited, _) = figures.window.mean, figures.request_seconds or (0.0, 0.0)
     queued = ratio((mean.waiting_requests or 0.0) * figures.window.seconds, waited) or 0.0
-    factor: float = speedup ** (sqrt(2 * ((mean.running_requests or 0.0) + 1)) + 3)
+    places = min((mean.running_requests or 0.0) + 1, 1000.0)  # more have no longer queue
+    factor: float = speedup ** (sqrt(2 * places) + 3)
     return 1 + min(queued, 1.0) * (min(factor, MAX_QUEUE_GROWTH) - 1)
 
 

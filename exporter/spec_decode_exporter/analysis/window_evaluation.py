@@ -97,7 +97,9 @@ class WindowEvaluation(WindowFigures):
     def largest_step_ratio(self) -> float | None:
         """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
         total, drafter = self.total, largest_drafter(self.known.cost)
-        if drafter is None or not (total.decode_steps and total.decoded_tokens and self.cosines):
+        if drafter is None or not self.known.load_range:
+            return None
+        if not (total.decode_steps and total.decoded_tokens and self.cosines):
             return None
         steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
         times = [each / NANO for each in nanoseconds]

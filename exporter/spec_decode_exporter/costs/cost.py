@@ -213,8 +213,10 @@ class CostModel:
     def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
         verified = self._verifying(running_requests, tokens, context)
-        drafter = drafting(self.method, self.target, self.deployment, running_requests or 1.0)
-        return self._cost(CostSource.TYPICAL, *together(drafter.token, verified, drafter.step, tokens))
+        loads, about = _loads(running_requests), (self.method, self.target, self.deployment)
+        drafters = [drafting(*about, load) for load in loads]
+        token, step = _spanning([its.token for its in drafters]), _spanning([its.step for its in drafters])
+        return self._cost(CostSource.TYPICAL, *together(token, verified, step, tokens))
 
     def by_curve(self, curve: Curve, running_requests: float) -> Cost:
         """Return the cost at a load by the nearest known one, with a wider range if that is another."""
@@ -298,7 +300,7 @@ class CostModel:
 
     def _verifying(self, running_requests: float | None, tokens: float, context: float | None) -> Range:
         """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
-        loads = _UNKNOWN_LOADS if running_requests is None else (running_requests,)
+        loads = _loads(running_requests)
         return _spanning(
             [
                 verifying(self.target, load, tokens, context=context, deployment=self.deployment)
@@ -340,6 +342,11 @@ def measured_curves(found: Iterable[tuple[CostSource, Point]], method: str) -> t
 def is_near(known: float, running_requests: float) -> bool:
     """Return whether a cost known at one load is valid at another."""
     return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
+
+
+def _loads(running_requests: float | None) -> tuple[float, ...]:
+    """Return a load, or the usual ones if it is unknown."""
+    return _UNKNOWN_LOADS if running_requests is None else (running_requests,)
 
 
 def _around(value: float) -> Range:

@@ -84,7 +84,9 @@ def plain_seconds(steps: Iterable[SeenSteps], drafter: Drafter, tokens: float, c
     """Return the least time of a plain step with these tokens and contexts; 0 if unknown."""
 
     def least(its: SeenSteps) -> float:
-        shorter = min(1.0, contexts / its.contexts) if contexts and its.contexts else 1.0
+        if contexts and not its.contexts:
+            return 0.0  # it may have read any
+        shorter = min(1.0, contexts / its.contexts) if contexts else 1.0
         share: float = min(1.0, tokens / its.tokens) * shorter**_CONTEXT_EXPONENT
         return share * its.plain_seconds(drafter)
 

@@ -25,12 +25,14 @@ _LOCAL: Final = re.compile(
 )
 """Files of llama.cpp, MLX and ExLlama, which consumer GPUs serve."""
 _FOUR_BITS: Final = re.compile(
-    r"awq|gptq(?!.*(?:int8|8.?bit))|w4a(?:8|16)|int-?4|(?<![a-z0-9])4.?bit|nf4|bnb|bitsandbytes|auto-?round",
+    r"awq|gptq(?!.*(?:int8|8.?bit))|w4a(?:8|16)|(?<![a-z])int-?4(?!\d)|(?<![a-z0-9])4.?bit|nf4|bnb|bitsandbytes|auto-?round",
     re.IGNORECASE,
 )
 _FLOAT_FOUR: Final = re.compile(r"(?:nv|mx)?fp4", re.IGNORECASE)
 """Formats that large mixtures have on GPUs with such units, and other models on any."""
-_EIGHT_BITS: Final = re.compile(r"fp8|w8a(?:8|16)|int-?8|(?<![a-z0-9])8.?bit|gptq|mxfp8", re.IGNORECASE)
+_EIGHT_BITS: Final = re.compile(
+    r"fp8|w8a(?:8|16)|(?<![a-z])int-?8(?!\d)|(?<![a-z0-9])8.?bit|gptq", re.IGNORECASE
+)
 _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
 """Bytes of a parameter with its scales, the first that matches."""
 _BILLION, _MILLION, _MOST = 1e9, 1e6, 1e13

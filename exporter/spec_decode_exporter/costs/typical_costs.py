@@ -60,7 +60,7 @@ _MEMORY_BOUND: Final = Range(0.001, 0.015, 0.03)
 _RIDGE: Final = Range(90.0, 220.0, 400.0)
 """Tokens of a step at which a dense model in 16 bits becomes bound by arithmetic: A100, H100, H200."""
 _CONSUMER_RIDGE: Final = 0.5
-"""Factor of the lowest ridge on consumer GPUs: 76 operations a byte on an RTX 3090, 37 on an H20."""
+"""Factor of the lowest ridge on consumer GPUs: 76 operations a byte on an RTX 3090."""
 _HOST, _HOST_LOAD = 1.6, 12.0
 """Highest cost of a step by the host's work for each request, beside 8 billion parameters, and the load of
 half of it: three tokens of EAGLE cost 0.6 at 2 requests, 0.9 at 8, 1.2 at 16 and 1.5 at 24 with SGLang 0.4
@@ -175,7 +175,7 @@ def _size_factors(target: TargetModel, deployment: Deployment, running: float) -
     if target.parameters is None:
         return _SIZES
     active = target.active_parameters or target.parameters
-    reached = 1 - (1 - active / target.parameters) ** max(running, 1.0)
+    reached = 1 - max(0.0, 1 - active / target.parameters) ** max(running, 1.0)
     read = target.parameters * reached * target.weight_bytes
     factor = (_REFERENCE_BYTES / read * sqrt(_gpus(target, deployment))) ** _SIZE_EXPONENT
     return Range(min(factor, 1.0), factor, max(factor, _SIZES.low))
@@ -183,7 +183,8 @@ def _size_factors(target: TargetModel, deployment: Deployment, running: float) -
 
 def _gpus(target: TargetModel, deployment: Deployment) -> float:
     """Return the GPUs that share a model, at least as many as hold its weights."""
-    known = deployment.expert_parallel or deployment.tensor_parallel or 1
+    spread = deployment.expert_parallel if target.architecture is not Architecture.DENSE else None
+    known = max(deployment.tensor_parallel or 1, spread or 1)
     return max(known, (target.parameters or 0.0) * target.weight_bytes / _GPU_BYTES, 1.0)
 
 
@@ -264,7 +265,8 @@ def _dense(target: TargetModel, ridge: Range, running: float, tokens: float, con
     cache = running * _CACHE * 2 / target.weight_bytes / size**_CACHE_EXPONENT  # for a token of context
     longest = 1 + cache * 1.5 * (context or _LONG_CONTEXT)
     plain = max(longest, running / ridge.high)
-    lowest = (max(longest, running * (1 + tokens) / ridge.high) / plain - 1) / tokens
+    sharp = (max(longest, running * (1 + tokens) / ridge.high) / plain - 1) / tokens
+    lowest = min(sharp, _roofline(running, tokens, ridge.high, longest - 1))
     return Range(
         max(lowest, _MEMORY_BOUND.low),
         _MEMORY_BOUND.guess + _roofline(running, tokens, ridge.guess, cache * (context or _USUAL_CONTEXT)),

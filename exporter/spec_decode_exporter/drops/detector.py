@@ -64,6 +64,8 @@ UNCERTAIN_SECONDS: Final = 600.0
 """History with which a variance is doubled: requests may last longer than the history."""
 LIMITS_SHARE, LIMITS_SECONDS = 1 / 30, 60.0
 """Time between two updates of the limits: a share of the history, up to a minute. An update is slow."""
+MIN_SIZE: Final = 1e-6
+"""Size of a drop, in tokens of a unit, that can be found: steps that hardly draft have nothing to lose."""
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 NORMAL_SECONDS: Final = 30.0
@@ -253,6 +255,9 @@ class SuddenDetector(Detector):
         self._updated = 0.0
         self._updated_for = policy
 
+    def _expect(self) -> None:
+        self.restore(DetectorState(noise=self.state.noise, falls=self.state.falls))
+
     def observe(self, increment: Sums) -> Drop | None:
         """Add an increment; return the drop that it begins or ends."""
         state, since = self.state, None
@@ -329,7 +334,9 @@ class SuddenDetector(Detector):
         uncertainty = 1 + UNCERTAIN_SECONDS / time.active
         measured = self.state.noise.variances(self.settings.lengths, MAX_SUM_SECONDS * baseline.rate)
         self.variances = [Variance(length, max(uncertainty * value, lowest)) for length, value in measured]
-        self._limits = [self._limit(size / 2) for size in self._sizes() if self.variances]
+        sizes = self._sizes()
+        is_measurable = bool(self.variances) and sizes[0] > MIN_SIZE
+        self._limits = [self._limit(size / 2) for size in sizes] if is_measurable else []
 
     def _limit(self, allowance: float) -> tuple[float, float]:
         """Compute the limits for drops of twice the allowance; lower the baseline by its standard error."""

@@ -100,6 +100,7 @@ class Drops:
 
     def restore(self, state: DropState) -> None:
         """Continue from a validated state; start again if its numbers contradict each other."""
+        self._lump = Sums()
         try:
             self._sudden.restore(state.sudden)
             self._slow.restore(state.slow)
@@ -115,7 +116,9 @@ class Drops:
         """Return whether a load is like that of the baselines; they start again if the mean has left it."""
         load = max(load, MIN_TRIMMED_LOAD)
         self._load += min(seconds / RECENT_SECONDS, 1.0) * (load - self._load)
-        if not self._like / LIKE_LOAD < self._load < self._like * LIKE_LOAD:
+        if not self._like:  # the first load, of a restored baseline too
+            self._like = self._load = load
+        elif not self._like / LIKE_LOAD < self._load < self._like * LIKE_LOAD:
             self._like = self._load = load
             self.start_again()
         return self._like / LIKE_LOAD < load < self._like * LIKE_LOAD

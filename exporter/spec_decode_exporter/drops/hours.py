@@ -112,7 +112,7 @@ def earlier_fall(falls: Sequence[Fall], fall: Fall, tolerance: float) -> Fall | 
     """Return the newest fall of an earlier day at the same time of day, and as low within a tolerance."""
     for earlier in reversed(falls):
         days, offset = divmod(fall.began - earlier.began + FALL_TOLERANCE, DAY_SECONDS)
-        is_same_time = 1 <= days <= FALL_DAYS and offset <= earlier.seconds + 2 * FALL_TOLERANCE
+        is_same_time = 1 <= days <= FALL_DAYS and offset <= 2 * FALL_TOLERANCE
         if is_same_time and earlier.length <= fall.length + tolerance:
             return earlier
     return None

@@ -288,7 +288,7 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 
 @HINTS.finding(drafting)
 def adaptive_verification(context: FindingContext) -> Found | None:
-    text = "The engine chooses how many drafts it verifies (enable_adaptive_verification); K needs no tuning. It counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
+    text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
     return Found(text, {}) if context.known.speculation.is_adaptive else None
 
 

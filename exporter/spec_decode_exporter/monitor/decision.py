@@ -59,7 +59,8 @@ class ShownDecision:
     def _is_news(self, decision: Decision, *, may_pay: bool, is_doubt: bool) -> bool:
         """Return whether nothing or no advice is shown yet, or whether "pays" is no longer true."""
         before, paid = self.shown, self.shown.verdict in PAYING
-        is_bad = not may_pay or (decision.verdict in _BAD_NEWS and not is_doubt)
+        is_doubted = is_doubt and decision.verdict is Verdict.UNCLEAR
+        is_bad = not may_pay or (decision.verdict in _BAD_NEWS and not is_doubted)
         if before.verdict is Verdict.INSUFFICIENT or (paid and is_bad):
             return True
         is_better = not paid and decision.verdict in PAYING

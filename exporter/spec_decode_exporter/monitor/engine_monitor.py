@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -329,12 +330,15 @@ class EngineMonitor:
     def _learned_costs(self) -> tuple[Curve, ...]:
         """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""
         now, basis = self.history.last_seen, (bool(self.arms), self.history.window_resets)
-        is_due = not self._costs or now - self._costs_at >= COSTS_SECONDS
-        if is_due or basis != self._cost_basis:
+        is_due = now - self._costs_at >= COSTS_SECONDS or basis != self._cost_basis
+        if is_due:
             self._costs_at, self._cost_basis = now, basis
+        if is_due or not self._costs:
             self._costs = self.learned.costs(self.arms)
+        if is_due or not self._load_range:
             learned = self.learned.drafting, self.learned.plain
-            self._load_range = [seen for steps in learned for seen in steps.seen()]
+            with suppress(ArithmeticError):  # restored numbers may contradict each other
+                self._load_range = [seen for steps in learned for seen in steps.seen()]
         return self._costs
 
     def _period(self) -> PlainPeriod | None:

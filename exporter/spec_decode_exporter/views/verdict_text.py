@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
@@ -69,7 +69,9 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     shown, newest = evaluation.verdict, evaluation.evaluated.verdict
     if shown in {newest, Verdict.INSUFFICIENT}:
         return _text_of(shown, snapshot)
-    kept = f"until newer data last for {STAYED_SECONDS / 60:.0f} minutes. They say:"
+    is_doubt = shown in PAYING and newest is Verdict.UNCLEAR
+    lasting = "a minute" if is_doubt else f"{STAYED_SECONDS / 60:.0f} minutes"
+    kept = f"until newer data last for {lasting}. They say:"
     return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
 
 
@@ -207,6 +209,8 @@ def claim(verdict: Verdict, value: float | None, policy: SpeedupPolicy) -> str:
     """Return a verdict in words, by the best guess of the speed-up."""
     if verdict is Verdict.MARGINAL and value is not None and value >= policy.marginal:
         return "Speculation pays, by how much is unsure"
+    if verdict is Verdict.POOR and value is not None and value >= policy.poor:
+        return "Whether requests are faster is unsure"
     return _VERDICTS[verdict]
 
 

@@ -58,8 +58,8 @@ FALL = Fall(TODAY + 9 * 3600, 1800.0, 1.5)
         (0, 10, 1.5, False),  # the same day
         (1, 7.6, 1.5, True),
         (1, 7.4, 1.5, False),
-        (1, 10.9, 1.5, True),  # it began within the half hour that the earlier one lasted, and 90 minutes
-        (1, 11.1, 1.5, False),
+        (1, 10.4, 1.5, True),
+        (1, 10.6, 1.5, False),
         (1, 9, 1.41, True),
         (1, 9, 1.39, False),  # lower than on the earlier day
     ],

@@ -67,12 +67,12 @@ class TestDecision:
         assert its.offer(offered, STAYED_SECONDS - 1) == shown
         assert its.offer(offered, 1.0) == offered
 
-    @pytest.mark.parametrize("bad", ["unclear", "poor"])
-    def test_doubt_alone_replaces_pays_after_a_minute_without_it(self, bad):
-        its, doubt = Offers(KEEP), decision(bad)
+    def test_doubt_alone_replaces_pays_after_a_minute_without_it(self):
+        its, doubt = Offers(KEEP), decision("unclear")
         for one, later, expected in ((doubt, 59.0, KEEP), (KEEP, 1.0, KEEP), (doubt, 59.0, KEEP)):
             assert its.offer(one, later, is_likely=True) == expected
         assert its.offer(doubt, 1.0, is_likely=True) == doubt
+        assert Offers(KEEP).offer(decision("poor"), 1.0, is_likely=True) == decision("poor"), "at once"
 
     def test_an_interruption_starts_the_three_minutes_again(self):
         its = Offers(KEEP)

@@ -27,7 +27,7 @@ from spec_decode_exporter.costs.model_architecture import TargetModel, target_mo
 from spec_decode_exporter.costs.typical_costs import drafter_cost
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
-from spec_decode_exporter.reports.plan.model_sizes import Model
+from spec_decode_exporter.reports.plan.model_sizes import Dtype, Model
 from spec_decode_exporter.views.document import View, at, computed, fact
 
 GIGABYTE: Final = 10**9
@@ -217,7 +217,11 @@ class DeploymentPlan(SpeedupPlan):
         its, weights = self.target_model, self.target_model.parameters
         named = target_model(self.model_name)
         is_quantised, stored = named.is_quantised or its.dtype.name == "int4", float(its.dtype.bits) / 8
+        if its.config is None and its.dtype == Dtype():  # the default of a size
+            stored = min(stored, named.weight_bytes)
         known = replace(named, parameters=weights.total, is_quantised=is_quantised, weight_bytes=stored)
+        if (named.active_parameters or 0) > weights.total:  # the name is that of another model
+            known = replace(known, active_parameters=None, experts_ratio=None)
         if its.config is None and not weights.experts:
             return known
         mixture = Architecture.MIXTURE_OF_EXPERTS, 1 / weights.expert_share

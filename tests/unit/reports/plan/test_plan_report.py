@@ -63,8 +63,8 @@ def test_every_outcome_warning_family_method_and_dtype_is_documented():
         (("--gpus", "1", "--gpu-memory", "57GB"), "It would fit with both in 4 bits."),
         (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
-        (("--acceptance", "0", *COST), "**FITS** 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. **At the assumed acceptance of 0 no number of tokens pays: 0.53 times as fast with 4. It pays where more than"),
-        (("--tokens", "8", "--acceptance", "0.5", *COST), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.74 times as fast. It pays where more than"),
+        (("--acceptance", "0", *COST), "**FITS** 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. **At the assumed acceptance of 0 no number of tokens pays: 0.53 times as fast with 4. At the best guess of the cost it pays where more than"),
+        (("--tokens", "8", "--acceptance", "0.5", *COST), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.74 times as fast. At the best guess of the cost it pays where more than"),
     ],
 )  # fmt: skip
 def test_the_verdict_comes_first(llamas, words, says):
