@@ -27,13 +27,15 @@ MIXTURES = {
     "microsoft/Phi-3.5-MoE-instruct": 8,
     "MiniMaxAI/MiniMax-M1-80k": 16,
     "databricks/dbrx-instruct": 4,
+    "allenai/OLMoE-1B-7B-0924-Instruct": 8,
     "my-moe": None,
 }
 """Experts over the experts of a token; None if no number is known."""
 DENSE = """meta-llama/Llama-3.1-8B-Instruct meta-llama/Meta-Llama-3-70B Qwen/Qwen2.5-72B-Instruct Qwen/Qwen3-32B
     deepseek-ai/DeepSeek-R1-Distill-Llama-70B deepseek-ai/DeepSeek-R1-Distill-Qwen-32B google/gemma-3-27b-it
-    mistralai/Mistral-7B-Instruct-v0.3 mistralai/Mistral-Small-24B microsoft/phi-4 Qwen/QwQ-32B lmsys/vicuna-13b-v1.3"""
-UNKNOWN = ("", "chat", "my-model", "prod/assistant-v2", "default", "b" * 100_000)
+    mistralai/Mistral-7B-Instruct-v0.3 mistralai/Mistral-Small-24B microsoft/phi-4 Qwen/QwQ-32B lmsys/vicuna-13b-v1.3
+    deepseek-ai/DeepSeek-R1-0528-Qwen3-8B zai-org/GLM-4.6V-Flash"""
+UNKNOWN = ("", "chat", "my-model", "prod/assistant-v2", "default", "smoeller/my-model", "b" * 100_000)
 CASES = {name: (Architecture.MIXTURE_OF_EXPERTS, ratio) for name, ratio in MIXTURES.items()}
 CASES |= dict.fromkeys(DENSE.split(), (Architecture.DENSE, None)) | dict.fromkeys(UNKNOWN, (None, None))
 
@@ -60,6 +62,7 @@ SIZES = {
     "70B": (70, None),
     "Qwen3.8-Flash-Next": (None, None),
     "v2b": (None, None),
+    "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B": (8, 8),
 }
 """Billions of parameters, of all experts and of those of a token."""
 
@@ -73,6 +76,7 @@ def test_names_say_the_size(name):
 
 HEAVY = [
     "llama-8b",
+    "/models/llama-3-8b/checkpoint-4000",
     "Qwen3-32B-FP8",
     "Qwen2.5-7B-Instruct-GPTQ-Int8",
     "DeepSeek-R1",

@@ -91,6 +91,13 @@ def test_a_method_that_always_drafts_drops_if_a_part_of_the_steps_has_no_draft_a
     assert engine.drops.status().total.get(DRAFTING, 0) == len(kinds)
 
 
+def test_steps_that_never_draft_have_nothing_to_lose():
+    engine = Engine(searches=False)
+    engine.run(3600, drafts=0, accepted=0)
+    assert engine.found == []
+    assert engine.drops.state.drafting.time.elapsed == 3600, "nothing started again"
+
+
 def test_a_few_seconds_without_drafts_are_no_drop_of_a_method_that_always_drafts():
     engine = Engine(searches=False, drafts_always=True)
     for seconds, drafts in ((HOUR, 20), (2, 5), (100, 20)):

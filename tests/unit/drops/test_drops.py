@@ -127,6 +127,14 @@ def test_a_burst_is_no_other_load():
     assert kinds(enumerate(found)) == [(DropKind.SUDDEN, Transition.BEGAN)]
 
 
+def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(restarted):
+    drops = Drops(DropPolicy())
+    for each in seconds(3600):
+        drops.observe(each, load=20)
+    other = restarted(drops)
+    assert [other.observe(each, load=20) for each in seconds(60, accepted=1)] != [()] * 60
+
+
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
