@@ -17,7 +17,7 @@ BUDGETS = {
     "scrape": 2470,  # streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
-    "figures": 985,  # 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "figures": 990,  # 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 955,  # from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
     "analysis": 2080,  # the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads

@@ -38,6 +38,8 @@ MAX_PREFILL_INCREMENTS: Final = 300
 """Increments for the share of prefills, which a mean over several seconds does not show."""
 LIKE_LOADS: Final = 1.25
 """Ratio up to which two loads are the same for a cost."""
+SEEN_SHARE: Final = 2.0
+"""Load over what polls see of it at most, if requests last a poll: one of almost two polls is seen once."""
 PREFILL_TOKENS: Final = 2048
 """Tokens of a step: vLLM's smallest default of ``max_num_batched_tokens``."""
 MIN_SCHEDULE_POLLS: Final = 20
@@ -121,7 +123,7 @@ class WindowFigures:
 
         One is L, the mean of decoding requests by Little's law, itl / seconds: in bursts fewer decode than a
         poll sees. Where it sees fewer than L, short requests come and go between polls: another load is all
-        that began in a poll, F. All are weighted by steps.
+        that began in a poll, F. All are weighted by steps. Requests that last a poll are each seen by one.
         """
         total, increments, load = self.total, self.window.increments, self.drafting_requests
         if not total.decode_steps or not total.decode_nanoseconds or load is None:
@@ -133,8 +135,12 @@ class WindowFigures:
         decoding = engines * fsum(map(mul, steps, rates)) / (total.decode_steps * NANO)
         if load > LIKE_LOADS * decoding:
             return (decoding,)
+        if decoding <= LIKE_LOADS * load:
+            return ()
+        if total.decode_nanoseconds >= NANO * sum(lengths) / len(lengths) * (total.first_tokens or 0):
+            return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
         began = fsum(map(mul, steps, first)) / total.decode_steps
-        return (decoding, max(decoding, began)) if decoding > LIKE_LOADS * load else ()
+        return decoding, max(decoding, began)
 
     @cached_property
     def busy_requests(self) -> float | None:

@@ -111,7 +111,9 @@ def test_the_load_of_drafts_is_the_mean_over_draft_tokens(polls, gauge, expected
         (10.0, 9.0, 5, ()),
         (20.0, 12.0, 5, (12.0,)),  # a burst is over when the poll ends
         (1.0, 4.0, 30, (4.0, 30.0)),  # requests shorter than a poll: all that began may have run at once
-        (1.0, 4.0, 2, (4.0, 4.0)),
+        (1.0, 4.0, 5, (4.0, 5.0)),
+        (4.0, 6.0, 3, (6.0,)),
+        (1.0, 4.0, 2, ()),  # requests that last two polls are seen: the clock of the server is faster
     ],
 )
 def test_a_burst_may_have_had_other_loads_than_polls_see(seen, decoding, began, expected):
