@@ -199,7 +199,7 @@ def _without_prompts(figures: WindowFigures, speedup: float) -> float:
     total, window = figures.total, figures.window
     step = ratio(total.decode_nanoseconds, total.decode_steps) or 0.0
     computing = (total.first_token_nanoseconds or 0) - step / 2 * (total.first_tokens or 0)
-    share = computing / NANO / window.seconds - (window.mean.waiting_requests or 0.0)
+    share = (ratio(computing / NANO, window.seconds) or 0.0) - (window.mean.waiting_requests or 0.0)
     return speedup * (1 - min(max(share, 0.0), 1.0))
 
 

@@ -128,6 +128,8 @@ class WindowFigures:
         total, increments, load = self.total, self.window.increments, self.drafting_requests
         if not total.decode_steps or not total.decode_nanoseconds or load is None:
             return ()
+        if not self.window.seconds:
+            return ()
         steps, spent, first = columns(increments, "decode_steps", "decode_nanoseconds", "first_tokens")
         lengths = covered_seconds(increments)
         rates = [itl / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]

@@ -1,5 +1,6 @@
 """Figures of a window: worked examples, a recorded page, unknown counters, and the bounds of figures."""
 
+from dataclasses import replace
 from math import isclose, sqrt
 from statistics import pstdev
 
@@ -119,7 +120,9 @@ def test_the_load_of_drafts_is_the_mean_over_draft_tokens(polls, gauge, expected
 def test_a_burst_may_have_had_other_loads_than_polls_see(seen, decoding, began, expected):
     row = {"draft_tokens": 300, "decode_steps": 100, "decode_nanoseconds": round(decoding * NANO)}
     rows = [row | {"first_tokens": began, "drafts": 100, "gauges": (seen, 0, 0)}] * 30
-    assert WindowFigures(summed(rows, gauges=(seen, 0.0, 0.0))).other_requests == pytest.approx(expected)
+    window = summed(rows, gauges=(seen, 0.0, 0.0))
+    assert WindowFigures(window).other_requests == pytest.approx(expected)
+    assert WindowFigures(replace(window, seconds=0.0)).other_requests == (), "time stood still"
 
 
 # Polls
