@@ -110,9 +110,9 @@ async def test_an_error_in_one_discovery_does_not_affect_the_others(
     monkeypatch.setattr(module, "_FEW", few)
     bad, sound = Way("bad", 5.0, answer), Way("sound", 5.0, [A])
     discoverer, told = start(bad, sound)
-    await until(lambda: told and told[-1] == ["s", "a"] and log)
+    await until(lambda: told and told[-1] == ["s", "a"] and log and clock.asleep == 2)
     await clock.advance(5)
-    await until(lambda: (bad.asked, sound.asked) == (2, 2))
+    await until(lambda: (bad.asked, sound.asked) == (2, 2) and clock.asleep == 2)
     assert discoverer.found["bad"] == ()
     assert [(entry["event"], entry["reason"]) for entry in log] == [("discovery_failed", reason)]
     bad.answer = [B]
