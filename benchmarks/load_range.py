@@ -111,7 +111,7 @@ def under_traffic(its: Deployed, random: Random) -> Outcome:
 
 
 def polled(fed: FedEngine, engine: Engine, seconds: int, random: Random, process: int = 0) -> float:
-    """Poll a server for so many seconds; return the true speed-up in the longest window at their end.
+    """Poll a server for ``seconds``; return the true speed-up in the longest window at their end.
 
     Another ``process`` is a restart.
     """

@@ -1,4 +1,4 @@
-"""Typical costs, held against published measurements: what ``plan`` says of a model's name.
+"""Typical costs, compared with published measurements: what ``plan`` says of a model's name.
 
     python -m benchmarks.published [--rows] [--smoke]
 
@@ -40,7 +40,7 @@ class Row:
 
     cells: dict[str, str]
     names_gpu: bool = False
-    """True if ``plan`` is told the GPU as well."""
+    """True if ``plan`` gets the GPU too."""
 
     @cached_property
     def plan(self) -> SpeedupPlan:

@@ -1,4 +1,4 @@
-"""Typical costs, held against published measurements; none of these figures may become worse."""
+"""Typical costs, compared with published measurements; none of these figures may become worse."""
 
 import pytest
 

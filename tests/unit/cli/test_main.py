@@ -57,7 +57,7 @@ def test_a_switch_that_is_neither_true_nor_false_is_rejected():
 MAX_FLAGS = 60
 """Limit of distinct flags. Before adding one, remove another: a key of the configuration needs no flag.
 
-Of these, 26 are of ``plan``, which has no configuration: what it is told of a server is told by flags.
+Of these, 26 are of ``plan``, which has no configuration: its flags say what it knows of a server.
 """
 
 
