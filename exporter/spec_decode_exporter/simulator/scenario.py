@@ -29,6 +29,22 @@ Range = tuple[Tokens, Tokens, DraftTokens]
 """Batch sizes, both ends included, and their draft tokens."""
 
 
+def _in_order(schedule: tuple[Range, ...]) -> tuple[Range, ...]:
+    """Refuse schedules that vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
+    ordered = tuple(sorted(schedule))
+    edges = [edge for first, last, _ in ordered for edge in (first, last + 0.5)]
+    if edges != sorted(edges) or (edges and edges[0] != 1):
+        raise ValueError(
+            "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
+            " such as [[1, 16, 4], [17, 64, 0]]"
+        )
+    return ordered
+
+
+Schedule = Annotated[tuple[Range, ...], AfterValidator(_in_order)]
+"""Draft tokens by batch size, vLLM's ``num_speculative_tokens_per_batch_size``."""
+
+
 class ScenarioPart(Section):
     """One mapping of a scenario."""
 
@@ -84,22 +100,10 @@ class RequestKind(ScenarioPart):
     outputs: Outputs | None = None
 
 
-def _in_order(schedule: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Refuse schedules that vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
-    ordered = tuple(sorted(schedule))
-    edges = [edge for first, last, _ in ordered for edge in (first, last + 0.5)]
-    if edges != sorted(edges) or (edges and edges[0] != 1):
-        raise ValueError(
-            "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
-            " such as [[1, 16, 4], [17, 64, 0]]"
-        )
-    return ordered
-
-
 class SimulatedSpeculation(ScenarioPart):
     """Speculation: method, draft length and cost. Three defaults depend on the method."""
 
-    method: Literal["draft_model", "ngram"] = "draft_model"
+    method: Literal["draft_model", "eagle3", "ngram"] = "draft_model"
     tokens: DraftTokens = 4
     coverage: Share = Field(default_factory=lambda given: 0.5 if given.get("method") == "ngram" else 1.0)
     whole: Share = Field(default_factory=lambda given: 0.6 if given.get("method") == "ngram" else 1.0)
@@ -107,15 +111,15 @@ class SimulatedSpeculation(ScenarioPart):
         default_factory=lambda given: 0.0 if given.get("method") == "ngram" else 0.08
     )
     draft_model: ModelName = "meta-llama/Llama-3.2-1B-Instruct"
-    tokens_per_batch_size: Annotated[tuple[Range, ...], AfterValidator(_in_order)] = ()
+    tokens_per_batch_size: Schedule = ()
 
-    def scheduled(self, tokens: int, requests: int) -> int:
-        """Return the draft length for a batch of ``requests``, at most K ``tokens``, as vLLM does.
+    def scheduled(self, requests: int) -> int:
+        """Return the draft length for a batch of ``requests``, at most K, as vLLM does.
 
         Between two ranges and after the last, the length of the previous range applies.
         """
         planned = [length for first, _, length in self.tokens_per_batch_size if first <= requests]
-        return min([tokens, *planned[-1:]])
+        return min([self.tokens, *planned[-1:]])
 
 
 class Machine(ScenarioPart):
@@ -144,10 +148,11 @@ class Machine(ScenarioPart):
 
 
 class Restart(ScenarioPart):
-    """Restart: the server closes its port, and returns with new counters and perhaps another K."""
+    """Restart: the server closes its port, and returns with new counters and perhaps other draft lengths."""
 
     down: Duration = 20.0
     tokens: DraftTokens | None = None
+    tokens_per_batch_size: Schedule | None = None
 
 
 class Phase(ScenarioPart):
@@ -179,6 +184,8 @@ class Scenario(ScenarioPart):
     front_end: Literal["python", "rust"] = "python"
     api_servers: Processes = 1
     dev_mode: bool = False
+    cost_known: bool = True
+    """Whether its operator knows the cost of drafting."""
     speculation: SimulatedSpeculation = SimulatedSpeculation()
     acceptance: Acceptance = Acceptance()
     load: Load = Load(concurrency=16)
@@ -219,6 +226,8 @@ class Scenario(ScenarioPart):
         known: dict[str, str] = {"method": speculation.method}
         if speculation.method == "draft_model":
             known["draft_model"] = speculation.draft_model
+        if not self.cost_known:
+            return {"speculative": known}
         loads = [
             {"running_requests": load, "draft_cost_ratio": self.draft_cost_ratio(load)} for load in _LOADS
         ]

@@ -10,7 +10,7 @@ from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.simulator.scenario import Conditions, RequestKind, Scenario
+from spec_decode_exporter.simulator.scenario import Conditions, RequestKind, Scenario, SimulatedSpeculation
 from spec_decode_exporter.simulator.simulated_request import SimulatedRequest, draw_request
 
 # vLLM's upper bounds of buckets, in seconds: of a step, of a request, and of the time to the first token.
@@ -119,7 +119,7 @@ class _Step(NamedTuple):
 
 
 class SimulatedEngine:
-    """Engine ``index`` of a server, which starts empty at ``began`` with ``tokens`` draft tokens (K).
+    """Engine ``index`` of a server, which starts empty at ``began``.
 
     ``seed`` decides all draws; the kinds of requests have their own, so that a mix changes nothing else.
     ``answered`` is called with each complete request.
@@ -130,7 +130,7 @@ class SimulatedEngine:
         scenario: Scenario,
         index: int,
         *,
-        tokens: int,
+        speculation: SimulatedSpeculation,
         conditions: Conditions,
         seed: str,
         began: float,
@@ -138,9 +138,11 @@ class SimulatedEngine:
     ) -> None:
         rust_bounds = (*token_bounds(_RUST_TOKENS), float(_RUST_TOKENS))
         python_bounds = token_bounds(scenario.machine.max_model_len)
-        self.counts = EngineCounts(tokens, rust_bounds if scenario.front_end == "rust" else python_bounds)
-        self.machine, self._speculation = scenario.machine, scenario.speculation
-        self._index, self._engines, self._tokens = index, scenario.engines, tokens
+        self.counts = EngineCounts(
+            speculation.tokens, rust_bounds if scenario.front_end == "rust" else python_bounds
+        )
+        self.machine, self._speculation = scenario.machine, speculation
+        self._index, self._engines = index, scenario.engines
         # A text as seed gives the same numbers in every process; the hash of a tuple does not.
         self._random, self._kinds = Random(seed), Random(f"{seed}/kinds")  # noqa: S311
         self._answered = answered
@@ -206,11 +208,13 @@ class SimulatedEngine:
         for moment in moments:
             ((kind, its),) = self._kinds.choices(self._mix, self._shares)
             longest = self.machine.max_model_len
-            self.waiting.append(draw_request(self._random, kind, its, moment, (self._tokens, longest)))
+            self.waiting.append(
+                draw_request(self._random, kind, its, moment, (self._speculation.tokens, longest))
+            )
 
     def _draft(self) -> None:
         """Choose the draft length of each decoding request."""
-        tokens = self._speculation.scheduled(self._tokens, self.running)
+        tokens = self._speculation.scheduled(self.running)
         coverage, whole = self._conditions.coverage, self._speculation.whole
         for request in self._decoding:
             request.drafted = tokens
@@ -262,7 +266,7 @@ class SimulatedEngine:
     def _fits(self, request: SimulatedRequest) -> bool:
         """Return whether the batch and the KV cache have space for ``request`` and one more step."""
         running = self.running + 1
-        needed = self.held + request.length + running * (self._tokens + 1)
+        needed = self.held + request.length + running * (self._speculation.tokens + 1)
         return running <= self.machine.max_requests and (running == 1 or needed <= self.machine.kv_tokens)
 
     def _complete(self, step: _Step) -> None:

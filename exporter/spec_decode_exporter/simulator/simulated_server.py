@@ -167,8 +167,8 @@ class SimulatedServer:
 
 def server_info(simulation: Simulation, config_format: str) -> dict[str, object]:
     """Return the body of ``/server_info`` with the configuration as ``text`` or ``json``."""
-    speculation, model = simulation.scenario.speculation, simulation.scenario.model_name
-    tokens, is_ngram = simulation.tokens, speculation.method == "ngram"
+    speculation, model = simulation.speculation, simulation.scenario.model_name
+    tokens, is_ngram = speculation.tokens, speculation.method == "ngram"
     settings = {
         "method": speculation.method,
         "model": "ngram" if is_ngram else speculation.draft_model,  # as vLLM does without a draft model

@@ -22,8 +22,8 @@ class Simulation:
         self.scenario = scenario
         self.now = 0.0
         """Seconds since the scenario's start, as all times here."""
-        self.tokens = scenario.speculation.tokens
-        """K of the present process."""
+        self.speculation = scenario.speculation
+        """Settings of the present process."""
         self.process_began = 0.0
         self.began = 0.0
         """Creation of the present counters, and opening of the port."""
@@ -72,7 +72,8 @@ class Simulation:
 
     def _go_down(self, restart: Restart) -> None:
         """Stop the server: counters and running requests are lost."""
-        self.tokens = self.tokens if restart.tokens is None else restart.tokens
+        new = restart.model_dump(include={"tokens", "tokens_per_batch_size"}, exclude_none=True)
+        self.speculation = self.speculation.model_copy(update=new)
         self.process_began, self.began = self.now, self.now + restart.down
         self.engines = ()
         self.restarts += 1
@@ -82,7 +83,7 @@ class Simulation:
             SimulatedEngine(
                 self.scenario,
                 index,
-                tokens=self.tokens,
+                speculation=self.speculation,
                 conditions=self._conditions,
                 seed=f"{self._seed}/{self.restarts}/{index}",
                 began=self.now,

@@ -92,7 +92,11 @@ def metrics_page(
     read = [family for family in _recorded(scenario.front_end) if not family.samples]
     if is_rust:
         return f"{''.join(_rust_lines(read, simulation))}{unread}# EOF\n".encode()
-    metrics = [_metric(each, simulation) for each in read if simulation.tokens or "spec_" not in each.name]
+    metrics = [
+        _metric(each, simulation)
+        for each in read
+        if simulation.speculation.tokens or "spec_" not in each.name
+    ]
     if not is_merged:
         for metric in metrics:
             _add_times(metric, start + simulation.began / speed, start + simulation.process_began / speed)

@@ -132,6 +132,7 @@ async def test_the_format_is_that_of_the_front_end_and_path(get, path, accept, k
 
 INFO, PLAIN = "/server_info?config_format=json", "/server_info"
 SCHEDULED = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
+EAGLE = {"method": "eagle3", "draft_model": "eagle-head"}
 DRAFT_MODEL = ServedSpeculation("draft_model", 5, "meta-llama/Llama-3.2-1B-Instruct")
 
 
@@ -140,6 +141,7 @@ DRAFT_MODEL = ServedSpeculation("draft_model", 5, "meta-llama/Llama-3.2-1B-Instr
     [
         (INFO, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
         (PLAIN, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
+        (INFO, {"speculation": EAGLE}, ServedSpeculation("eagle3", 4, "eagle-head")),
         (INFO, {"speculation": {"tokens": 0}}, None),
         (PLAIN, {"speculation": {"tokens": 0}}, None),
         (INFO, {"speculation": SCHEDULED}, replace(DRAFT_MODEL, schedule=BatchSchedule((1, 9), (5, 0)))),

@@ -34,9 +34,12 @@ def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
     assert metrics_page(pieces) == metrics_page(whole)
 
 
-@pytest.mark.parametrize(("restart", "tokens"), [({"tokens": 6}, 6), ({}, 5)])
+@pytest.mark.parametrize(
+    ("restart", "tokens", "drafts"),
+    [({"tokens": 6}, 6, True), ({}, 5, True), ({"tokens_per_batch_size": [[1, 64, 0]]}, 5, False)],
+)
 def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
-    make_simulation, restart, tokens
+    make_simulation, restart, tokens, drafts
 ):
     phases = [{"at": "30s", "restart": {"down": "10s", **restart}}]
     simulation = make_simulation(speculation={"tokens": 5}, phases=phases, repeat="60s")
@@ -47,9 +50,9 @@ def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
     assert serving == [True, False, False, True]
     counts = simulation.engines[0].counts
     assert (counts.drafts, counts.generation_tokens, counts.first_token.count) == (0, 0, 0)
-    assert (simulation.process_began, simulation.began, simulation.tokens) == (30, 40, tokens)
+    assert (simulation.process_began, simulation.began, simulation.speculation.tokens) == (30, 40, tokens)
     simulation.advance(15)
-    assert counts.drafts > 0
+    assert (counts.drafts > 0) is drafts
     simulation.advance(125)
     assert simulation.restarts == 3
 
