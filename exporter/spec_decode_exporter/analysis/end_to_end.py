@@ -7,8 +7,8 @@ bounds allow for what drafting changes of it: the length of a queue, and a lost 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, sqrt
 from operator import add
@@ -18,6 +18,8 @@ from spec_decode_exporter.analysis.verdict import PAYING, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import NANO
 
 BASELINE_ERROR: Final = 0.10
@@ -54,6 +56,13 @@ class RequestBaseline:
     """Mean running requests; None if unknown."""
     requests: float = inf
     """Requests of the mean."""
+    requests_per_second: float | None = None
+    context_tokens: float | None = None
+    """Mean tokens of a request in the middle of its answer; None if unknown."""
+    histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
+    """Histograms over these requests."""
+    name: str = ""
+    """Name in a sentence: ``3 h without speculation on 12 November``."""
 
     @property
     def error(self) -> float:
@@ -140,7 +149,7 @@ def is_comparable(baseline: RequestBaseline, figures: WindowFigures) -> bool:
     """Return whether a baseline had similar prompts and a similar load; unknown ones count as similar."""
     prompts = ratio(figures.total.prompt_tokens, figures.total.first_tokens)
     running = figures.window.mean.running_requests
-    return _are_within(COMPARABLE_PROMPTS, prompts, baseline.prompt_tokens) and _are_within(
+    return are_within(COMPARABLE_PROMPTS, prompts, baseline.prompt_tokens) and are_within(
         COMPARABLE_LOAD, running, baseline.running_requests
     )
 
@@ -217,5 +226,6 @@ def _first_token_growth(figures: WindowFigures, speedup: float) -> float:
     return 1 + min(queued, 1.0) * (min(factor, MAX_QUEUE_GROWTH) - 1)
 
 
-def _are_within(factor: float, one: float | None, other: float | None) -> bool:
+def are_within(factor: float, one: float | None, other: float | None) -> bool:
+    """Return whether two values differ by at most a factor; an unknown one does not differ."""
     return one is None or other is None or max(one, other) <= factor * min(one, other)

@@ -10,7 +10,15 @@ from typing import Final
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.missing_evidence import MIN_SECONDS, Countdown, Need, countdown, missing
+from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
+from spec_decode_exporter.analysis.missing_evidence import (
+    MIN_SECONDS,
+    Countdown,
+    Need,
+    countdown,
+    least_seconds,
+    missing,
+)
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
@@ -119,12 +127,12 @@ class Evaluation:
     def _since_change(self) -> WindowEvaluation:
         """Window since the last change, or the longest; partial unless it has bounds or is half as long."""
         window = self._shorter(self.known.since_change) or self.longest.window
-        half = self.longest.window.length / 2
+        longest = self.longest.window.length
         if window is self.longest.window and (not self.longest.is_partial or not self.windows):
             return self.longest
         whole = WindowEvaluation(window, self.known, is_partial=window.polls < MIN_INCREMENTS)
-        has_bounds = whole.acceptance_length_bounds is not None and window.seconds >= min(MIN_SECONDS, half)
-        if has_bounds or window.seconds >= half:
+        is_enough = window.seconds >= least_seconds(window.length, longest)
+        if (is_enough and whole.acceptance_length_bounds is not None) or window.seconds >= longest / 2:
             return whole
         return WindowEvaluation(window, self.known, is_partial=True)
 
@@ -193,6 +201,11 @@ class Evaluation:
     def request(self) -> EndToEnd | None:
         """Speed-up of whole requests in the longest window."""
         return self.longest.request
+
+    @cached_property
+    def latency_comparison(self) -> LatencyComparison | None:
+        """Latencies of the longest window beside those of a baseline; None without one."""
+        return compared_latencies(self.latencies, self.longest, self.known.latency_baseline)
 
     @cached_property
     def crossover(self) -> float | None:

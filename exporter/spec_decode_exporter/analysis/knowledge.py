@@ -11,8 +11,9 @@ from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostModel, Curve
+from spec_decode_exporter.costs.cost import CostModel, Curve, sizes_by_name
 from spec_decode_exporter.costs.load_range import SeenSteps
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.window.history import Window
 
@@ -29,8 +30,10 @@ class Assumptions:
 
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
-        its = self.speculation
-        return CostModel(self.cost, tuple(measured), its.method, its.target, its.deployment)
+        its, settings = self.speculation, self.cost
+        if settings is None and present_name(its.method) == DRAFT_MODEL:
+            settings = sizes_by_name(its.draft_model, its.target)
+        return CostModel(settings, tuple(measured), its.method, its.target, its.deployment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Knowledge:
     """Number of changes and window resets so far: one ends the advice of the time before it."""
     request_baseline: RequestBaseline | None = None
     """Requests of the same model without speculation; None if unknown."""
+    latency_baseline: RequestBaseline | None = None
+    """Newest requests of the model without speculation, of the engine's target or of a plain arm."""
     faster_method: FasterMethod | None = None
     """Another method for the same model that is significantly faster, by an experiment."""
     last_drafts: LastDrafts | None = None

@@ -7,17 +7,18 @@ as it is long enough; drafts end it. All times are Unix times: a period outlives
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
-from math import isfinite
+from math import inf, isfinite
 from operator import attrgetter, sub
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
 from spec_decode_exporter.figures.estimate import ratio
@@ -35,8 +36,6 @@ SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
 MAX_BUCKETS: Final = 64
 """Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
-LEARNED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
-"""Histograms of a period."""
 _DAY: Final = 86_400
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (_DAY, ""))
 """A length from two of the next unit on is written in that: 90 s, 2 min; 119 min, 2 h."""
@@ -79,12 +78,16 @@ class PlainRequests(NamedTuple):
     prefix_cache_hits: Amount = 0.0
     seconds: Amount = 0.0
     running_seconds: Amount = 0.0
+    generation_tokens: Amount = 0.0
+    """0 in states of versions that did not keep it."""
 
     def mean(self) -> RequestBaseline | None:
         """Return the mean request; None with too few."""
         first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
         if not first_token or self.first_tokens < MIN_REQUESTS:
             return None
+        is_context_known = self.prompt_tokens and self.generation_tokens
+        context = self.prompt_tokens + self.generation_tokens / 2 if is_context_known else None
         hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
         return RequestBaseline(
             first_token_seconds=first_token,
@@ -92,6 +95,8 @@ class PlainRequests(NamedTuple):
             prompt_tokens=ratio(self.prompt_tokens, self.first_tokens) or None,
             running_requests=ratio(self.running_seconds, self.seconds) or None,
             requests=self.first_tokens,
+            requests_per_second=ratio(self.first_tokens, self.seconds),
+            context_tokens=ratio(context, self.first_tokens),
         )
 
 
@@ -104,6 +109,11 @@ class LearnedHistogram(NamedTuple):
     """Cumulative counts."""
     wall: UnixTime
     """Unix time of the newest observation."""
+
+    @property
+    def buckets(self) -> Buckets:
+        """Histogram with whole counts."""
+        return Buckets((*self.bounds, inf), tuple(map(round, self.counts)))
 
 
 _counted: Final = attrgetter(*PlainRequests._fields[:5])
@@ -123,13 +133,19 @@ class Period:
     def add(self, increment: Increment, running: float, wall: float) -> None:
         """Add an increment with requests, with the running requests and the Unix time at its end."""
         seconds = increment.end - increment.begin
-        added = (*_counted(increment.counters), seconds, seconds * running)
+        counters = increment.counters
+        added = (*_counted(counters), seconds, seconds * running, counters.generation_tokens)
         self.requests = PlainRequests(*faded(self.requests, wall - self.end, added))
         self.seconds, self.end = self.seconds + seconds, max(self.end, wall)
 
-    def add_latencies(self, before: Mapping[Latency, Buckets], after: Mapping[Latency, Buckets]) -> None:
-        """Add the histograms between two pages; one that was reset or has other buckets starts again."""
-        for latency in LEARNED:
+    def add_latencies(
+        self, before: Mapping[Latency, Buckets], after: Mapping[Latency, Buckets], wall: float
+    ) -> None:
+        """Add the histograms between two pages, the later one of a Unix time.
+
+        After a reset they are not known. With other buckets a histogram starts again.
+        """
+        for latency in COMPARED:
             old, new = before.get(latency), after.get(latency)
             if old is None or new is None or old.bounds != new.bounds:
                 continue
@@ -139,8 +155,8 @@ class Period:
                 continue
             known = self.histograms.get(latency)
             if known is not None and known.bounds == bounds:
-                counts = tuple(faded(known.counts, self.end - known.wall, counts))
-            self.histograms[latency] = LearnedHistogram(bounds, counts, self.end)
+                counts = tuple(faded(known.counts, wall - known.wall, counts))
+            self.histograms[latency] = LearnedHistogram(bounds, counts, wall)
 
     def replaces(self, other: Period | None, *, is_same: bool) -> bool:
         """Return whether this is the baseline rather than another period: the newer one that is long enough.
@@ -205,3 +221,14 @@ class Baseline:
         if kept is None:
             return None
         return PlainPeriod(kept.seconds, kept.end, max(0.0, wall - kept.end), kept.requests.mean())
+
+
+def newest_requests(baselines: Iterable[Baseline], wall: float) -> RequestBaseline | None:
+    """Return the newest mean request whose period has histograms, with these; None without one."""
+    known = [each for each in baselines if each.kept is not None and each.kept.histograms]
+    newest = max(known, key=attrgetter("end"), default=None)
+    period = newest.period(wall) if newest else None
+    if newest is None or newest.kept is None or period is None or period.request is None:
+        return None
+    histograms = {latency: each.buckets for latency, each in newest.kept.histograms.items()}
+    return replace(period.request, histograms=histograms, name=period.name)

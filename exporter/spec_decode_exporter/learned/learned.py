@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.costs.cost import CostSource, Curve
@@ -15,7 +16,7 @@ from spec_decode_exporter.costs.typical_costs import every_step_pays
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
-from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
+from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, newest_requests
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
@@ -119,7 +120,12 @@ class Learned:
         if kept is not None:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
-        return costs((self.drafting, self._plain), others, self._speculation.method)
+        its = self._speculation
+        return costs((self.drafting, self._plain), others, its.method, its.deployment)
+
+    def latency_baseline(self, arms: Sequence[Learned] = ()) -> RequestBaseline | None:
+        """Return the newest requests without speculation with histograms, of the target or of an arm."""
+        return newest_requests((self.baseline, *(arm.baseline for arm in arms)), self._wall)
 
     @property
     def plain(self) -> StepTimes:
@@ -171,7 +177,7 @@ class Learned:
             period.steps.add(steps, self._wall)
         if sample.latencies is not None:
             if self._latencies is not None:
-                period.add_latencies(self._latencies, sample.latencies)
+                period.add_latencies(self._latencies, sample.latencies, self._wall)
             self._latencies = sample.latencies
 
     def _learn_depth(self, steps: Steps, increment: Increment) -> None:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from enum import StrEnum
 from functools import cache, partial
-from itertools import accumulate
+from itertools import accumulate, chain
+from math import isfinite
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONGEST, MINIMAL, STANDARD
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -87,6 +89,36 @@ def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
             return []
         label = engine.evaluation.longest.label
         return [((label, each.label), quantile(each.share, buckets)) for each in LATENCY_QUANTILES]
+
+    return read
+
+
+def _baseline_ratios(latency: Latency) -> Iterator[Metric]:
+    """Yield the rows of the ratios of a latency's quantiles to those of a baseline, and of their bounds."""
+    name = f"spec_decode_{latency}_quantile_baseline_ratio"
+    text = "Quantiles of the {} over those of the baseline without speculation; below 1 is faster."
+    texts = (
+        text.format(latency.replace("_", " ")),
+        *(f"The {side} 95 % bound of {name}, as the buckets allow." for side in ("lower", "upper")),
+    )
+    for place, (suffix, text) in enumerate(zip(("", "_lower", "_upper"), texts, strict=True)):
+        yield Metric(
+            *(Group.LATENCY, FULL if suffix else STANDARD, f"{name}{suffix}", text),
+            _baseline_ratio(latency, place),
+            ("window", QUANTILE_LABEL),
+            kind="unknown",
+            source=_SOURCES[latency],
+        )
+
+
+def _baseline_ratio(latency: Latency, place: int) -> Callable[[EngineSnapshot], Numbers]:
+    """Return the reader of the ratios of a latency (0), or of their lower (1) or upper (2) bounds."""
+
+    def read(engine: EngineSnapshot) -> Numbers:
+        comparison, label = engine.evaluation.latency_comparison, engine.evaluation.longest.label
+        compared = comparison.latencies.get(latency, {}) if comparison else {}
+        known = [(each, (its.ratio.value, *its.ratio.bounds)) for each, its in compared.items() if its.ratio]
+        return [((label, each.label), found[place]) for each, found in known if isfinite(found[place])]
 
     return read
 
@@ -183,6 +215,10 @@ _TIMES: Final = (
     "vllm:e2e_request_latency_seconds",
     *("running_requests", "generation_tokens"),
 )
+_SOURCES: Final = {
+    Latency.TIME_TO_FIRST_TOKEN: ("vllm:time_to_first_token_seconds",),
+    Latency.TIME_PER_OUTPUT_TOKEN: ("vllm:request_time_per_output_token_seconds",),
+}
 _SPECULATION: Final = ("drafts", "draft_tokens", "accepted_tokens", "positions")
 _TRAFFIC: Final = ("running_requests", "first_tokens", "prompt_tokens", "generation_tokens")
 _ANSWER: Final = ("response: metrics.speculative_decoding",)
@@ -225,8 +261,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
     _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced=LONGEST, source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
-    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(Latency.TIME_TO_FIRST_TOKEN), source=("vllm:time_to_first_token_seconds",)),
-    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(Latency.TIME_PER_OUTPUT_TOKEN), source=("vllm:request_time_per_output_token_seconds",)),
+    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(Latency.TIME_TO_FIRST_TOKEN), source=_SOURCES[Latency.TIME_TO_FIRST_TOKEN]),
+    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(Latency.TIME_PER_OUTPUT_TOKEN), source=_SOURCES[Latency.TIME_PER_OUTPUT_TOKEN]),
+    *chain.from_iterable(map(_baseline_ratios, COMPARED)),
     _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,), kind="unknown"),
     _spread("spec_decode_interval_acceptance_ratio_min", "Lowest acceptance rate of a poll in the window.", lambda its: its.poll_rates[0][0] if its.poll_rates else None),
     _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),

@@ -10,6 +10,7 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
@@ -75,6 +76,7 @@ class EngineMonitor:
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
         self._load_range: Sequence[SeenSteps] = ()
+        self._latency_baseline: RequestBaseline | None = None
         self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
@@ -324,6 +326,7 @@ class EngineMonitor:
             last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
             load_range=self._load_range,
+            latency_baseline=self._latency_baseline if history.speculates else None,
             wall=wall,
         )
 
@@ -335,6 +338,8 @@ class EngineMonitor:
             self._costs_at, self._cost_basis = now, basis
         if is_due or not self._costs:
             self._costs = self.learned.costs(self.arms)
+        if is_due or self._latency_baseline is None:
+            self._latency_baseline = self.learned.latency_baseline(self.arms)
         if is_due or not self._load_range:
             learned = self.learned.drafting, self.learned.plain
             with suppress(ArithmeticError):  # restored numbers may contradict each other

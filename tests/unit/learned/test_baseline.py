@@ -149,7 +149,7 @@ class TestPersistence:
         target = Target().plain(HOUR).plain(600, 32.0, decode_steps=16_000)
         latency = Latency.TIME_PER_OUTPUT_TOKEN
         kept = target.baseline.kept
-        kept.add_latencies({latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))})
+        kept.add_latencies({latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))}, WALL)
         target.drafting()
         again = saved_again(target.baseline)
         assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
@@ -170,7 +170,7 @@ class TestPersistence:
             {"end": 1e300},
             {"end": float("nan")},
             {"requests": [10**400, *[1.0] * 6]},
-            {"requests": [1.0] * 8},
+            {"requests": [1.0] * 9},
             {"histograms": {"time_to_first_token": [[float("inf")], [1.0, 2.0], WALL]}},
             {"histograms": {"time_to_first_token": [[1.0] * 100, [1.0] * 101, WALL]}},
             {"steps": {"places": {"12": [[1.0] * 5, WALL]}}},

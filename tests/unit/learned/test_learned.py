@@ -7,11 +7,11 @@ import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
-from spec_decode_exporter.learned.baseline import LEARNED
 from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
@@ -72,7 +72,7 @@ class Engine:
             decode_nanoseconds=nanoseconds,
             running_requests=8.0,
             created=WALL + self.begin,
-            latencies={latency: Buckets((0.3, inf), (first, first)) for latency in LEARNED},
+            latencies={latency: Buckets((0.3, inf), (first, first)) for latency in COMPARED},
         )
         taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
         if taken.increment:
@@ -218,7 +218,7 @@ class TestTheBaseline:
         assert request.first_token_seconds == pytest.approx(0.05)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         histograms = server.learned.baseline.kept.histograms
-        assert histograms.keys() == set(LEARNED)
+        assert histograms.keys() == set(COMPARED)
         assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
 
 

@@ -1,0 +1,109 @@
+"""Quantiles of the server's latencies beside those of a baseline without speculation.
+
+Quantiles of a mixture cannot be adjusted to other traffic, as means can. So a baseline of other prompts,
+contexts or load is refused. Speculation itself leaves fewer requests running if arrivals are fixed, so the
+load is like the baseline's if the arrivals are, or the running requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import sqrt
+from typing import Final
+
+from spec_decode_exporter.analysis.end_to_end import COMPARABLE_PROMPTS, RequestBaseline, are_within
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.quantile import (
+    LATENCY_QUANTILES,
+    Quantile,
+    QuantileRatio,
+    needed_observations,
+    quantile,
+    quantile_ratio,
+)
+from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
+
+COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
+"""Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
+COMPARABLE_QUANTILE_LOAD: Final = sqrt(2)
+"""Largest ratio of loads: step times then differ by 12 % at most, with an exponent of 1/3."""
+
+
+class Incomparable(StrEnum):
+    """Reason why there is no ratio."""
+
+    PROMPTS = "prompts"
+    CONTEXTS = "contexts"
+    LOAD = "load"
+    OTHER_BUCKETS = "other_buckets"
+    """The server's buckets have other bounds than in the baseline."""
+    FEW_REQUESTS = "few_requests"
+    """Too few requests for this quantile, now or in the baseline."""
+    WIDE_BUCKETS = "wide_buckets"
+    """Both quantiles are in the first bucket, or one is in the last bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedQuantile:
+    """A quantile of the baseline in seconds, and the ratio of the present one to it."""
+
+    baseline: float | None
+    ratio: QuantileRatio | None
+    reason: Incomparable | None
+    """None exactly if there is a ratio."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyComparison:
+    """Comparison of an engine's latencies with those of a baseline."""
+
+    baseline: RequestBaseline
+    reason: Incomparable | None
+    """Reason against all ratios."""
+    latencies: Mapping[Latency, Mapping[Quantile, ComparedQuantile]] = field(default_factory=dict)
+    """Empty exactly with such a reason."""
+
+
+def compared_latencies(
+    now: Mapping[Latency, Buckets], figures: WindowFigures, baseline: RequestBaseline | None
+) -> LatencyComparison | None:
+    """Compare the histograms of a window with those of a baseline; None if one of them has none."""
+    common = [each for each in COMPARED if baseline and each in now and each in baseline.histograms]
+    if baseline is None or not common:
+        return None
+    reason = _reason(figures, baseline)
+    latencies = {each: _compared(now[each], baseline.histograms[each]) for each in common}
+    return LatencyComparison(baseline, reason, {} if reason else latencies)
+
+
+def _reason(figures: WindowFigures, baseline: RequestBaseline) -> Incomparable | None:
+    """Return why all of a baseline's requests are not comparable; unknown figures count as similar."""
+    total = figures.total
+    prompts = ratio(total.prompt_tokens, total.first_tokens)
+    if not are_within(COMPARABLE_PROMPTS, prompts, baseline.prompt_tokens):
+        return Incomparable.PROMPTS
+    if not are_within(COMPARABLE_PROMPTS, figures.context_tokens, baseline.context_tokens):
+        return Incomparable.CONTEXTS
+    arrivals = ratio(total.first_tokens, figures.window.seconds)
+    loads = (arrivals, baseline.requests_per_second), (figures.busy_requests, baseline.running_requests)
+    if not any(are_within(COMPARABLE_QUANTILE_LOAD, *each) for each in loads):
+        return Incomparable.LOAD
+    return None
+
+
+def _compared(now: Buckets, before: Buckets) -> Mapping[Quantile, ComparedQuantile]:
+    return {each: _quantile(each.share, now, before) for each in LATENCY_QUANTILES}
+
+
+def _quantile(share: float, now: Buckets, before: Buckets) -> ComparedQuantile:
+    plain, requests = quantile(share, before), min(now.counts[-1], before.counts[-1])
+    if now.bounds != before.bounds:
+        return ComparedQuantile(plain, None, Incomparable.OTHER_BUCKETS)
+    if requests < needed_observations(share):
+        return ComparedQuantile(plain, None, Incomparable.FEW_REQUESTS)
+    found = quantile_ratio(share, now, before)
+    return ComparedQuantile(plain, found, None if found else Incomparable.WIDE_BUCKETS)
