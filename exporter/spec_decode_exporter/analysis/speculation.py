@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
@@ -16,6 +18,8 @@ from spec_decode_exporter.costs.model_architecture import (
 )
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
+_IN_ONE_PASS: Final = re.compile(r"(?<![a-z])(?:p-?eagle|pard)(?![a-z])", re.IGNORECASE)
+"""Names of draft models that vLLM serves with ``parallel_drafting`` alone."""
 _NOTHING_SET = SpeculativeSettings()
 _NOTHING_SERVED = ServedSpeculation()
 
@@ -85,16 +89,18 @@ def resolve(
         "server_info": reported.method,
     }
     source = next((source for source, method in methods.items() if method), "")
+    draft_model = configured.draft_model or ordered.draft_model or reported.draft_model
+    in_parallel = ordered.drafts_in_parallel or reported.drafts_in_parallel
     return Speculation(
         method=methods.get(source) or "",
         source=source,
-        draft_model=configured.draft_model or ordered.draft_model or reported.draft_model,
+        draft_model=draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
         target=target_model(model_name, configured.architecture),
         deployment=Deployment(
             reported.tensor_parallel,
-            drafts_in_parallel=ordered.drafts_in_parallel or reported.drafts_in_parallel,
+            drafts_in_parallel=in_parallel or _IN_ONE_PASS.search(draft_model) is not None,
         ),
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,

@@ -191,7 +191,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
     keys = {
         name: getattr(speculation, name) for name in ("method", "tokens", "draft_model", "rejection_method")
     }
-    keys["schedule"] = speculation.schedule.ranges
+    keys |= {"schedule": speculation.schedule.ranges, "adaptive": speculation.is_adaptive}
     return {key: value for key, value in keys.items() if value}
 
 

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from math import log, sqrt
 from operator import add
@@ -25,6 +25,7 @@ from spec_decode_exporter.costs.model_architecture import (
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
+    target_model,
 )
 from spec_decode_exporter.costs.typical_costs import (
     UNKNOWN_METHOD,
@@ -327,16 +328,28 @@ class CostModel:
         return Cost(token, step, source, load, self.pays_every_step)
 
 
-def measured_curves(found: Iterable[tuple[CostSource, Point]], method: str) -> tuple[Curve, ...]:
+def measured_curves(
+    found: Iterable[tuple[CostSource, Point]], method: str, deployment: Deployment = UNKNOWN_DEPLOYMENT
+) -> tuple[Curve, ...]:
     """Return measured costs by source, the most certain first; ``method`` splits them into c and c0."""
     by_source: dict[CostSource, list[Point]] = {}
+    fixed = fixed_tokens(method, deployment)
     for source, point in found:
         by_source.setdefault(source, []).append(point)
     return tuple(
-        Curve(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed_tokens(method))
+        Curve(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed)
         for source in CostSource
         if source in by_source
     )
+
+
+@lru_cache(maxsize=64)
+def sizes_by_name(draft_model: str, target: TargetModel) -> CostSettings | None:
+    """Return the sizes in the names of a draft model and of its target; None if a name has none."""
+    draft, target_bytes = target_model(draft_model).read_bytes, target.read_bytes
+    if not draft or not target_bytes:
+        return None
+    return CostSettings(draft_parameters=min(draft / target_bytes, 1.0), target_parameters=1.0)
 
 
 def is_near(known: float, running_requests: float) -> bool:

@@ -109,6 +109,11 @@ _REFERENCE_BYTES: Final = 16e9
 _SIZES: Final = Range(0.5, 1.0, 1.5)
 """Factors of an unknown size: of 70 and of 2 billion parameters."""
 
+_PARALLEL_LAYERS: Final = Range(1.0, 2.0, 4.0)
+"""Layers of a drafter that drafts all tokens in one pass, over those of one that drafts them one by one."""
+_PARALLEL_TOKEN: Final = Range(0.0, 0.01, 0.03)
+"""A further token of such a pass, besides verifying it."""
+
 UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.35))
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
 _DRAFTERS: Final = {
@@ -119,7 +124,8 @@ _DRAFTERS: Final = {
     )
     for row in data_rows("typical_drafters.csv")
 }
-METHODS: Final = (*_DRAFTERS, "draft_model", "custom_class", "extract_hidden_states")
+DRAFT_MODEL: Final = "draft_model"
+METHODS: Final = (*_DRAFTERS, DRAFT_MODEL, "custom_class", "extract_hidden_states")
 """vLLM's methods. The last three have no typical cost: by its size, anything, nothing."""
 
 
@@ -164,9 +170,12 @@ def drafting(
         large = min(sizes.guess, 1.0)
         host = _HOST * running / (running + _HOST_LOAD) * sizes.guess * large
         step = step._replace(high=max(step.guess, step.high * large, host))
-        if deployment.drafts_in_parallel:  # one pass, of up to four layers
-            step = Range(step.low + low, step.guess + 2 * guess, step.high + 4 * high)
-            low, guess, high = 0.0, 0.01, 0.03
+    if deployment.drafts_in_parallel and name not in _DRAFTERS.keys() - _SIZED:  # one pass for all tokens
+        more = _PARALLEL_LAYERS if is_sized else Range(1.0, 1.0, 1.0)
+        step = Range(
+            *(own + layers * pass_ for own, layers, pass_ in zip(step, more, (low, guess, high), strict=True))
+        )
+        low, guess, high = _PARALLEL_TOKEN
     return DrafterCost(Range(low, guess, high), step, cost.every_step)
 
 
@@ -243,10 +252,12 @@ def every_step_pays(method: str) -> bool:
     return drafter is not None and drafter.every_step
 
 
-def fixed_tokens(method: str) -> float:
+def fixed_tokens(method: str, deployment: Deployment = UNKNOWN_DEPLOYMENT) -> float:
     """Return the typical fixed cost of a method in draft tokens, or 0: it splits a measured cost."""
-    drafter = drafter_cost(method)
-    return 0.0 if drafter is None else drafter.step.guess / (drafter.token.guess + _MEMORY_BOUND.guess)
+    if drafter_cost(method) is None and not deployment.drafts_in_parallel:
+        return 0.0
+    its = drafting(method, deployment=deployment)
+    return its.step.guess / (its.token.guess + _MEMORY_BOUND.guess)
 
 
 def _ridge(target: TargetModel, deployment: Deployment) -> Range:

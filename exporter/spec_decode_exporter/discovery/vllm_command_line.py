@@ -143,8 +143,8 @@ def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
     settings = {**(dotted or whole), **single}
     method = _method(settings.get("method"), settings.get("model"))
     speculation = speculation_of({**settings, "method": method})
-    # A way to verify drafts alone is no speculation.
-    drafts = replace(speculation, rejection_method="", is_adaptive=False)
+    # A way to draft or to verify alone is no speculation.
+    drafts = replace(speculation, rejection_method="", is_adaptive=False, drafts_in_parallel=False)
     return None if drafts == ServedSpeculation() else speculation
 
 

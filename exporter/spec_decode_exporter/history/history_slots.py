@@ -243,7 +243,8 @@ class EngineSlots:
         """Return the costs by the steps that a slot knows, and by the plain period next to a Unix time."""
         period = self.periods.nearest(time)
         plain = () if period is None else (period.at(time),)
-        return costs(slot.steps, plain, self._assumptions.speculation.method)
+        its = self._assumptions.speculation
+        return costs(slot.steps, plain, its.method, its.deployment)
 
     def _knowledge(self, slot: Slot, measured: tuple[Curve, ...]) -> Knowledge:
         assumptions, period = self._assumptions, self.periods.nearest(slot.end)

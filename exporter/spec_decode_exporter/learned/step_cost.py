@@ -33,6 +33,7 @@ from math import hypot, isfinite
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_DEPLOYMENT, Deployment
 from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
@@ -86,13 +87,19 @@ class PlainSteps(NamedTuple):
     another_day: bool = False
 
 
-def costs(own: Sequence[StepTimes], others: Iterable[PlainSteps], method: str) -> tuple[Curve, ...]:
+def costs(
+    own: Sequence[StepTimes],
+    others: Iterable[PlainSteps],
+    method: str,
+    deployment: Deployment = UNKNOWN_DEPLOYMENT,
+) -> tuple[Curve, ...]:
     """Return the cost at every load that shows it.
 
     Args:
         own: Steps of the engine, with and without drafts.
         others: Plain steps that are added where the engine has too few, the most certain first.
         method: Method of speculation; it splits a measured sum into c and c0.
+        deployment: One pass for all tokens splits it otherwise.
     """
     sources = [PlainSteps(CostSource.MEASURED, ()), *(each for each in others if each.times)]
     known = [(place, sums) for times in own for place, sums in times.places.items()]
@@ -100,12 +107,12 @@ def costs(own: Sequence[StepTimes], others: Iterable[PlainSteps], method: str) -
     if len(sources) == 1 and all(sums.drafting > always * sums.triangle[0] for _, sums in known):
         return ()
     places = sorted({place for place, sums in known if sums.drafting})
-    fixed, found = fixed_tokens(method), list[tuple[CostSource, Point]]()
+    fixed, found = fixed_tokens(method, deployment), list[tuple[CostSource, Point]]()
     for reach in REACHES:
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
         ]
-    return measured_curves(found, method)
+    return measured_curves(found, method, deployment)
 
 
 def _costs(

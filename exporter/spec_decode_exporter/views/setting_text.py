@@ -33,6 +33,8 @@ _WITHOUT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
 _WITH_MODEL: Final = frozenset(
     {"eagle", "eagle3", "draft_model", "dflash", "dspark", "medusa", "mlp_speculator"}
 )
+_PARALLEL_METHODS: Final = frozenset({"dflash", "dspark"})
+"""Methods for which vLLM sets ``parallel_drafting`` itself."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:+-]{0,255}|/[A-Za-z0-9_./:+-]{1,255}")
 """Names that are safe in a command: a server chooses the name of its draft model."""
 
@@ -157,6 +159,8 @@ def speculative_config(setting: SpeculationSetting, speculation: Speculation) ->
         keys["rejection_sample_method"] = speculation.rejection_method
     if speculation.is_adaptive:
         keys["enable_adaptive_verification"] = True
+    if speculation.deployment.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
+        keys["parallel_drafting"] = True
     if setting.schedule:
         keys[SCHEDULE_KEY] = ranges(setting)
     return SpeculativeConfig(json.dumps(keys), named is not None)

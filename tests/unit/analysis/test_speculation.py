@@ -23,6 +23,7 @@ BY_SERVER = Speculation(
     deployment=ON_4,
     has_served_tokens=True,
 )
+IN_PARALLEL = Deployment(drafts_in_parallel=True)
 BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
 
 
@@ -32,7 +33,9 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (None, "", None, None, Speculation()),
         (None, "", SERVED, None, BY_SERVER),
         (None, "", Served(tokens=3), None, Speculation(tokens=3, has_served_tokens=True)),
-        (None, "", Served(drafts_in_parallel=True), None, Speculation(deployment=Deployment(drafts_in_parallel=True))),
+        (None, "", Served(drafts_in_parallel=True), None, Speculation(deployment=IN_PARALLEL)),
+        (None, "", None, Served(draft_model="amazon/GPT-OSS-20B-P-EAGLE"), Speculation(draft_model="amazon/GPT-OSS-20B-P-EAGLE", deployment=IN_PARALLEL)),
+        (Settings(draft_model="pardner/eagle"), "", None, None, Speculation(draft_model="pardner/eagle")),
         (None, "", None, POD, BY_POD),
         (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, deployment=ON_4)),
         (
@@ -57,7 +60,7 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
             Speculation("ngram", "configured", "mine", 2, BatchSchedule((1, 8), (4, 0)), rejection_method="standard", is_adaptive=True, expected_positions=(0.9, 0.8)),
         ),
     ],
-    ids=["unknown", "server", "method unknown", "parallel drafting", "pod", "pod and server", "pod with K alone", "label", "configured"],
+    ids=["unknown", "server", "method unknown", "parallel drafting", "by the name of its drafter", "a name like it", "pod", "pod and server", "pod with K alone", "label", "configured"],
 )  # fmt: skip
 def test_each_field_has_the_most_certain_source(settings, label, served, pod, expected):
     assert resolve(settings, label, served, pod) == expected

@@ -83,7 +83,7 @@ def test_a_variable_of_targets_beside_a_file_is_rejected_by_its_name(file):
 
 EAGLE = (
     '{"method": "eagle3", "model": "draft", "num_speculative_tokens": 3, "rejection_sample_method": "fly", '
-    '"num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 64, 0]]}'
+    '"num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 64, 0]], "enable_adaptive_verification": true}'
 )
 VARIABLE = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
 
@@ -99,6 +99,7 @@ def test_vllms_own_argument_describes_the_targets_and_flags_override_it(words, e
     its = target.speculative
     assert (its.method, its.tokens, its.draft_model, its.rejection_method) == ("eagle3", 3, "draft", "fly")
     assert its.schedule == ((1, 7, 3), (8, MAX_BATCH, 0))
+    assert its.adaptive
     (target,) = config(*words, "--speculative.method", "mtp", environ=environ).targets
     assert (target.speculative.method, target.speculative.tokens) == ("mtp", 3)
 

@@ -129,6 +129,14 @@ def test_steps_that_search_in_vain_pay_the_fixed_cost_too(method, pays, tokens):
     assert fixed_tokens(method) == pytest.approx(tokens)
 
 
+@pytest.mark.parametrize(
+    ("method", "tokens"),
+    [("eagle3", (0.10 + 2 * 0.06) / 0.025), ("draft_model", (0.10 + 0.12) / 0.025), ("dflash", 0.20 / 0.025)],
+)
+def test_one_pass_for_all_tokens_is_a_fixed_cost_in_what_is_measured_too(method, tokens):
+    assert fixed_tokens(method, Deployment(drafts_in_parallel=True)) == pytest.approx(tokens)
+
+
 def test_upper_distances_are_added_in_quadrature_and_lower_ones_as_they_are():
     # Two draft tokens: distances 2·.06, 2·.06 and .07 above the guess of 2·.3 + .1.
     token, step = together(Range(0.05, 0.1, 0.16), Range(0.1, 0.2, 0.26), Range(0.02, 0.1, 0.17), 2)

@@ -59,7 +59,10 @@ def test_variables_of_the_container_are_expanded(words, environ):
         ["--speculative-config", "$$(SPECULATION)"],
         ["--speculative-config", "{}"],
         ["--speculative-config", '{"method": 5}'],
-        ["--speculative-config", '{"rejection_sample_method": "fly", "enable_adaptive_verification": true}'],
+        [
+            "--speculative-config",
+            '{"rejection_sample_method": "fly", "enable_adaptive_verification": true, "parallel_drafting": true}',
+        ],
         ["--speculative-config", "[" * 100_000],
         ["--speculative-config", "$(BIG)" * 2000],
         ["sh", "-c", 'vllm serve --speculative-config \'{"method": "ngram"}'],
@@ -94,10 +97,11 @@ def test_the_method_is_that_of_vllm_and_unknown_if_it_depends_on_the_draft_model
     [
         (["-sc", '{"method": "ngram", "num_speculative_tokens": 4}', "-sc.method", "mtp"], ServedSpeculation("mtp")),
         (["-sc", '{"method": "dspark"}', "-sc.method", "dspark", "-sc.enable_adaptive_verification", "true"], ServedSpeculation("dspark", is_adaptive=True)),
+        (["-sc", '{"method": "eagle3", "parallel_drafting": true}'], ServedSpeculation("eagle3", drafts_in_parallel=True)),
         (["--speculative_model", "[ngram]", "--num_speculative_tokens", "5"], ServedSpeculation("ngram", 5)),
         (["-sc", json.dumps({"method": "mtp", SCHEDULE_KEY: [[1, 16, 4], [17, 64, 0]]})], ServedSpeculation("mtp", schedule=BatchSchedule((1, 17), (4, 0)))),
     ],
-    ids=["keys after a dot replace the whole configuration", "adaptive verification", "old flags", "schedule by batch size"],
+    ids=["keys after a dot replace the whole configuration", "adaptive verification", "parallel drafting", "old flags", "schedule by batch size"],
 )  # fmt: skip
 def test_flags_mean_what_they_mean_to_vllm(words, expected):
     assert pod_speculation(words, {}) == expected

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.costs.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
@@ -205,11 +206,11 @@ class TestPlainStepsOfOthers:
 
 class TestTheCost:
     def test_it_is_per_draft_token_with_what_the_method_costs_in_any_case(self):
-        for method in ("", "eagle3"):
-            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], method)
+        for its in (("",), ("eagle3",), ("eagle3", Deployment(drafts_in_parallel=True))):
+            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], *its)
             assert curve.source is CostSource.MEASURED
-            assert curve.step_tokens == fixed_tokens(method)
-            tokens = TOKENS + fixed_tokens(method)
+            assert curve.step_tokens == fixed_tokens(*its)
+            tokens = TOKENS + fixed_tokens(*its)
             for point in curve.points:
                 assert point.token.guess == pytest.approx((KAPPA - 1) / tokens, rel=0.05)
 
