@@ -57,7 +57,7 @@ TOKENS = ((50, 500), (500, 3000))
 ARRIVALS = ("closed", "open")
 CONCURRENT = (1, 4, 16, 64)
 UNEVEN_CONCURRENT = (1, 4, 16)
-LENGTHS = (30, 300)
+LENGTHS = (15, 30, 300)
 BANDS = ((MIN_BOUND_REQUESTS, 7), (7, 10), (10, 15), (15, 35), (35, 70), (70, 10**9))
 """Effective requests through a window; there are no bounds below the first."""
 NORMAL = 1.96

@@ -11,8 +11,10 @@ from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
+FIRST_SECONDS: Final = SHORT_SECONDS / 2
+"""Minimum of the longest window: from 15 s on bounds are as sure as later (docs/explanation/coverage.md)."""
 MIN_SECONDS: Final = WHOLE_WINDOW * SHORT_SECONDS
-"""Minimum of an evaluated window: the coverage of bounds is known from 30 s on, less jitter."""
+"""Minimum of a window since a change, or that replaces a longer one: it is chosen by its own data."""
 
 
 class Evidence(StrEnum):
@@ -50,7 +52,7 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
     if polls < MIN_INCREMENTS:
         return (Need(Evidence.POLLS, MIN_INCREMENTS, polls),)
     if its.is_partial:
-        return _until_enough(its, longest / 2)
+        return _until_enough(its, longest)
     if its.speedup_range is not None and not its.is_insufficient:
         return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower),)
     length = its.acceptance_length_bounds
@@ -59,13 +61,19 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
     return (Need(Evidence.HALF_WIDTH, policy.max_half_width, length.half_width / length.value),)
 
 
-def _until_enough(its: WindowEvaluation, half: float) -> tuple[Need, ...]:
-    """Return the ends of a wait for bounds, or for ``half`` of the longest window."""
-    seconds, requests = its.window.seconds, its.effective_requests
+def least_seconds(length: float, longest: float) -> float:
+    """Return the seconds that bounds of an evaluated window need, by the lengths of both windows."""
+    return min(FIRST_SECONDS if length >= longest else MIN_SECONDS, longest / 2)
+
+
+def _until_enough(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
+    """Return the ends of a wait for bounds, or for half of the longest window."""
+    seconds, requests, half = its.window.seconds, its.effective_requests, longest / 2
     if requests is not None and requests < MIN_BOUND_REQUESTS:
         return Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
-    is_early = requests is not None and seconds < MIN_SECONDS
-    return (Need(Evidence.SECONDS, min(MIN_SECONDS, half) if is_early else half, seconds),)
+    least = least_seconds(its.window.length, longest)
+    is_early = requests is not None and seconds < least
+    return (Need(Evidence.SECONDS, least if is_early else half, seconds),)
 
 
 class Countdown(NamedTuple):
@@ -94,7 +102,8 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
         length = needed * seconds / seen if seen else inf
         return length - seconds if length <= longest else inf
 
-    bounds = max(min(MIN_SECONDS, half) - seconds, until(MIN_BOUND_REQUESTS, requests))
+    least_time = least_seconds(its.window.length, longest)
+    bounds = max(least_time - seconds, until(MIN_BOUND_REQUESTS, requests))
     without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests))
     verdict = max(min(bounds, without), until(least, drafts))
     return Countdown(max(bounds, 0.0), max(verdict, 0.0))

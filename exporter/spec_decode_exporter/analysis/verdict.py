@@ -125,20 +125,28 @@ def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
 
 
 def pays_share(verdict: Verdict, bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:
-    """Return the share of the possible speed-ups, on a logarithmic scale, at which speculation pays.
+    """Return the share of the possible speed-ups at which speculation pays, by the verdict or ``likely_share``.
 
-    The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1. Only ``unclear``
-    has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes it 0, and so does
-    ``poor``: so small a gain is not worth the memory of a drafter. None with ``insufficient``, and without a
-    lower limit of the speed-up.
+    Only ``unclear`` has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes
+    it 0, and so does ``poor``: so small a gain is not worth the memory of a drafter. None with
+    ``insufficient``, and without a lower limit of the speed-up.
     """
     if verdict in NOT_PAYING:
         return 0.0
     if verdict in PAYING:
         return 1.0
-    if verdict is Verdict.INSUFFICIENT or bounds is None or bounds.lower <= 0:
+    return None if verdict is Verdict.INSUFFICIENT else likely_share(bounds, policy)
+
+
+def likely_share(bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:
+    """Return the share of bounds, on a logarithmic scale, above break-even; None without a lower limit.
+
+    The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1.
+    """
+    if bounds is None or not 0 < bounds.lower < bounds.upper:
         return None
-    return log(bounds.upper / policy.harmful) / log(bounds.upper / bounds.lower)
+    share = log(bounds.upper / policy.harmful) / log(bounds.upper / bounds.lower)
+    return min(max(share, 0.0), 1.0)
 
 
 def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, float]:

@@ -18,6 +18,7 @@ from spec_decode_exporter.analysis.verdict import (
     SpeedupRange,
     Verdict,
     claimed_speedup,
+    likely_share,
     pays_share,
     speedup_verdict,
 )
@@ -252,6 +253,13 @@ class WindowEvaluation(WindowFigures):
         """Share of the possible speed-ups at which speculation pays: see ``pays_share``."""
         bounds = self.speedup_range and self.speedup_range.estimate
         return pays_share(self.verdict, bounds, self._policy.speedup)
+
+    @property
+    def likely_share_ratio(self) -> float | None:
+        """The same before a verdict, by what is possible so far; None with few drafts."""
+        if self.speedup_range is None or (self.total.drafts or 0) < self._policy.min_drafts:
+            return None
+        return likely_share(self.speedup_range.estimate, self._policy.speedup)
 
     @cached_property
     def is_insufficient(self) -> bool:

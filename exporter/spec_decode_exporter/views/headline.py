@@ -17,7 +17,7 @@ from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import statement
+from spec_decode_exporter.views.verdict_text import likely_so_far, statement
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -85,7 +85,8 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     if standing is State.UNREACHABLE and target is not None and target.up is False:
         return Headline(tone, f"{target.target} is down", f"{target.target} is down.", target_problem(target))
     if waiting := countdown(engine, now):
-        return Headline(tone, short, "Too early to say whether speculation pays.", waiting)
+        likely = likely_so_far(its.evaluated).rstrip()
+        return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
     if standing is Verdict.UNCLEAR:
         short = _likely(engine)
     elif standing is Verdict.MARGINAL:

@@ -114,6 +114,18 @@ def likely_text(share: float | None, bounds: Estimate | None, even: float | None
     return f"{' '.join(parts)}{_assumed(cost, even)}"
 
 
+def likely_so_far(its: WindowEvaluation) -> str:
+    """Return what is likely before a verdict, with a final space; empty with few drafts."""
+    share, found = its.likely_share_ratio, its.speedup_range
+    if share is None or found is None:
+        return ""
+    value, low, high = map(_about, found.estimate[:3])
+    likely, is_own = _likely(share), its.cost is not None and its.cost.source not in ESTIMATED
+    says = "it is unclear whether speculation pays" if likely == "Unclear" else f"speculation {likely.lower()}"
+    by = "few data" if is_own else "few data and what drafting costs others"
+    return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}). "
+
+
 def _likely(share: float | None) -> str:
     """Write what is likely, by the share of the possible speed-ups at which speculation pays."""
     if share is not None and share >= PROBABLY_PAYS:
@@ -165,7 +177,8 @@ def _missing(evaluation: Evaluation) -> str:
     if not evaluation.missing:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
     since = "" if evaluation.since is None else f" since {utc_clock(evaluation.since)}"
-    early, first = f"Too early to say whether speculation pays{since}", evaluation.missing[0]
+    likely, first = likely_so_far(evaluation.evaluated), evaluation.missing[0]
+    early = f"{likely}Too early to {'be sure' if likely else 'say whether speculation pays'}{since}"
     if first.evidence is Evidence.HALF_WIDTH:
         needed, seen = percent(first.needed), percent(first.seen)
         return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."

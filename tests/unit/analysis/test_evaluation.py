@@ -89,9 +89,9 @@ class TestEvaluatedWindow:
     @pytest.mark.parametrize(
         ("seconds", "requests", "is_enough"),
         [
-            (25, None, False),  # bounds are calibrated from 30 s on, less jitter
-            (26, None, True),
-            (26, 2, False),  # too few requests for bounds
+            (14, None, False),
+            (15, None, True),
+            (15, 2, False),  # too few requests for bounds
             (149, 2, False),
             (150, 2, True),
         ],
@@ -202,6 +202,23 @@ class TestSharePaying:
         its.verdict = verdict
         its.speedup_range = SpeedupRange(Estimate(1.4, lower, upper, 0.1), lower, upper)
         assert its.pays_share_ratio == pytest.approx(share)
+
+    @pytest.mark.parametrize(
+        ("lower", "upper", "drafts", "share"),
+        [
+            (0.5, 2.0, 100, 0.5),
+            (1.2, 2.0, 100, 1.0),  # more than 1 on this scale
+            (0.5, 0.9, 100, 0.0),
+            (0.5, 2.0, 99, None),  # fewer than a verdict needs
+            (1.5, 1.5, 100, None),
+        ],
+    )
+    def test_is_likely_before_a_verdict(self, lower, upper, drafts, share):
+        its = WindowEvaluation(window(drafts=drafts), Knowledge())
+        its.verdict = Verdict.INSUFFICIENT
+        its.speedup_range = SpeedupRange(Estimate(1.5, lower, upper, 0.1), lower, upper)
+        assert its.pays_share_ratio is None
+        assert its.likely_share_ratio == (None if share is None else pytest.approx(share))
 
 
 def test_of_an_engine_that_is_gone_has_no_value():

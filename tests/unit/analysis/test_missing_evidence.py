@@ -35,7 +35,7 @@ def after(seconds, requests=None, *, drafts=100, polls=None):
             {"requests": 3},
             [(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3 / 1.4), (Evidence.SECONDS, 150.0, 34)],
         ),
-        (20, {"requests": 30}, [(Evidence.SECONDS, 25.5, 20)]),
+        (8, {"requests": 30, "drafts": 400}, [(Evidence.SECONDS, 15.0, 8)]),
         (84, {"requests": UNKNOWN}, [(Evidence.SECONDS, 150.0, 84)]),
         (300, {"requests": 1}, [(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1 / 1.4)]),
         # With a verdict
@@ -46,6 +46,13 @@ def test_more_data_are_needed(seconds, more, needs):
     found = after(seconds, **more).missing
     assert [need.evidence for need in found] == [evidence for evidence, *_ in needs]
     assert [need[1:] for need in found] == [pytest.approx(numbers) for _, *numbers in needs]
+
+
+def test_bounds_since_a_change_need_more_time_than_the_first_ones():
+    since = busy_window(seconds=20, length=20.0)
+    its = Evaluation([busy_window()], replace(knowledge(), since_change=since, change_wall=0.0))
+    assert its.missing == (Need(Evidence.SECONDS, 25.5, 20),)
+    assert its.countdown == pytest.approx((5.5, 5.5))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +73,7 @@ def test_a_whole_window_needs_narrower_bounds(length, need):
 @pytest.mark.parametrize(
     ("seconds", "more", "bounds", "verdict"),
     [
-        (20, {"requests": 30}, 5.5, 5.5),
+        (8, {"requests": 30}, 7.0, 7.0),
         # 1 in 20 s counts as 0.71: 5 in 140 s
         (20, {"requests": 1}, 120.0, 120.0),
         # 0.4 count as 0.29: 5 in 350 s, 1.4 in 98 s

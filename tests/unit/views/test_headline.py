@@ -7,8 +7,9 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.missing_evidence import Countdown
-from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.views.headline import (
     countdown,
@@ -41,7 +42,10 @@ def engine(
     is_verdict = isinstance(standing, Verdict)
     verdict = standing if is_verdict else Verdict.INSUFFICIENT
     window = SimpleNamespace(seconds=seconds, length=300.0)
-    covered = SimpleNamespace(window=window, request=None, estimated_speedup_ratio=speedup)
+    covered = SimpleNamespace(
+        window=window, request=None, estimated_speedup_ratio=speedup, cost=None, likely_share_ratio=share,
+        speedup_range=SpeedupRange(Estimate(1.4, 0.9, 2.1, 0.0), 0.9, 2.1),
+    )  # fmt: skip
     concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
     windows = {"basis": Basis.LONGEST, "evaluated": covered, "longest": covered}
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
@@ -77,6 +81,7 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
         (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays: about 1.4 times as fast (0.9 to 2.1, by few data and what drafting costs others).", "Bounds and verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),

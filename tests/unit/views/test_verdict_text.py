@@ -39,6 +39,7 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
         "pays_share_ratio": 1.0,
         "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
         "break_even_cost_ratio": 0.25,
+        "likely_share_ratio": None,
     }
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
     others = {"total": SimpleNamespace(drafts=drafts), "known": SimpleNamespace(load_range=())}
@@ -106,6 +107,7 @@ def test_a_verdict_that_newer_data_contradict_says_so(verdict, newest, text):
 
 TYPICAL = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.TYPICAL, None, every_step=False)
 MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED, 4.0, every_step=False)
+NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +208,25 @@ def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice
 )  # fmt: skip
 def test_too_little_evidence_is_named(needs, text):
     assert verdict_text(engine(Verdict.INSUFFICIENT, missing=needs)) == text
+
+
+@pytest.mark.parametrize(
+    ("share", "cost", "says", "by"),
+    [
+        (0.95, None, "speculation probably pays", "few data and what drafting costs others"),
+        (0.1, TYPICAL, "speculation probably does not pay", "few data and what drafting costs others"),
+        (0.9, MEASURED, "speculation probably pays", "few data"),
+    ],
+)
+def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(share, cost, says, by):
+    its = covered(likely_share_ratio=share, cost=cost)
+    assert verdict_text(engine(Verdict.INSUFFICIENT, missing=[NEEDED], evaluated=its)) == (
+        f"So far {says}: about 2.0 times as fast (1.8 to 2.2, by {by}). "
+        "Too early to be sure: a verdict needs 15 s; 6 s seen."
+    )
+
+
+
 
 
 @pytest.mark.parametrize(
