@@ -59,7 +59,7 @@ _FLAGS: Final = (
     Flag("--web.enable-lifecycle", "", "let POST /-/reload reload the configuration"),
     Flag("--web.allowed-hosts", "HOST", "host name that a request may have, such as *.example.com; repeatable (default all)", repeats=True),
     Flag("--web.config.file", "FILE", "TLS and users of the pages, in the format of other exporters"),
-    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers"),
+    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers; repeatable", repeats=True),
 )  # fmt: skip
 
 
@@ -91,18 +91,21 @@ async def _serve(arguments: argparse.Namespace, output: Sequence[BackgroundStrea
 
 
 async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: AsyncExitStack) -> None:
-    """Serve an exporter of a simulated vLLM, whose past it has lived through."""
+    """Serve an exporter of simulated vLLMs, whose past it has lived through."""
     from spec_decode_exporter.cli.simulate import PastClock, live_through, request_sender, simulated
 
     clock, sender, background = PastClock(), request_sender(), Background()
-    arguments.simulated, server = await stack.enter_async_context(
-        simulated(arguments.simulate, sender.take, clock)
-    )
+    found = [
+        await stack.enter_async_context(simulated(scenario, sender.take, clock))
+        for scenario in arguments.simulate
+    ]
+    arguments.simulated = [target for target, _ in found]
     service = Service(_reader(arguments), options, clock)
     stack.push_async_callback(background.cancel)
 
     async def begin(urls: Sequence[str]) -> None:
-        await live_through(clock, server.catch_up, lambda: [each.poller() for each in service.fleet])
+        servers = [server for _, server in found]
+        await live_through(clock, servers, lambda: [each.poller() for each in service.fleet])
         await _print_start(service, urls, options)
         if options.web_config is None:  # the sender has no password
             await sender.send_for_ever(urls[0])
@@ -156,12 +159,12 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return the targets that the flags name; empty if no flag is about targets."""
     if arguments.simulate and (arguments.target or arguments.config_file):
-        raise UsageError("--simulate brings its own target; use it without --target and --config.file")
+        raise UsageError("--simulate brings its own targets; use it without --target and --config.file")
     if arguments.config_file:
         _reject_beside_file(arguments)
     settings = target_keys(arguments)
     if arguments.simulated:
-        return [{**arguments.simulated, **settings}]
+        return [{**each, **settings} for each in arguments.simulated]
     urls = arguments.target or ([DEFAULT_URL] if settings else [])
     return [{"url": url, **settings} for url in urls]
 

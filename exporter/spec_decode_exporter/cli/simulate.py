@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from yarl import URL
@@ -29,7 +30,7 @@ MAX_SPEED: Final = 1000.0
 PAST_SECONDS: Final = 330
 """Seconds that a demo has behind it: the longest default window, and some."""
 _FOUND_WITHIN: Final = 5.0
-"""Real seconds in which the target of a demo is found, or the demo starts without a past."""
+"""Real seconds in which the targets of a demo are found, or the demo starts without a past."""
 _RETRY_SECONDS: Final = 0.02
 
 
@@ -117,7 +118,7 @@ async def simulated(
     await server.open("127.0.0.1", 0)
     try:
         url = f"http://127.0.0.1:{server.port}/metrics"
-        yield {"url": url, "name": "simulated-vllm", **scenario.target_settings()}, server
+        yield {"url": url, "name": f"simulated-{Path(name).stem}", **scenario.target_settings()}, server
     finally:
         await server.close()
 
@@ -155,21 +156,24 @@ class PastClock(SystemClock):
 
 
 async def live_through(
-    clock: PastClock, catch_up: Callable[[], None], pollers: Callable[[], Iterable[Poller]]
+    clock: PastClock,
+    servers: Sequence[SimulatedServer],
+    pollers: Callable[[], Iterable[Poller]],
 ) -> None:
     """Poll all targets once for each second of the past.
 
     Args:
         clock: Clock of the targets and of their simulation.
-        catch_up: Advances the simulation, before the polls: they would count it as time of the server.
+        servers: Their simulations. Each advances before the polls: they would count it as time of the server.
         pollers: Returns a poller for each target found so far.
     """
     try:
         async with asyncio.timeout(_FOUND_WITHIN):
-            while not (found := list(pollers())):  # noqa: ASYNC110 - discovery has no event for it
+            while len(found := list(pollers())) < len(servers):  # noqa: ASYNC110 - discovery has no event for it
                 await asyncio.sleep(_RETRY_SECONDS)
         while clock.step():
-            catch_up()
+            for server in servers:
+                server.catch_up()
             for poller in found:
                 await poller.poll()
     except TimeoutError:
