@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostModel, Curve, sizes_by_name
+from spec_decode_exporter.costs.cost import CostModel, Curve, share_by_name, sizes_of
 from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.figures.estimate import Estimate
@@ -32,7 +33,7 @@ class Assumptions:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its, settings = self.speculation, self.cost
         if settings is None and present_name(its.method) == DRAFT_MODEL:
-            settings = sizes_by_name(its.draft_model, its.target)
+            settings = sizes_of(share_by_name(its.draft_model, its.target))
         return CostModel(settings, tuple(measured), its.method, its.target, its.deployment)
 
 
@@ -95,6 +96,8 @@ class Knowledge:
     """True if the server has several engines."""
     load_range: Sequence[SeenSteps] = ()
     """Step times of the engine at all loads."""
+    loads: Sequence[LoadTime] = ()
+    """Time of the engine at its loads."""
     wall: float = 0.0
     """Unix time of the newest poll."""
 

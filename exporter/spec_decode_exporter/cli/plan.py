@@ -16,9 +16,9 @@ from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.model_architecture import Deployment
-from spec_decode_exporter.costs.typical_costs import present_name
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
-from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
+from spec_decode_exporter.reports.plan.checkpoint import METHODS, drafter_of, model_of
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.plan.model_sizes import DTYPES, ModelError, dtype_of

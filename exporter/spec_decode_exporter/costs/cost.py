@@ -343,13 +343,16 @@ def measured_curves(
     )
 
 
+def share_by_name(draft_model: str, target: TargetModel) -> float | None:
+    """Return a draft model's part of what a plain step reads, by its name; None if unknown."""
+    draft, whole = target_model(draft_model).read_bytes, target.read_bytes
+    return draft / whole if draft and whole else None
+
+
 @lru_cache(maxsize=64)
-def sizes_by_name(draft_model: str, target: TargetModel) -> CostSettings | None:
-    """Return the sizes in the names of a draft model and of its target; None if a name has none."""
-    draft, target_bytes = target_model(draft_model).read_bytes, target.read_bytes
-    if not draft or not target_bytes:
-        return None
-    return CostSettings(draft_parameters=min(draft / target_bytes, 1.0), target_parameters=1.0)
+def sizes_of(share: float | None) -> CostSettings | None:
+    """Return the cost by that part; None if it is unknown."""
+    return share and CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0)
 
 
 def is_near(known: float, running_requests: float) -> bool:

@@ -35,6 +35,10 @@ _EIGHT_BITS: Final = re.compile(
 )
 _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
 """Bytes of a parameter with its scales, the first that matches."""
+_FORMAT: Final = re.compile(
+    r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*))+$"
+)
+"""End of a name that says the tuning and the format of the weights, not the model."""
 _BILLION, _MILLION, _MOST = 1e9, 1e6, 1e13
 _LIGHT, _TINY = 5e9, 2e9
 
@@ -60,6 +64,11 @@ class TargetModel:
     def is_light(self) -> bool:
         """True if a step reads so little that the rest of it counts: quantised, or below 5 billion."""
         return self.is_quantised or self.is_local or (self.parameters or _LIGHT) < _LIGHT
+
+    @property
+    def read_bytes(self) -> float:
+        """Bytes of weights that a token needs; 0 if unknown."""
+        return (self.active_parameters or self.parameters or 0.0) * self.weight_bytes
 
     @property
     def is_tiny(self) -> bool:
@@ -95,6 +104,11 @@ def data_rows(name: str) -> Iterator[dict[str, str]]:
 def _families() -> list[tuple[re.Pattern[str], dict[str, str]]]:
     rows = data_rows("published_models.csv")
     return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in rows]
+
+
+def base_name(name: str) -> str:
+    """Return the name of a model without its owner and the format of its weights."""
+    return _FORMAT.sub("", name[:256].rpartition("/")[2].lower())
 
 
 @lru_cache(maxsize=64)

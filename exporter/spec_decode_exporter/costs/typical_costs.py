@@ -26,6 +26,7 @@ from spec_decode_exporter.costs.model_architecture import (
     UNKNOWN_TARGET,
     Deployment,
     TargetModel,
+    base_name,
     data_rows,
 )
 
@@ -114,6 +115,9 @@ _PARALLEL_LAYERS: Final = Range(1.0, 2.0, 4.0)
 _PARALLEL_TOKEN: Final = Range(0.0, 0.01, 0.03)
 """A further token of such a pass, besides verifying it."""
 
+_CACHE_ALONE: Final = frozenset({"dflash", "dspark"})
+"""Methods that only store keys and values in a step without drafts."""
+
 UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.35))
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
 _DRAFTERS: Final = {
@@ -127,6 +131,34 @@ _DRAFTERS: Final = {
 DRAFT_MODEL: Final = "draft_model"
 METHODS: Final = (*_DRAFTERS, DRAFT_MODEL, "custom_class", "extract_hidden_states")
 """vLLM's methods. The last three have no typical cost: by its size, anything, nothing."""
+
+
+class UsualLength(NamedTuple):
+    """Acceptance length that others published for a method, or for it with one model."""
+
+    low: float
+    high: float
+    measurements: int
+    source: str
+    """Where the only or the first one stands."""
+
+
+@lru_cache(maxsize=64)
+def usual_length(method: str, tokens: int, model_name: str = "") -> UsualLength | None:
+    """Return the usual acceptance length with ``tokens`` draft tokens; None without published ones.
+
+    ``usual_acceptance.csv`` has the acceptance a of a token, given that those before it were accepted: then
+    the length is 1 + a + … + a^k (Leviathan, Kalman and Matias 2023, arXiv 2211.17192). Of a method it has
+    the 10th and the 90th percentile, of a model the least and the most.
+    """
+    row = _USUAL.get((present_name(method), base_name(model_name)))
+    if row is None or tokens < 1:
+        return None
+    low, high = (sum(float(row[end]) ** power for power in range(tokens + 1)) for end in ("low", "high"))
+    return UsualLength(low, high, int(row["measurements"]), row["source"])
+
+
+_USUAL: Final = {(row["method"], row["model"]): row for row in data_rows("usual_acceptance.csv")}
 
 
 @lru_cache(maxsize=64)
@@ -250,6 +282,24 @@ def every_step_pays(method: str) -> bool:
     """
     drafter = drafter_cost(method)
     return drafter is not None and drafter.every_step
+
+
+def undrafted_pass(
+    method: str, target: TargetModel, deployment: Deployment, share: float | None = None
+) -> Range:
+    """Return what the drafter costs in a step in which a schedule drafts nothing, in plain steps.
+
+    vLLM runs its first pass there too, to keep its KV cache in sync (``llm_base_proposer.py``), and Model
+    Runner V2 all passes of a draft model. Steps of a schedule are therefore longer than those of a server
+    without speculation. ``share`` is what a pass of a draft model costs, by its size.
+    """
+    name = present_name(method)
+    if every_step_pays(name) or name in _CACHE_ALONE:
+        return Range(0.0, 0.0, 0.0)
+    cost = drafting(method, target, deployment)
+    if name == DRAFT_MODEL and share:
+        return Range(0.8 * share, share, 2.5 * share + 0.08)
+    return Range(0.0, cost.step.guess, cost.step.high) if deployment.drafts_in_parallel else cost.token
 
 
 def fixed_tokens(method: str, deployment: Deployment = UNKNOWN_DEPLOYMENT) -> float:

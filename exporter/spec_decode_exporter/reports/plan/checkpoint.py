@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from spec_decode_exporter.config.types import parse_parameters
 from spec_decode_exporter.core.files import open_plain, read_bounded
 from spec_decode_exporter.core.numbers import TooManyValuesError, decode
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.model_sizes import (
     FAMILIES,
     HEADS,
@@ -48,7 +49,6 @@ _MIN_PARAMETERS: Final = 10**6
 _MAX_PARAMETERS: Final = 10**15
 _LENGTH: Final = 8
 """Bytes of the field with the header's length in a safetensors file."""
-DRAFT_MODEL: Final = "draft_model"
 SEARCHES: Final = ("ngram", "ngram_gpu", "suffix")
 """Methods that search repeated text: they take no GPU memory."""
 METHODS: Final = (DRAFT_MODEL, *HEADS, *SEARCHES)

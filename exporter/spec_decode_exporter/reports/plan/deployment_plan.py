@@ -24,8 +24,7 @@ from pydantic import Field, InstanceOf
 
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.model_architecture import TargetModel, target_model
-from spec_decode_exporter.costs.typical_costs import drafter_cost
-from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, drafter_cost
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
 from spec_decode_exporter.reports.plan.model_sizes import Dtype, Model
 from spec_decode_exporter.views.document import View, at, computed, fact

@@ -23,12 +23,20 @@ from spec_decode_exporter.analysis.verdict import (
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
-from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostModel, CostSource, Curve, Point
+from spec_decode_exporter.costs.cost import (
+    ESTIMATED,
+    Cost,
+    CostModel,
+    CostSource,
+    Curve,
+    Point,
+    share_by_name,
+    sizes_of,
+)
 from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
-from spec_decode_exporter.costs.typical_costs import UNKNOWN_METHOD, Range, drafter_cost
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, UNKNOWN_METHOD, Range, drafter_cost
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import Price
-from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
@@ -102,13 +110,12 @@ class SpeedupPlan(View):
     @property
     def drafter_share(self) -> float | None:
         """A draft model's part of what a plain step reads; None if unknown."""
-        draft, target = _read_bytes(target_model(self.draft_model_name or "")), _read_bytes(self.served_model)
-        return draft / target if draft and target else None
+        return share_by_name(self.draft_model_name or "", self.served_model)
 
     @cached_property
     def cost_model(self) -> CostModel:
         """All that is known of the cost, as the live exporter holds it."""
-        usual, share = drafter_cost(self.method), self.drafter_share
+        usual = drafter_cost(self.method)
         seen = None if self.observed is None else self.observed.cost
         settings: CostSettings | None = None
         measured: tuple[Curve, ...] = ()
@@ -121,8 +128,8 @@ class SpeedupPlan(View):
             ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
             point = Point(max(seen.running_requests or self.load, 1.0), Range(*(max(c, 0.0) for c in ends)))
             measured = (Curve((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
-        elif usual is None and share is not None:
-            settings = CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0)
+        elif usual is None:
+            settings = sizes_of(self.drafter_share)
         return CostModel(settings, measured, self.method, self.served_model, self.deployment)
 
     def cost_of(self, tokens: int) -> Cost | None:
@@ -231,11 +238,6 @@ class SpeedupPlan(View):
         """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
         coverage = 1.0 if self.observed is None or not price.every_step else self.observed.coverage
         return price.step / coverage
-
-
-def _read_bytes(its: TargetModel) -> float:
-    """Return the bytes of a model's weights that a token needs; 0 if unknown."""
-    return (its.active_parameters or its.parameters or 0.0) * its.weight_bytes
 
 
 def token_acceptance(tokens: int, length: float) -> float:
