@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
@@ -132,12 +133,14 @@ async def _observe(arguments: argparse.Namespace) -> int:
             arguments.seconds = DEFAULT_SECONDS
             return await observe_history(arguments, streams, SystemClock())
         if arguments.replay is not None:
+            # A replay never waits, so the event loop would not see a signal until its end.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             observation, clock = replayed(arguments, os.environ)
             output = ObservationOutput(arguments.format, DEFAULT_SECONDS, None, streams)
             return await _result(arguments, observation, clock, output, None)
         async with AsyncExitStack() as stack:
             return await _measure(arguments, stack, streams)
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         return _INTERRUPTED
 
 

@@ -81,7 +81,7 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     stop, bar = asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
     try:
-        api = QueryApi(url, client)
+        api = QueryApi(url, client, stop=stop)
         query, notes = await _query(arguments, api, clock.wall())
         known, progress = _assumptions(target, config), shown_progress(bar, clock)
         result = await read_history(api, query, known, progress=progress, notes=notes, stop=stop)

@@ -64,11 +64,13 @@ def _joined(values: Iterable[object]) -> str:
     return ",".join("" if value is None else str(value) for value in values)
 
 
-def escaped(text: str) -> str:
-    """Escape control characters of untrusted text."""
-    # Line breaks stay: the renderers escape them, and tracebacks have them.
+def escaped(text: str, kept: str = "\n") -> str:
+    """Escape control, direction and line-break characters of untrusted text, but those in ``kept``.
+
+    Line breaks stay by default: the renderers of the log escape them, and tracebacks have them.
+    """
     return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode()
         for char in text
     )
 

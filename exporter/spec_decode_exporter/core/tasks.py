@@ -64,6 +64,27 @@ async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
+class StoppedError(Exception):
+    """Work was cancelled because its caller should stop."""
+
+
+async def unless_stopped(work: Awaitable[Result], stop: asyncio.Event) -> Result:
+    """Return the result of ``work``; once ``stop`` is set, cancel it.
+
+    Raises:
+        StoppedError: It was cancelled.
+    """
+    working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise StoppedError
+        return working.result()
+    finally:
+        working.cancel()
+        stopping.cancel()
+
+
 class Background:
     """Tasks without a waiting caller, kept until they end."""
 

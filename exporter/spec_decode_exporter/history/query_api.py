@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
+from spec_decode_exporter.core.tasks import StoppedError, unless_stopped
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.client import Client
@@ -29,6 +31,8 @@ MAX_SERIES: Final = 50_000
 """Maximum series of a response."""
 MAX_QUERY: Final = 16 * 1024
 """Maximum characters of a query in a URL: many proxies refuse longer ones."""
+MAX_ERROR: Final = 300
+"""Characters of an error that are shown."""
 TIME_ERROR: Final = 1.0
 """Seconds by which a sample may lie outside of the time asked for: servers round times."""
 
@@ -73,6 +77,13 @@ class SampledSeries:
     """NaN in place of an infinite number, and of one that nothing can count."""
 
 
+class _Refusal(Struct):
+    """Answer of a server or proxy that reports an error with status 200."""
+
+    status: Literal["error"]
+    error: str = ""
+
+
 class _Scalar(Struct, tag_field="resultType", tag="scalar"):
     result: tuple[_Time, _Number]
 
@@ -98,17 +109,25 @@ class QueryApi:
     """Query API of one server."""
 
     def __init__(
-        self, url: str, client: Client, *, remedies: Remedies = FLAGS, max_values: int = MAX_VALUES
+        self,
+        url: str,
+        client: Client,
+        *,
+        remedies: Remedies = FLAGS,
+        max_values: int = MAX_VALUES,
+        stop: asyncio.Event | None = None,
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
-        ``client`` limits the bytes of a response, and ``max_values`` its JSON values.
+        ``client`` limits the bytes of a response, and ``max_values`` its JSON values. Once ``stop`` is set,
+        a query that waits for its answer fails at once.
         """
         self.remedies = remedies
         self._max_values = max_values
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
         self._client = client
+        self._stop = stop or asyncio.Event()
 
     async def time(self) -> float:
         """Return the server's Unix time.
@@ -183,14 +202,20 @@ class QueryApi:
                 f"the query has more than {MAX_QUERY} characters; shorten {self.remedies.match}"
             )
         try:
-            body = (await self._client.get(f"{self._url}/api/v1/{path}?{query}")).body
+            get = self._client.get(f"{self._url}/api/v1/{path}?{query}")
+            body = (await unless_stopped(get, self._stop)).body
             check_values(body, self._max_values)
             return _decoder(wanted).decode(body).data
+        except StoppedError:
+            raise HistoryError(f"{self.name}: interrupted") from None
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
         except TooManyValuesError as error:
             raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
         except msgspec.ValidationError as error:
+            if refused := _refusal(body):
+                kind = TooMuchError if fewer else HistoryError
+                raise kind(f"{self.name}: it answers with an error: {refused}") from None
             raise self._unusable(f"its {what} has another format: {error}") from None
         except (ValueError, RecursionError) as error:
             if body[:1] == b"{":
@@ -223,6 +248,14 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
     """Return the decoder of answers whose ``data`` is of a type; it holds the GIL for some 10 ms a MiB."""
     fields = [("status", Literal["success"]), ("data", wanted)]
     return msgspec.json.Decoder(msgspec.defstruct("Answer", fields))
+
+
+def _refusal(body: bytes) -> str:
+    """Return the error that an answer reports; empty if it reports none."""
+    try:
+        return msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR]
+    except msgspec.DecodeError:
+        return ""
 
 
 def _span(begin: float, end: float) -> dict[str, str]:

@@ -17,6 +17,7 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
+from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.views.templating import environment
 
 MIN_WIDTH: Final = 40
@@ -75,8 +76,7 @@ def printable(value: object) -> Markup:
     """
     if isinstance(value, Markup):
         return value
-    letters = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
-    return Markup("".join(letters))  # noqa: S704  it is no HTML
+    return Markup(escaped(str(value), kept=""))  # noqa: S704  it is no HTML
 
 
 def name(text: str) -> Markup:

@@ -1,10 +1,13 @@
 """``--record`` and ``--replay`` of observe, and ``--format prometheus``."""
 
+import os
+import signal
 from itertools import islice
 
 import pytest
 
 from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
+from spec_decode_exporter.cli import observe
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import replayed
@@ -45,6 +48,20 @@ async def recording(tmp_path, clock, network):
 
 def parsed(*flags):
     return parse(["observe", *flags], {})
+
+
+def test_an_interrupt_ends_a_replay_at_once(monkeypatch, capfd):
+    """A replay never yields to the event loop."""
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the replay went on")
+
+    monkeypatch.setattr(observe, "replayed", interrupted)
+    ends = []
+    monkeypatch.setattr(os, "_exit", ends.append)
+    observe.handle(parsed("--replay", RESTART.as_posix()))
+    assert ends == [130]
 
 
 async def test_a_replay_says_what_the_observation_said_from_whole_pages(recording):

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.history import history_pages, history_slots
+from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.history_result import mean_speedup
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.errors import PollError, StatusError
@@ -117,6 +119,25 @@ async def test_an_interrupted_run_has_what_was_read():
     result = await history_of(stored, begin=START - 3000, progress=lambda _: stop.set(), stop=stop)
     assert result.incomplete.startswith("interrupted while reading a:8000")
     assert result.engines[0].slots
+
+
+async def test_an_interrupt_does_not_wait_for_a_slow_answer():
+    stored, stop = simulated(STEADY, 1800), asyncio.Event()
+    query = HistoryQuery(START - 60, stored.now + 1)
+    api = QueryApi("http://p:9090", stored, stop=stop)
+    answers = stored.get
+
+    async def slow(address, *, max_body=None):
+        if len(stored.queries) > 5:  # a page is read
+            stop.set()
+            await asyncio.Event().wait()
+        return await answers(address)
+
+    stored.get = slow
+    result = await read_history(api, query, lambda _: Assumptions(), stop=stop)
+    assert result.incomplete.startswith("interrupted while reading a:8000")
+    with pytest.raises(HistoryError, match="http://p:9090: interrupted"):
+        await api.time()
 
 
 async def test_without_known_metrics_the_nearest_names_are_listed():

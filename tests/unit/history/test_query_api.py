@@ -49,6 +49,19 @@ async def test_another_server_is_named_with_the_remedy(answer):
         await api(answer).time()
 
 
+REFUSED = (
+    b'{"status": "error", "errorType": "execution", "error": "query processing would load too many samples"}'
+)
+
+
+async def test_an_error_with_status_200_is_shown_and_asks_for_less():
+    text = "prefix: it answers with an error: query processing would load too many samples$"
+    with pytest.raises(TooMuchError, match=text):
+        await api(REFUSED).samples("{}", 60.0, 60)
+    with pytest.raises(HistoryError, match=text):
+        await api(REFUSED).time()
+
+
 def matrix(*series):
     return {"resultType": "matrix", "result": [{"metric": {}, "values": list(each)} for each in series]}
 
