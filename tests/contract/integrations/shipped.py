@@ -10,13 +10,14 @@ PAGE = CHECKOUT / "docs" / "guide" / "integrations.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def snippet(language):
-    """Return the page's only code block of a language."""
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
+def snippet(language, first_line):
+    """Return the page's only code block of a language with a first line."""
+    (block,) = re.findall(rf"^```{language}\n{first_line}\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)
     return block
 
 
-SCALED_OBJECT = yaml.safe_load(snippet("yaml"))
+SCALED_OBJECT = yaml.safe_load(snippet("yaml", "# scaledobject.yaml"))
+DATADOG = yaml.safe_load(snippet("yaml", "# conf.d/openmetrics.d/conf.yaml"))
 
 KEDA_MATCHERS = 'namespace="inference", pod=~"vllm-.+"'
 """Matchers of the engines that the ScaledObject selects."""

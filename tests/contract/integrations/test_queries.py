@@ -3,9 +3,10 @@
 import re
 import shlex
 
+from spec_decode_exporter.metrics.table import METRICS
 from tests.contract.docs.documents import wrong_command
 
-from .shipped import SCALED_OBJECT, TEXT, keda_queries, snippet
+from .shipped import DATADOG, SCALED_OBJECT, TEXT, keda_queries, snippet
 
 
 def test_every_trigger_is_explained_and_an_unknown_value_is_an_error_and_not_0():
@@ -16,6 +17,17 @@ def test_every_trigger_is_explained_and_an_unknown_value_is_an_error_and_not_0()
 
 
 def test_the_command_for_the_textfile_collector_is_valid():
-    (command,) = re.findall(r"^spec-decode-exporter .*?(?= > )", snippet("sh"), flags=re.MULTILINE)
+    (command,) = re.findall(r"^spec-decode-exporter .*?(?= > )", snippet("sh", "#!/bin/sh"), flags=re.MULTILINE)
     assert shlex.split(command)[-2:] == ["--format", "prometheus"]
     assert wrong_command(command) is None
+
+
+def test_datadog_takes_every_metric_and_those_of_unknown_type_as_gauges():
+    """The first pattern that matches counts, and a metric of unknown type needs one with a type."""
+    (instance,) = DATADOG["instances"]
+    typed, others = instance["metrics"]
+    ((pattern, kind),) = typed.items()
+    assert kind == {"type": "gauge"}
+    assert all(re.search(others, metric.name) for metric in METRICS)
+    unknown = {metric.name for metric in METRICS if metric.kind == "unknown"}
+    assert {metric.name for metric in METRICS if re.search(pattern, metric.name)} == unknown != set()
