@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from spec_decode_exporter.analysis.figure_table import FIGURES
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.costs.typical_costs import _DRAFTERS
 from spec_decode_exporter.drops.sums import DropKind
@@ -91,6 +92,11 @@ def test_a_wrong_name_is_found(check, wrong):
 def test_every_term_is_explained():
     words = {*State, *Verdict, *Action, *NAMES, *DropKind}
     assert [word for word in words if f"`{word}`" not in TEXTS["docs/explanation/semantics.md"]] == []
+
+
+def test_every_figure_of_a_window_is_defined():
+    defined = TEXTS["docs/explanation/semantics.md"]
+    assert [figure.key for figure in FIGURES if f"`spec_decode_{figure.key}" not in defined] == []
 
 
 @every(_DRAFTERS)

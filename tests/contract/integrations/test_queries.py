@@ -17,7 +17,9 @@ def test_every_trigger_is_explained_and_an_unknown_value_is_an_error_and_not_0()
 
 
 def test_the_command_for_the_textfile_collector_is_valid():
-    (command,) = re.findall(r"^spec-decode-exporter .*?(?= > )", snippet("sh", "#!/bin/sh"), flags=re.MULTILINE)
+    (command,) = re.findall(
+        r"^spec-decode-exporter .*?(?= > )", snippet("sh", "#!/bin/sh"), flags=re.MULTILINE
+    )
     assert shlex.split(command)[-2:] == ["--format", "prometheus"]
     assert wrong_command(command) is None
 
