@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import ceil
@@ -19,6 +20,7 @@ from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
+    Fetch,
     PageSize,
     TargetSamples,
     check_engines,
@@ -35,7 +37,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remed
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import MEANINGS, MODEL_LABEL, Counter
-from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")
@@ -49,6 +51,9 @@ MIN_STEP: Final = 300
 """Seconds between two readings of the search, at least: a period without speculation is longer."""
 MAX_READINGS: Final = 10_000
 """Readings of a series: servers answer 11,000 at most."""
+MIN_HISTOGRAM_STEP: Final = 15
+MAX_HISTOGRAMS: Final = 96
+"""Least seconds between two readings of the histograms of a period, and their maximum number."""
 MAX_SECONDS: Final = 86_400.0
 """Seconds of samples that are read, of the end of a period: older ones would have an eighth of the weight."""
 MAX_SAMPLES: Final = 4_000_000
@@ -99,6 +104,9 @@ class BaselineReader:
                 samples = TargetSamples(self.api, server, PAGES)
                 baseline = await _learned(samples, model, period, always_counts_drafts=is_rust)
                 if baseline.end:
+                    latencies = TargetSamples(self.api, server, SEARCH_PAGES)
+                    with suppress(HistoryError):  # the baseline counts without histograms too
+                        await _learn_latencies(latencies, model, period.begin, baseline)
                     baselines[model] = baseline
                     break
         if not baselines:
@@ -112,12 +120,7 @@ class BaselineReader:
         step = max(MIN_STEP, ceil((self._end - self._begin) / MAX_READINGS))
         sums: _Sums = defaultdict(dict)
 
-        async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
-            # Without the end itself: it is the next page's first reading.
-            first = ceil((end - seconds) / step) * step
-            return await self.api.values_every(server.activity, first, max(first, end - 1), step)
-
-        pace = Pace(1)
+        values, pace = _every(self.api, server.activity, step), Pace(1)
         async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
             add_readings(page, sums)
             await pace.done()
@@ -151,6 +154,35 @@ async def _learned(
     if period.ended:
         baseline.drafting()
     return baseline
+
+
+async def _learn_latencies(samples: TargetSamples, model: str, begin: float, baseline: Baseline) -> None:
+    """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
+    kept, before = baseline.kept, dict[str, Sample]()
+    if kept is None:
+        return
+    begin = max(begin, kept.end - MAX_SECONDS)
+    step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
+    fetch = _every(samples.api, samples.target.latencies, step)
+    async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
+        for time, scrape in scrapes:
+            found = {name.engine: each for name, each in scrape.items() if name.model_name == model}
+            for engine in found.keys() & before.keys():
+                old, new = before[engine], found[engine]
+                if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
+                    kept.add_latencies(old.latencies, new.latencies, time)
+            before = found
+
+
+def _every(api: QueryApi, selector: str, step: int) -> Fetch:
+    """Return the function that reads the newest values at every ``step`` seconds."""
+
+    async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
+        # Without the end itself: it is the next page's first reading.
+        first = ceil((end - seconds) / step) * step
+        return await api.values_every(selector, first, max(first, end - 1), step)
+
+    return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,19 +81,25 @@ class TargetSamples:
     reason: str = ""
     """Reason of the last one."""
     _last: float = 0.0
+    _with_latencies: bool = False
 
     def notes(self) -> Iterator[str]:
         """Yield remarks about the reading."""
         if self.unreadable:
             yield f"{self.target.name}: {self.unreadable} scrapes left out: {self.reason}."
 
-    async def pages(self, begin: float, end: float) -> AsyncIterator[tuple[float, Iterator[Scrape]]]:
+    async def pages(
+        self, begin: float, end: float, fetch: Fetch | None = None
+    ) -> AsyncIterator[tuple[float, Iterator[Scrape]]]:
         """Yield the end and the scrapes of each page between two Unix times; each scrape is later.
+
+        ``fetch`` reads histograms instead of the series of the target's ``selector``.
 
         Raises:
             HistoryError: The server answers no more, or the series of the target cannot be engines.
         """
-        self._last, fetch = begin - 1.0, partial(self.api.samples, self.target.selector)
+        self._last, self._with_latencies = begin - 1.0, fetch is not None
+        fetch = fetch or partial(self.api.samples, self.target.selector)
         async for edge, page in sample_pages(fetch, begin, end, self.size):
             series = _of_one_replica(page)
             self.samples += sum(len(each.times) for each in page)
@@ -118,7 +124,8 @@ class TargetSamples:
                 if time > self._last:
                     self._last = time
                     try:
-                        yield time, layouts[present].reading(values, with_latencies=False).samples
+                        reading = layouts[present].reading(values, with_latencies=self._with_latencies)
+                        yield time, reading.samples
                     except PageError as error:
                         self.unreadable += 1
                         self.reason = str(error)

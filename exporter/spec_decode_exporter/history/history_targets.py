@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import (
     ENGINE_LABELS,
@@ -71,6 +72,11 @@ class HistoryTarget:
     def selector(self) -> str:
         """Selector of its series, with its process' start, without histograms."""
         return self._selector(f"{self._named(_plain(self.kind))}|{PROCESS_START}")
+
+    @property
+    def latencies(self) -> str:
+        """Selector of its drafts and of the histograms that are compared with those of a baseline."""
+        return self._selector(self._named(_names(self.kind, (Counter.DRAFTS, *COMPARED))))
 
     @property
     def identifying(self) -> str:

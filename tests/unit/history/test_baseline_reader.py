@@ -17,7 +17,7 @@ from spec_decode_exporter.history.baseline_reader import (
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.learned.steps import PER_DOUBLING
-from spec_decode_exporter.scrape.engines import ENGINES, Counter
+from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
 from tests.fakes.simulated_history import START, StoredHistory
 from tests.unit.history.conftest import PLAIN, simulated
 
@@ -44,6 +44,25 @@ async def test_time_before_speculation_is_the_baseline(enabled):
     assert period.request.first_token_seconds > 0
     most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].polls)
     assert 2 ** (most[0] / PER_DOUBLING) == pytest.approx(8, rel=0.2)
+
+
+async def test_its_latencies_are_those_of_the_requests_without_speculation(enabled):
+    (baseline,) = (await baselines(enabled)).values()
+    requests, (first, token) = baseline.kept.requests.first_tokens, baseline.kept.histograms.items()
+    assert first[0] is Latency.TIME_TO_FIRST_TOKEN
+    assert first[1].counts[-1] == pytest.approx(requests, rel=0.1)
+    assert token[1].counts[-1] == pytest.approx(requests, rel=0.1)
+    # Without speculation few requests take less than 25 ms a token, with it most of them.
+    assert token[1].counts[token[1].bounds.index(0.025)] == pytest.approx(0.05 * requests, rel=0.2)
+
+
+async def test_a_history_without_histograms_has_a_baseline_without_latencies(enabled):
+    stored = StoredHistory()
+    stored.now = enabled.now
+    stored.series = {key: each for key, each in enabled.series.items() if "le" not in dict(key)}
+    (baseline,) = (await baselines(stored)).values()
+    assert baseline.period(stored.now).request is not None
+    assert baseline.kept.histograms == {}
 
 
 async def test_only_the_period_is_read_closely(enabled):
