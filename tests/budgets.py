@@ -14,10 +14,10 @@ PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 1000,  # one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
     "config": 2000,
-    "scrape": 2470,  # streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
+    "scrape": 2570,  # TensorRT-LLM and SGLang: two rows, and counters that follow from theirs (2470 before); streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
-    "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
-    "figures": 990,  # 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "window": 955,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
+    "figures": 1070,  # drafts that had each position, as counted (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 955,  # from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
     "analysis": 2080,  # the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads

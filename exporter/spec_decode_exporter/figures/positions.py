@@ -4,7 +4,8 @@ vLLM's ``num_speculative_tokens_per_batch_size`` changes K with the load. Then d
 position k, and a share of all drafts understates the acceptance there. With T = k·D every draft of an
 increment had k tokens, except by chance: so increments with equal k are a *regime*, and position i has the
 drafts of the regimes with k > i. Drafts of different lengths in one increment, as of an n-gram search, have
-no regime.
+no regime. An engine that counts the draft tokens of each position tells the drafts that had it; of those that
+were accepted up to the position before, a draft that ended there is taken to be like the others.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Regime(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Sums over the regimes that have a position."""
+    """Sums over the drafts that have a position."""
 
     drafts: int
     reached: int
@@ -50,6 +51,9 @@ class Positions:
         self._window, self._are_verified = window, are_verified
         self._counted = window.positions
         self._drafts, self._drafted = window.total.drafts, window.total.draft_tokens
+        is_varied = any(number != self._drafts for number in window.drafted)
+        self._having = window.drafted if is_varied and are_verified else ()
+        """Drafts with each position, if counted and not all the same."""
 
     def __len__(self) -> int:
         return len(self._counted)
@@ -69,7 +73,7 @@ class Positions:
     @cached_property
     def regimes(self) -> tuple[Regime, ...]:
         """Regimes by ascending k; empty if all drafts have K tokens, or if their lengths vary."""
-        if not self._drafts or self._are_full or not self.are_known:
+        if not self._drafts or self._are_full or self._having or not self.are_known:
             return ()
         drafts, drafted = columns(self._window.increments, "drafts", "draft_tokens")
         places: dict[int, list[int]] = {}
@@ -89,7 +93,7 @@ class Positions:
     @cached_property
     def acceptance(self) -> list[float | None]:
         """p_i = a_i / D: the share of the drafts that have position i with at least i + 1 accepted tokens."""
-        if not self.regimes:
+        if not self._is_divided:
             return [ratio(accepted, self._drafts) for accepted in self.accepted]
         return [ratio(its.accepted, its.drafts) for its in map(self._at, range(len(self)))]
 
@@ -104,7 +108,7 @@ class Positions:
 
         If the lengths of drafts vary, some of these drafts ended before the position.
         """
-        if not self.regimes:
+        if not self._is_divided:
             return list(zip(self.accepted, (self._drafts, *self.accepted), strict=False))
         return [(its.accepted, its.reached) for its in map(self._at, range(len(self)))]
 
@@ -124,13 +128,15 @@ class Positions:
     @property
     def common(self) -> int:
         """Number of positions that every draft has, as far as it is known: at least the first."""
+        if self._having:
+            return sum(number == self._drafts for number in self._having)
         if self._drafts is None or self._are_full:
             return len(self)
         return self.regimes[0].tokens if self.regimes else 1
 
     def drafts_with(self, position: int) -> int | None:
-        """Return the drafts that had a position, by regimes; None without regimes."""
-        return self._at(position).drafts if self.regimes else None
+        """Return the drafts that had a position, as counted or by regimes; None if unknown."""
+        return self._at(position).drafts if self._is_divided else None
 
     def least_drafted(self, position: int) -> float:
         """Return the minimum number of drafts with a token at a position: (T - i·D) / (K - i).
@@ -138,19 +144,28 @@ class Positions:
         A draft that ends before position i lacks all K - i tokens from there on. So no more than
         (K·D - T) / (K - i) drafts do.
         """
+        if self._having:
+            return self._having[position]
         drafts, drafted = self._drafts or 0, self._drafted or 0
         return min(max((drafted - position * drafts) / (len(self) - position), 0.0), drafts)
 
     def highest_acceptance(self, position: int) -> float | None:
-        """Return the maximum acceptance of the drafts that had a position; exact with regimes."""
-        if self.regimes:
+        """Return the maximum acceptance of the drafts that had a position; exact if they are known."""
+        if self._is_divided:
             return self.acceptance[position]
         return ratio(self._counted[position], self.least_drafted(position))
 
     def drafted_up_to(self, tokens: int) -> float | None:
-        """Return the mean tokens of a draft that ends after ``tokens`` at most; None without regimes."""
+        """Return the mean tokens of a draft that ends after ``tokens`` at most; None if unknown."""
+        if self._having:
+            return ratio(sum(self._having[:tokens]), self._drafts)
         drafted = sum(regime.drafts * min(regime.tokens, tokens) for regime in self.regimes)
         return ratio(drafted, sum(regime.drafts for regime in self.regimes))
+
+    @property
+    def _is_divided(self) -> bool:
+        """True if the drafts that had each position are known, and not all had it."""
+        return bool(self._having or self.regimes)
 
     @property
     def _are_full(self) -> bool:
@@ -158,7 +173,12 @@ class Positions:
         return self._drafted is None or self._drafted >= len(self) * (self._drafts or 0)
 
     def _at(self, position: int) -> _Position:
-        """Return the sums over the regimes that have a position."""
+        """Return the sums over the drafts that have a position."""
+        if self._having:
+            before = ((self._drafts or 0), *self._having)[position]
+            earlier = (before, *self.accepted)[position]
+            own = self._having[position]
+            return _Position(own, round(earlier * own / before) if before else 0, self.accepted[position])
         having = [regime for regime in self.regimes if regime.tokens > position]
         return _Position(
             sum(regime.drafts for regime in having),

@@ -25,6 +25,7 @@ from spec_decode_exporter.window.history import (
     covered_seconds,
     loads,
     position_columns,
+    running_requests,
 )
 from spec_decode_exporter.window.ring import Increments
 
@@ -151,7 +152,11 @@ class WindowFigures:
         Idle time between bursts of requests does not count. A request counts as one, however short it is.
         """
         running = self.window.mean.running_requests
-        (activity,) = self.columns("drafts" if self.total.generation_tokens is None else "generation_tokens")
+        activity: Sequence[float] = running_requests(self.increments)
+        if not self.window.counts_at_end:  # else most polls have no tokens, though requests run
+            (activity,) = self.columns(
+                "drafts" if self.total.generation_tokens is None else "generation_tokens"
+            )
         busy = sum(map(bool, activity))
         return None if running is None or not busy else max(running * len(activity) / busy, 1.0)
 

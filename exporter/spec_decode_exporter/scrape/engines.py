@@ -40,6 +40,7 @@ class Gauge(StrEnum):
     KV_CACHE_USAGE = auto()
     REPORTED_ACCEPTANCE_RATIO = auto()
     REPORTED_ACCEPTANCE_LENGTH = auto()
+    DRAFT_STEPS = auto()  # K in force, of an engine that counts verifications instead of draft tokens
 
 
 class Latency(StrEnum):
@@ -59,6 +60,7 @@ class EngineMark(Enum):
     PROCESS_START = auto()  # Unix time of the start of the server's process; without a prefix or labels
     V0 = auto()  # the engine is vLLM V0: its counters are sums of sums, its gauges are correct
     POSITION_ACCEPTED = auto()  # accepted tokens at each draft position, one series for each ``position``
+    POSITION_DRAFTED = auto()  # draft tokens at each position: its first one counts the drafts
     ANSWER_LENGTHS = auto()
     """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
 
@@ -72,6 +74,7 @@ ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
 RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
 """Labels of parallel workers; each worker repeats its engine's series."""
+POSITION_LABELS: Final = ("position", "token_position")
 PROCESS_START: Final = "process_start_time_seconds"
 
 SPECULATION: Final[dict[Quantity, str]] = {
@@ -127,14 +130,51 @@ _LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_ratio",
 }
 _SGLANG: Final[dict[Quantity, str]] = {
+    # One draft each. Those of a request are counted when it ends, and so are its tokens and the request.
+    Counter.DRAFTS: "spec_verify_calls_total",
     Counter.GENERATION_TOKENS: "generation_tokens_total",
-    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
+    Counter.FIRST_TOKENS: "num_requests_total time_to_first_token_seconds_count",
     Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum",
+    Counter.PREEMPTIONS: "num_retracted_requests_total",
+    Counter.PREFIX_CACHE_HITS: "cached_tokens_total",
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
+    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
+    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
     Gauge.RUNNING_REQUESTS: "num_running_reqs",
     Gauge.WAITING_REQUESTS: "num_queue_reqs",
     Gauge.KV_CACHE_USAGE: "token_usage",
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_accept_rate",
     Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_accept_length",
+    Gauge.DRAFT_STEPS: "spec_num_steps",
+    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
+    # One observation a token, of the mean of its step or chunk.
+    Latency.TIME_PER_OUTPUT_TOKEN: "inter_token_latency_seconds_bucket",
+    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
+    Latency.QUEUE: "queue_time_seconds_bucket",
+    EngineMark.ANSWER_LENGTHS: "generation_tokens_histogram_bucket",
+}
+_TENSORRT_LLM: Final[dict[Quantity, str]] = {
+    # All drafts of the iterations; used only without the counters by position, which tell the drafts too.
+    Counter.DRAFT_TOKENS: "spec_decode_num_draft_tokens_total",
+    Counter.ACCEPTED_TOKENS: "spec_decode_num_accepted_tokens_total",
+    EngineMark.POSITION_DRAFTED: "spec_decode_drafted_tokens_total",
+    EngineMark.POSITION_ACCEPTED: "spec_decode_accepted_tokens_total",
+    Counter.GENERATION_TOKENS: "generation_tokens_total",
+    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
+    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    Counter.DECODE_NANOSECONDS: "request_decode_time_seconds_sum",
+    Counter.PREFIX_CACHE_HITS: "prompt_cached_tokens_total",
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
+    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
+    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
+    Gauge.RUNNING_REQUESTS: "num_requests_running",
+    Gauge.WAITING_REQUESTS: "num_requests_waiting",
+    Gauge.KV_CACHE_USAGE: "kv_cache_utilization",
+    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
+    Latency.TIME_PER_OUTPUT_TOKEN: "time_per_output_token_seconds_bucket",
+    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
+    Latency.QUEUE: "request_queue_time_seconds_bucket",
 }
 
 
@@ -149,19 +189,24 @@ class EngineKind:
     prefixes: tuple[str, ...]
     names: Mapping[Quantity, tuple[str, ...]]
     """Sample names of each quantity without a prefix, newest first."""
+    counts_at_end: bool
+    """True if the drafts and tokens of a request are counted when it ends, not with each step."""
 
 
-def _kind(name: str, title: str, prefixes: str, rows: Mapping[Quantity, str]) -> EngineKind:
+def _kind(
+    name: str, title: str, prefixes: str, rows: Mapping[Quantity, str], *, counts_at_end: bool = False
+) -> EngineKind:
     names = {quantity: tuple(text.split()) for quantity, text in rows.items()}
-    return EngineKind(name, title, tuple(prefixes.split()), names)
+    return EngineKind(name, title, tuple(prefixes.split()), names, counts_at_end)
 
 
 ENGINES: Final = (
     # Prefixes of vLLM itself, OTLP and Datadog pipelines, new Ray, old Ray.
     _kind("vllm", "vLLM", "vllm: vllm_ ray_vllm_ ray_vllm:", _VLLM),
     _kind("lmdeploy", "LMDeploy", "lmdeploy:", _LMDEPLOY),
-    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP),
-    _kind("sglang", "SGLang", "sglang:", _SGLANG),
+    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP, counts_at_end=True),
+    _kind("sglang", "SGLang", "sglang:", _SGLANG, counts_at_end=True),
+    _kind("tensorrt_llm", "TensorRT-LLM", "trtllm_", _TENSORRT_LLM, counts_at_end=True),
 )
 KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
 """Names of all kinds, for documents."""

@@ -53,6 +53,7 @@ MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.KV_CACHE_USAGE: 1.0,
     Gauge.REPORTED_ACCEPTANCE_RATIO: 1.0,
     Gauge.REPORTED_ACCEPTANCE_LENGTH: MAX_POSITIONS + 1.0,
+    Gauge.DRAFT_STEPS: MAX_POSITIONS,
 }
 """Maximum plausible values; a larger gauge is absent."""
 SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
@@ -103,6 +104,10 @@ class Sample:
     """Histograms; None on a page that was read without them."""
     answer_lengths: Buckets | None = None
     """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
+    drafted: tuple[int, ...] = ()
+    """Draft tokens by position; empty of an engine that does not count them by position."""
+    counts_at_end: bool = False
+    """``EngineKind.counts_at_end``."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -134,16 +139,16 @@ class PageSeries(NamedTuple):
 class EnginePlaces:
     """Indices of one engine's values among those of its page."""
 
-    __slots__ = ("counters", "created", "gauges", "histograms", "positions")
+    __slots__ = ("counters", "counts_at_end", "created", "drafted", "gauges", "histograms", "positions")
 
-    def __init__(self, places: Mapping[_Column, list[int]]) -> None:
+    def __init__(self, places: Mapping[_Column, list[int]], *, counts_at_end: bool = False) -> None:
         """Sort the indices of each column. Several series of one (replicas) add up."""
+        self.counts_at_end = counts_at_end
         self.counters = [places.get((counter, 0), ()) for counter in Counter]
         self.gauges = [places.get((gauge, 0), ()) for gauge in Gauge]
         self.created = places.get((EngineMark.CREATED, 0), ())
-        mark = EngineMark.POSITION_ACCEPTED
-        positions = {int(number): found for (each, number), found in places.items() if each is mark}
-        self.positions = [positions.get(place, ()) for place in range(max(positions, default=-1) + 1)]
+        self.positions = _by_position(places, EngineMark.POSITION_ACCEPTED)
+        self.drafted = _by_position(places, EngineMark.POSITION_DRAFTED)
         self.histograms: defaultdict[Quantity, list[tuple[float, list[int]]]] = defaultdict(list)
         for (quantity, bound), found in places.items():
             if quantity in engines.HISTOGRAMS:
@@ -154,13 +159,20 @@ class EnginePlaces:
         created = max((values[place] for place in self.created), default=start)
         histograms = dict(self._histograms(values)) if with_latencies else {}
         latencies = {each: buckets for each, buckets in histograms.items() if isinstance(each, Latency)}
+        counters, gauges = _counts(values, self.counters, _SCALES), tuple(_gauges(values, self.gauges))
+        positions = tuple([count or 0 for count in _counts(values, self.positions)])
+        drafted = tuple([count or 0 for count in _counts(values, self.drafted)]) if self.drafted else ()
+        if self.counts_at_end:
+            _complete(counters, positions, drafted, round(gauges[_GAUGE_COLUMNS[Gauge.DRAFT_STEPS]] or 0))
         return Sample(
-            counters=tuple(_counts(values, self.counters, _SCALES)),
-            positions=tuple([count or 0 for count in _counts(values, self.positions)]),
-            gauges=tuple(_gauges(values, self.gauges)),
+            counters=tuple(counters),
+            positions=positions,
+            gauges=gauges,
             created=created if created is not None and isfinite(created) else None,
             latencies=latencies if with_latencies else None,
             answer_lengths=histograms.get(EngineMark.ANSWER_LENGTHS),
+            drafted=drafted,
+            counts_at_end=self.counts_at_end,
         )
 
     def _histograms(self, values: Sequence[float]) -> Iterator[tuple[Quantity, Buckets]]:
@@ -169,6 +181,31 @@ class EnginePlaces:
             bounds, places = zip(*buckets, strict=True)
             if bounds[-1] == inf:
                 yield histogram, Buckets(bounds, tuple([count or 0 for count in _counts(values, places)]))
+
+
+def _by_position(places: Mapping[_Column, list[int]], mark: EngineMark) -> list[Sequence[int]]:
+    found = {int(number): own for (each, number), own in places.items() if each is mark}
+    return [found.get(place, ()) for place in range(max(found, default=-1) + 1)]
+
+
+def _complete(
+    counters: list[int | None], positions: Sequence[int], drafted: Sequence[int], steps: int
+) -> None:
+    """Add counters that an engine does not have, but that follow from those that it has.
+
+    With draft tokens d_i by position: D = d_0, T = Σ d_i and A = Σ a_i of requests that ended. A verification
+    gives one token and the accepted ones, so with verifications D: A = G - F - D and T = ``steps``·D. There F
+    counts the requests that ended: each has one token by its prefill.
+    """
+    drafts, _, accepted, generated, first, *_ = counters
+    if drafted:
+        found = drafted[0], sum(drafted), sum(positions)
+        counters[Counter.DRAFTS], counters[Counter.DRAFT_TOKENS], counters[Counter.ACCEPTED_TOKENS] = found
+    elif drafts is not None and accepted is None and generated is not None and first is not None:
+        counters[Counter.ACCEPTED_TOKENS] = max(0, generated - first - drafts)
+        counters[Counter.DRAFT_TOKENS] = drafts * steps if steps else None
+    if counters[Counter.PREFIX_CACHE_HITS] is not None:
+        counters[Counter.PREFIX_CACHE_QUERIES] = counters[Counter.PROMPT_TOKENS]
 
 
 def _counts(
@@ -225,7 +262,10 @@ class PageMap:
         # V0's counters of speculation add up sums of sums (vLLM issue 15415).
         dropped = engines.SPECULATION.keys() if EngineMark.V0 in quantities else ()
         self._engines = {
-            name: EnginePlaces({key: found for key, found in places.items() if key[0] not in dropped})
+            name: EnginePlaces(
+                {key: found for key, found in places.items() if key[0] not in dropped},
+                counts_at_end=kind is not None and kind.counts_at_end,
+            )
             for name, places in _places(
                 [(index, meanings[index], dict(series[index].labels)) for index in own]
             ).items()
@@ -288,9 +328,12 @@ def _places(
     """Group the indices of values by engine and column; each has a meaning and labels.
 
     Older names of a quantity are ignored beside a newer one. Of the ranks of parallel workers, each of which
-    SGLang can publish, the lowest counts.
+    SGLang can publish, the lowest counts. If drafts are counted without the number of their engine, as SGLang
+    does, all engines are one, and their gauges add up.
     """
     names = [_engine_name(labels) for *_, labels in own]
+    drafts = [labels for _, meaning, labels in own if meaning.quantity is Counter.DRAFTS]
+    is_one = any(not any(map(labels.get, engines.ENGINE_LABELS)) for labels in drafts)
     ranks = [
         [(len(text), text) for text in map(labels.get, engines.RANK_LABELS) if text is not None]
         for *_, labels in own
@@ -304,13 +347,14 @@ def _places(
     places: defaultdict[EngineName, defaultdict[_Column, list[int]]] = defaultdict(lambda: defaultdict(list))
     for (index, meaning, labels), name, rank in zip(own, names, ranks, strict=True):
         if meaning.age == newest[meaning.quantity] and (not rank or rank == lowest[name]):
-            places[name][meaning.quantity, _number(meaning.quantity, labels)].append(index)
+            whole = name._replace(engine="0") if is_one else name
+            places[whole][meaning.quantity, _number(meaning.quantity, labels)].append(index)
     return places
 
 
 def _number(quantity: Quantity, labels: Mapping[str, str]) -> float:
-    if quantity is EngineMark.POSITION_ACCEPTED:
-        return _position(labels.get("position", ""))
+    if quantity is EngineMark.POSITION_ACCEPTED or quantity is EngineMark.POSITION_DRAFTED:
+        return _position(next(filter(None, map(labels.get, engines.POSITION_LABELS)), ""))
     return _bound(labels.get("le", "")) if quantity in engines.HISTOGRAMS else 0
 
 
@@ -327,7 +371,7 @@ def _check_sizes(places: Mapping[EngineName, EnginePlaces]) -> None:
     """Reject a page whose engines would exceed the limits of windows, memory or the exported page."""
     characters = sum(len(text) for name in places for text in name)
     buckets = [len(each) for engine in places.values() for each in engine.histograms.values()]
-    positions = sum(len(engine.positions) for engine in places.values())
+    positions = sum(len(engine.positions) + len(engine.drafted) for engine in places.values())
     for count, limit, text in (
         (len(places), MAX_ENGINES, "the page shows {} engines; at most {} are watched"),
         (characters, MAX_NAMES_TOTAL, "the engines' names have {} characters together; at most {} are read"),

@@ -59,6 +59,10 @@ class Window:
     increments: Increments = field(repr=False)
     answers: Answers
     """Answers that ended in the longest window: a shorter one has too few for their variation."""
+    drafted: tuple[int, ...] = ()
+    """Draft tokens at each of the K positions; empty if the engine does not count them."""
+    counts_at_end: bool = False
+    """True if the engine counts a request's drafts and tokens when it ends."""
 
     @property
     def is_partial(self) -> bool:
@@ -99,6 +103,8 @@ class Window:
             mean=Means(),
             increments=Increments.of([], []),
             answers=Answers(*map(sum, zip(*(window.answers for window in windows), strict=True))),
+            drafted=tuple(map(sum, zip_longest(*(window.drafted for window in windows), fillvalue=0))),
+            counts_at_end=any(window.counts_at_end for window in windows),
         )
 
 
@@ -173,6 +179,7 @@ class History:
     def __init__(self, longest: float) -> None:
         """Keep enough for windows up to ``longest`` seconds."""
         self._ring = Ring(longest)
+        self._drafted = Ring(longest)
         self._histograms = Histograms(longest)
         self.poll: Poll | None = None
         self.sample: Sample | None = None
@@ -183,6 +190,8 @@ class History:
         self.configured_tokens = 0
         self.window_resets = 0
         """Resets of the windows, each caused by another way of drafting."""
+        self.varies_tokens = False
+        """The server's process changed K, which it shows as a gauge."""
         self._seen_tokens = self._most_tokens = 0
         self._has_positions = False
         self._tokens_before: int | None = None
@@ -219,10 +228,12 @@ class History:
         sample = self.sample
         if sample is None:
             return False
+        # SGLang shows these gauges without speculation too, all of them 0.
         if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
-            return True
+            return sample.gauge(Gauge.DRAFT_STEPS) != 0 or self.has_drafted
         is_sure = not self.always_counts_drafts or self.has_drafted or bool(sample.positions)
-        return sample[Counter.DRAFTS] is not None and is_sure
+        counts = sample[Counter.DRAFTS] is not None or sample[Counter.DRAFT_TOKENS] is not None
+        return counts and is_sure
 
     @property
     def is_undecided(self) -> bool:
@@ -250,6 +261,9 @@ class History:
             self._process_since = moment
         if taken.reset:
             self._restart(taken, taken.reset)
+        elif self.poll is not None and self.poll.steps:
+            now = round(sample.gauge(Gauge.DRAFT_STEPS) or 0)
+            self.varies_tokens |= now not in (0, self.poll.steps)
         self.poll = taken.poll
         if sample.created is not None and sample.created not in self._creations:
             self._creations.append(sample.created)
@@ -275,11 +289,12 @@ class History:
         """Reset the windows: later increments do not match the earlier ones."""
         self.window_resets += 1
         self._ring.clear()
+        self._drafted.clear()
         self._histograms.ring.clear()
 
     def keep(self, longest: float) -> None:
         """Change the longest window."""
-        self._ring.keep = self._histograms.ring.keep = longest
+        self._ring.keep = self._drafted.keep = self._histograms.ring.keep = longest
 
     def is_gone(self, now: float) -> bool:
         """Return whether the last page with the engine is too old for its windows."""
@@ -314,7 +329,8 @@ class History:
 
         With a whole interval, jitter would decide whether one more increment is in the window.
         """
-        increments = self._ring.since(self.last_seen - length - self._interval / 2)
+        edge = self.last_seen - length - self._interval / 2
+        increments, drafted = self._ring.since(edge), self._drafted.since(edge)
         number, sums = len(increments), increments.sums(_POSITIONS + self.tokens)
         known = self.sample.counters if self.sample else UNKNOWN
         gauges = self.sample.gauges[: len(Means())] if self.sample and number else Means()
@@ -331,10 +347,13 @@ class History:
             mean=Means(*map(_if_known, means, gauges)),
             increments=increments,
             answers=answers,
+            drafted=tuple(drafted.sums(self.tokens)[: self.tokens]) if len(drafted) else (),
+            counts_at_end=self.sample is not None and self.sample.counts_at_end,
         )
 
     def _restart(self, taken: Step, reset: Reset) -> None:
         self._resets[reset] += 1
+        self.varies_tokens = False
         if reset is Reset.RESTART and taken.poll.created in self._creations:
             self._alternated = taken.poll.moment
         self._process_since = taken.increment.begin if taken.increment else taken.poll.moment
@@ -361,6 +380,8 @@ class History:
     def _add(self, increment: Increment, sample: Sample) -> None:
         row = row_of(increment, sample.gauges[: len(Means())])
         self._ring.add(increment.begin, increment.end, row, self._interval)
+        if increment.drafted:
+            self._drafted.add(increment.begin, increment.end, increment.drafted, self._interval)
         self._totals = added(self._totals, row)
         _, drafted, accepted, *_ = increment.counters
         if drafted > 0:

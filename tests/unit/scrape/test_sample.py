@@ -65,6 +65,7 @@ def test_a_page_of_one_engine_has_the_expected_sample(name):
     sample, reading = only(name), read(name)
     assert told(sample) == expected["values"]
     assert sample.positions == tuple(expected.get("positions", ()))
+    assert sample.drafted == tuple(expected.get("drafted", ()))
     assert sample.created == expected.get("created")
     if "engine" in expected:
         found = reading.engine_kind, reading.front_end, *next(iter(reading.samples))
@@ -99,11 +100,18 @@ def test_v0_is_detected_by_its_counter_of_emitted_tokens_and_has_no_speculation(
 
 
 def test_of_the_ranks_that_repeat_an_engine_the_lowest_counts():
-    samples = read("sglang-dp-attention.prom").samples
+    page = (PAGES / "sglang-dp-attention.prom").read_bytes().replace(b"spec_verify_calls", b"spec_calls")
+    samples = read(page).samples
     running = {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()}
     assert running == {"0": 5.0, "1": 6.0}
     ranks = each('sglang:num_running_reqs{tp_rank="%"} %', 10, 9, 2)
     assert told(only(ranks)) == {"running_requests": 2}
+
+
+def test_engines_whose_drafts_are_counted_together_are_one():
+    values = told(only("sglang-dp-attention.prom"))
+    assert (values["drafts"], values["running_requests"], values["waiting_requests"]) == (3200, 11, 5)
+    assert (values["kv_cache_usage"], values["reported_acceptance_length"]) == (0.25, 2.75)
 
 
 # Series of one engine.
