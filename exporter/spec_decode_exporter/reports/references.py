@@ -225,7 +225,7 @@ def write(path: Path, document: ReferenceDocument) -> None:
     content = sealed(document.model_dump(mode="json"))
     try:
         _check_size(content)
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=path.parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile(prefix=".spec-decode-", dir=path.parent, delete=False) as file:
             try:
                 file.write(content)
                 file.flush()

@@ -33,6 +33,13 @@ def test_a_written_file_is_read_back(path, document):
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
 
 
+def test_a_name_may_be_as_long_as_the_file_system_allows(path, document):
+    longest = path.with_name("n" * 255)
+    check_free(longest)
+    write(longest, document)
+    assert read(longest) == document
+
+
 def test_a_file_is_never_replaced(path, document):
     path.write_text("precious")
     for refused in (lambda: check_free(path), lambda: write(path, document)):

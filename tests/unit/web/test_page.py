@@ -126,12 +126,13 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({"verdict": Verdict.UNCLEAR, "verdict_text": PROBABLY}, [f'class="verdict unclear" title="{PROBABLY}"'], []),
         ({}, ['class="verdict '], [CHANGE]),
         ({"recommended_tokens": 2, "recommendation": "decrease"}, [CHANGE, 'try <data value="2">2</data>'], []),
+        ({"recommended_tokens": 0, "recommendation": "disable"}, [CHANGE, ">try off</small>"], []),
         ({"setting": advised(BY_LOAD)}, [SCROLLS, "--speculative-config &#39;{", COPY], []),
         ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
         ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
     ],
-    ids=["unreachable", "unclear", "advice to keep", "advice to change", "by load", "to measure", "no advice", "off"],
+    ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off"],
 )  # fmt: skip
 async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines, update, parts, absent):
     view = changed(engines[0], **update)
