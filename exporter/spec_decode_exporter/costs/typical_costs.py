@@ -285,20 +285,21 @@ def every_step_pays(method: str) -> bool:
 
 
 def undrafted_pass(
-    method: str, target: TargetModel, deployment: Deployment, share: float | None = None
+    method: str, target: TargetModel, deployment: Deployment, tokens: int = 1, share: float | None = None
 ) -> Range:
     """Return what the drafter costs in a step in which a schedule drafts nothing, in plain steps.
 
     vLLM runs its first pass there too, to keep its KV cache in sync (``llm_base_proposer.py``), and Model
-    Runner V2 all passes of a draft model. Steps of a schedule are therefore longer than those of a server
-    without speculation. ``share`` is what a pass of a draft model costs, by its size.
+    Runner V2 all ``tokens`` passes of a draft model (``standalone_ar/speculator.py``). So these steps are
+    longer than those of a server without speculation. ``share`` is a draft model's part of the weights.
     """
     name = present_name(method)
     if every_step_pays(name) or name in _CACHE_ALONE:
         return Range(0.0, 0.0, 0.0)
     cost = drafting(method, target, deployment)
-    if name == DRAFT_MODEL and share:
-        return Range(0.8 * share, share, 2.5 * share + 0.08)
+    low, guess, high = cost.token if share is None else (0.8 * share, share, 2.5 * share + 0.08)
+    if name == DRAFT_MODEL:
+        return Range(low, guess, max(tokens, 1) * high)
     return Range(0.0, cost.step.guess, cost.step.high) if deployment.drafts_in_parallel else cost.token
 
 

@@ -16,18 +16,24 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.missing_evidence import Way, ways_to_know
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.typical_costs import usual_length
 from spec_decode_exporter.drops.sums import DropStatus
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
+from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
+from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
 from spec_decode_exporter.views.setting_text import (
     measure_text,
     obstacle_text,
@@ -35,7 +41,7 @@ from spec_decode_exporter.views.setting_text import (
     setting_text,
     speculative_config,
 )
-from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
+from spec_decode_exporter.views.verdict_text import recommendation_text, usual_length_text, verdict_text
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
@@ -134,6 +140,15 @@ class CostView(View):
     running_requests: float | None = at("Load at which it is known; null: the present one.")
 
 
+class UsualLengthView(View):
+    """Acceptance length that others published for the method with this number of draft tokens."""
+
+    lower: float = at("10th percentile of the method's measurements.", "low")
+    upper: float = at("90th percentile of the method's measurements.", "high")
+    measurements: int
+    text: str = at("In a sentence, with the model's own published length if there is one.")
+
+
 class BaselineView(View):
     """Newest period in which the target served the model without speculation."""
 
@@ -153,6 +168,20 @@ class DepthView(View):
     extrapolated: bool = at("Whether it exceeds the engine's present number.")
     recommended: bool = at("Whether it is the recommended number.")
     position_marginal_benefit_ratio: float | None = at("Benefit of its last position over its cost; worth drafting above 1.", "marginal_benefit")
+
+
+class UsedTokensView(View):
+    """A number of draft tokens that was in use within the last 7 days, and what it gave."""
+
+    tokens: int = at("Draft tokens; 0: the schedule drafted nothing at the load.")
+    seconds: float = at("Time in use.", "blocks.sums.seconds")
+    begin: float = at("Unix time of the first use.", "blocks.begin")
+    end: float = at("Unix time of the last use.", "blocks.end")
+    running_requests: float = at("Mean running requests of the steps.", "blocks.running_requests")
+    decode_steps: int = at("Decode steps.")
+    acceptance_length_tokens: Estimated = at("Null without drafts; bounds need 12 minutes of use.")
+    effective_tokens_per_step: Estimated = at("Tokens of a decode step.")
+    estimated_speedup_ratio: Estimated = at("By the present cost of drafting at its load; null without a cost or bounds.")
 
 
 class EvaluatedView(View):
@@ -265,12 +294,40 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
+def _usual_length(snapshot: EngineSnapshot, model_name: str) -> UsualLengthView | None:
+    its, tokens = snapshot.evaluation.known.speculation, snapshot.tokens
+    found = None if its.deployment.drafts_in_parallel else usual_length(its.method, tokens)
+    if found is None:
+        return None
+    model = usual_length(its.method, tokens, model_name)
+    text = usual_length_text(f"{its.method} with {plural(tokens, 'token')}", found, model)
+    return UsualLengthView.of(found, text=text)
+
+
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
     best = snapshot.evaluation.recommended
     return tuple(
         DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each == best)
         for each in snapshot.evaluation.depths
     )
+
+
+def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
+    found = []
+    for each in snapshot.used_tokens:
+        its, blocks = each.blocks.sums, each.blocks
+        found.append(
+            UsedTokensView.of(
+                each,
+                decode_steps=round(its.steps),
+                acceptance_length_tokens=estimated(
+                    acceptance_length(its.accepted, its.drafts), blocks.acceptance_length
+                ),
+                effective_tokens_per_step=estimated(ratio(its.tokens, its.steps), blocks.tokens_per_step),
+                estimated_speedup_ratio=estimated(each.speedup and each.speedup.value, each.speedup),
+            )
+        )
+    return tuple(found)
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
@@ -315,6 +372,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
+    ways_to_know = _row("Ways to know whether speculation pays, cheapest first; empty unless the verdict is `unclear`.", tuple[Way, ...], lambda its: ways_to_know(its.evaluation.evaluated) if its.evaluation.verdict is Verdict.UNCLEAR else ())
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -322,16 +380,19 @@ class EngineView(View):
     method_source = _row("`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
+    usual_acceptance_length = fact("For orientation; null without published measurements.", UsualLengthView | None, lambda view: _usual_length(view.snapshot, view.model_name))
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.baseline) if its.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
     depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)
+    used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], _used)
     findings = _row("Faults first, reasons for doubt last.", tuple[Finding, ...], lambda its: its.findings)
     drops = _row("Acceptance length compared with the engine's baseline.", DropStatus, lambda its: its.drops)
     broken_checks = _row("Identities of the counters that are broken.", tuple[Check, ...], lambda its: tuple(sorted(its.broken)))
     windows = fact("Ascending by length; empty if the engine was absent for too long.", tuple[WindowView, ...], lambda view: tuple(WindowView(its=each) for each in view.snapshot.evaluation.windows if not view.shown or each.label in view.shown))
     latency_seconds = _row("Quantiles of the server's own histograms over the longest window.", dict[Latency, QuantilesView], lambda its: {name: _quantiles(each) for name, each in its.evaluation.latencies.items()})
+    latency_comparison = _row("Latencies beside those of a baseline without speculation; null without its histograms.", LatencyComparisonView | None, lambda its: latency_comparison_view(its.evaluation))
     engine_reported_acceptance_ratio = _row("Acceptance rate that the engine itself reports, if it has no usable counters.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))
     engine_reported_acceptance_length_tokens = _row("Likewise the acceptance length.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))
     totals = _row("Counts since the exporter first saw the engine, over the server's restarts.", TotalsView, _totals)

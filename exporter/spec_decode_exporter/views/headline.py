@@ -17,7 +17,7 @@ from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import likely_so_far, statement
+from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, statement
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -59,7 +59,7 @@ WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
 """Tone and title of what an engine counts as."""
 _REMEDIES: Final[Mapping[Standing, str]] = {
     State.UNREACHABLE: "Look whether the server runs, and whether its page still names this model.",
-    State.IDLE: "Send requests: the first bounds take half a minute of traffic.",
+    State.IDLE: "Send requests: the first bounds take 15 s of traffic.",
     State.UNKNOWN: "Send a few requests.",
 }
 _FAULTS: Final = ("sudden_drop", "drafting_drop", "slow_drop", "stalled")
@@ -88,8 +88,8 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
         likely = likely_so_far(its.evaluated).rstrip()
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
     if standing is Verdict.UNCLEAR:
-        short = _likely(engine)
-    elif standing is Verdict.MARGINAL:
+        return Headline(tone, _likely(engine), engine.verdict_text, know_text(its.evaluated))
+    if standing is Verdict.MARGINAL:
         short = statement(Verdict.MARGINAL, its)
     return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or advice(engine))
 
@@ -298,6 +298,8 @@ def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headlin
     """Return what to do in a fleet without a fault."""
     if better := sum(engine.recommendation in _CHANGES for engine in engines):
         return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
+    if worst.standing is Verdict.UNCLEAR:
+        return "How to know it stands below, cheapest first."
     return {"good": "", "off": f"{worst.name}: {own.remedy}"}.get(own.tone, own.remedy)
 
 

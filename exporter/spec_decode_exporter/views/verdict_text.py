@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
-from spec_decode_exporter.analysis.missing_evidence import Evidence
+from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_know
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
-from spec_decode_exporter.costs.load_range import largest_drafter
+from spec_decode_exporter.costs.typical_costs import UsualLength
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
@@ -71,6 +70,8 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return _text_of(shown, snapshot)
     is_doubt = shown in PAYING and newest is Verdict.UNCLEAR
     lasting = "a minute" if is_doubt else f"{STAYED_SECONDS / 60:.0f} minutes"
+    if shown in PAYING and newest in PAYING:
+        return f"{statement(shown, evaluation)}. By newer data it{_text_of(newest, snapshot).partition('Speculation')[2]}"
     kept = f"until newer data last for {lasting}. They say:"
     return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
 
@@ -80,7 +81,7 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
     if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
-        return f"{unclear_text(evaluation.evaluated)}{needed_load(evaluation.evaluated)}"
+        return unclear_text(evaluation.evaluated)
     return f"{statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
 
 
@@ -90,15 +91,12 @@ def unclear_text(its: WindowEvaluation) -> str:
     return likely_text(its.pays_share_ratio, bounds, its.break_even_cost_ratio, its.cost)
 
 
-def needed_load(its: WindowEvaluation) -> str:
-    """Write the loads that were seen, if their steps can limit a typical cost at a higher load alone."""
-    seen, cost = [each for each in its.known.load_range if each.draft_tokens], its.cost
-    if not seen or cost is None or cost.source not in ESTIMATED or not largest_drafter(its.known.cost):
-        return ""
-    needed = min(each.tokens for each in seen)
-    loads = [each.tokens / (1 + each.draft_tokens) for each in seen]
-    ran = f"{min(loads):.0f} to {max(loads):.0f} requests"
-    return f" Seen from {ran}; at {ceil(needed)} or more it can be known." if needed > max(loads) else ""
+def know_text(its: WindowEvaluation) -> str:
+    """Return the cheapest way to know whether speculation pays, with its price."""
+    way, *others = ways_to_know(its)
+    paste = f": `{way.paste}`" if way.paste else ""
+    more = f" {plural(len(others), 'other way')} below." if others else ""
+    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({way.takes}; speed: {way.costs}){paste}.{more}"
 
 
 def likely_text(share: float | None, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
@@ -121,16 +119,27 @@ def likely_so_far(its: WindowEvaluation) -> str:
         return ""
     value, low, high = map(_about, found.estimate[:3])
     likely, is_own = _likely(share), its.cost is not None and its.cost.source not in ESTIMATED
-    says = "it is unclear whether speculation pays" if likely == "Unclear" else f"speculation {likely.lower()}"
+    says = f"{likely[0].lower()}{likely[1:]}"
     by = "few data" if is_own else "few data and what drafting costs others"
     return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}). "
 
 
+def usual_length_text(what: str, usual: UsualLength, model: UsualLength | None) -> str:
+    """Return the usual acceptance length of a method, and of its model where one is published."""
+    own = ""
+    if model is not None:
+        low, high = f"{model.low:.1f}", f"{model.high:.1f}"
+        more = "" if model.measurements == 1 else f" and {model.measurements - 1} more"
+        own = f"; with this model {low if low == high else f'{low} to {high}'} ({model.source}{more})"
+    count = plural(usual.measurements, "published measurement")
+    return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
+
+
 def _likely(share: float | None) -> str:
     """Write what is likely, by the share of the possible speed-ups at which speculation pays."""
-    if share is not None and share >= PROBABLY_PAYS:
-        return "Probably pays"
-    return "Probably does not pay" if share is not None and share <= PROBABLY_NOT else "Unclear"
+    if share is None or PROBABLY_NOT < share < PROBABLY_PAYS:
+        return "Speculation may pay or not"
+    return f"Speculation probably {'pays' if share >= PROBABLY_PAYS else 'does not pay'}"
 
 
 def _about(speedup: float) -> str:
@@ -328,8 +337,6 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
-    Action.MEASURE_COST: lambda _: (
-        "Measure the cost of drafting first: the findings list how, cheapest first."
-    ),
+    Action.MEASURE_COST: lambda snapshot: know_text(snapshot.evaluation.evaluated),
     Action.COLLECT: _collect,
 }

@@ -1,11 +1,17 @@
 """Typical costs: of drafters by method, and of verifying by architecture and load."""
 
 import json
+from csv import DictReader, writer
+from io import StringIO
+from itertools import groupby
+from pathlib import Path
+from statistics import quantiles
 
 import pytest
 
 from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
+from spec_decode_exporter.costs import typical_costs
+from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, base_name, target_model
 from spec_decode_exporter.costs.typical_costs import (
     METHODS,
     Range,
@@ -15,8 +21,11 @@ from spec_decode_exporter.costs.typical_costs import (
     fixed_tokens,
     is_known_method,
     together,
+    usual_length,
     verifying,
 )
+from spec_decode_exporter.reports.plan.expected_speedup import token_acceptance
+from tests.fakes.golden import is_golden
 from tests.paths import DATA
 
 DENSE, MIXTURE = Architecture
@@ -221,3 +230,64 @@ class TestVerifying:
             assert low - 0.002 <= measured <= high + fixed, (target, running, context, tokens)
             if target.architecture is DENSE:
                 assert guess == pytest.approx(measured, abs=0.17), (target, running, context, tokens)
+
+
+class TestUsualLength:
+    def test_follows_from_the_published_measurements(self):
+        """A length that several rows repeat, as at other loads, is one measurement."""
+        with (DATA / "published-speedups.csv").open(encoding="utf-8", newline="") as file:
+            rows = [row for row in DictReader(file) if row["kind"] == "measured"]
+        found = {}
+        for row in rows:
+            tokens, length = int(row["tokens"]), float(row["acceptance_length"])
+            of = row["method"], base_name(row["served_name"])
+            found.setdefault(
+                (*of, row["served_name"], tokens, length),
+                (of, token_acceptance(tokens, length), row["source"]),
+            )
+        measured = sorted(found.values(), key=lambda each: each[0])
+        table = []
+        for method, each in groupby(measured, key=lambda each: each[0][0]):
+            every = [*each]
+            ends = quantiles([acceptance for _, acceptance, _ in every], n=10, method="inclusive")
+            table.append((method, "", f"{ends[0]:.3f}", f"{ends[-1]:.3f}", len(every), ""))
+            for (_, model), own in groupby(every, key=lambda each: each[0]):
+                of_model = [*own]
+                values = [acceptance for _, acceptance, _ in of_model]
+                source = of_model[0][2].removeprefix("https://").removeprefix("github.com/")
+                table.append((method, model, f"{min(values):.3f}", f"{max(values):.3f}", len(values), source))
+        text = StringIO(newline="")
+        lines = writer(text, lineterminator="\n")
+        lines.writerow(("method", "model", "low", "high", "measurements", "source"))
+        lines.writerows(table)
+        is_golden(Path(typical_costs.__file__).with_name("usual_acceptance.csv"), text.getvalue())
+
+    @pytest.mark.parametrize(
+        ("method", "tokens", "model", "ends"),
+        [
+            ("eagle3", 4, "", (2.3, 3.1)),
+            ("EAGLE3", 1, "", (1.6, 1.8)),
+            ("eagle3", 4, "meta-llama/Llama-3.1-8B-Instruct", (2.6, 3.2)),  # published: 3.08
+            ("qwen3_5_mtp", 3, "org/Qwen3.8-27B-FP8", (2.4, 3.9)),
+            ("ngram", 4, "", None),
+            ("eagle3", 0, "", None),
+            ("eagle3", 4, "Qwen3-235B-A22B", None),
+        ],
+    )
+    def test_is_that_of_the_token_acceptance_at_any_number_of_tokens(self, method, tokens, model, ends):
+        found = usual_length(method, tokens, model)
+        assert (found and (round(found.low, 1), round(found.high, 1))) == ends
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("Qwen/Qwen3.8-27B-UD-Q4_K_XL", "qwen3.8-27b"),
+        ("RedHatAI/Llama-3.1-8B-Instruct-FP8", "llama-3.1-8b"),
+        ("Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("GLM-4.7-Flash", "glm-4.7-flash"),
+        ("Qwen3.6-27B-AWQ-INT4", "qwen3.6-27b"),
+    ],
+)
+def test_a_name_without_the_format_of_the_weights_is_the_model(name, base):
+    assert base_name(name) == base

@@ -7,6 +7,8 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
@@ -46,6 +48,24 @@ def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
 def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
     assert [depth.tokens for depth in view.depths if depth.recommended] == [view.recommended_tokens]
     assert all(depth.extrapolated == (depth.tokens > view.configured_tokens) for depth in view.depths)
+
+
+@pytest.mark.parametrize(
+    ("method", "model", "in_parallel", "text"),
+    [
+        ("eagle3", "m", False, "eagle3 with 8 tokens usually gives 2.4 to 3.8 tokens a draft (16 published measurements)."),
+        ("eagle3", "Qwen/Qwen3-8B-FP8", False, "eagle3 with 8 tokens usually gives 2.4 to 3.8 tokens a draft (16 published measurements); with this model 2.6 (angelslim.readthedocs.io performance/speculative_decoding/benchmarks.md)."),
+        ("dflash", "gpt-oss-20b", False, "dflash with 8 tokens usually gives 2.4 to 5.5 tokens a draft (8 published measurements); with this model 2.2 to 5.2 (ggml-org/llama.cpp/pull/22105 and 5 more)."),
+        ("eagle3", "m", True, None),
+        ("ngram", "m", False, None),
+    ],
+)  # fmt: skip
+def test_the_usual_length_is_that_of_the_method_and_of_the_model(busy, method, model, in_parallel, text):
+    its = Speculation(method, deployment=Deployment(drafts_in_parallel=in_parallel))
+    evaluation = Evaluation((), replace(busy.evaluation.known, speculation=its))
+    shown = EngineView(labels=LABELS | {"model_name": model}, snapshot=replace(busy, evaluation=evaluation))
+    usual = shown.usual_acceptance_length
+    assert (usual and usual.text) == text
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):

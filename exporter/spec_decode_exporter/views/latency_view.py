@@ -1,0 +1,130 @@
+"""Documents of the latencies beside those of a baseline without speculation, with their texts."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Annotated
+
+from pydantic import Field
+
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.latency_comparison import ComparedQuantile, Incomparable
+from spec_decode_exporter.core.number_formats import ABSENT, duration, three_digits, within
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.quantile import (
+    Edges,
+    Quantile,
+    QuantileRatio,
+    edges,
+    needed_observations,
+    quantile,
+)
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.views.document import View, at
+
+
+# fmt: off
+class ComparedQuantileView(View):
+    """A quantile of the baseline, and the ratio of the present one to it."""
+
+    baseline_seconds: float | None = at("Interpolated quantile of the baseline.", "baseline")
+    ratio: float | None = at("Present quantile over that of the baseline, both interpolated; below 1 is faster.", "ratio.value", default=None)
+    lower: float | None = at("Lower 95 % bound of the ratio, as buckets and requests allow.", "ratio.bounds.lower", default=None)
+    upper: float | None = at("Upper 95 % bound; null without a limit, if the baseline's quantile is in the first bucket.")
+    reason: Incomparable | None = at("Reason why there is no ratio.")
+    text: str = at("The ratio with its bounds, or the reason against it.")
+    quantiles: Annotated[tuple[str, str], Field(exclude=True)]
+    """Both quantiles as texts: the present one, and that of the baseline."""
+
+
+class LatencyComparisonView(View):
+    """Quantiles of latencies beside those of the newest baseline without speculation."""
+
+    baseline: str = at("Name of the baseline in a sentence.", "baseline.name")
+    reason: Incomparable | None = at("Reason against all ratios; null if the baseline is comparable.")
+    text: str = at("This reason in a sentence; empty without one.")
+    latencies: dict[Latency, dict[str, ComparedQuantileView]] = at("By latency and quantile (`p50`, `p95`, `p99`); empty with a reason against all.")
+# fmt: on
+
+
+def latency_comparison_view(evaluation: Evaluation) -> LatencyComparisonView | None:
+    """Return the document of a comparison; None without one."""
+    comparison = evaluation.latency_comparison
+    if comparison is None:
+        return None
+    return LatencyComparisonView.of(
+        comparison,
+        text=reason_text(evaluation),
+        latencies={
+            latency: {
+                each.name: _view(
+                    each, its, evaluation.latencies[latency], comparison.baseline.histograms[latency]
+                )
+                for each, its in quantiles.items()
+            }
+            for latency, quantiles in comparison.latencies.items()
+        },
+    )
+
+
+def _view(each: Quantile, its: ComparedQuantile, *histograms: Buckets) -> ComparedQuantileView:
+    upper = its.ratio.bounds.upper if its.ratio else inf
+    text = _cell_text(its.reason, each) if its.ratio is None else ratio_text(its.ratio)
+    quantiles = [quantile_text(quantile(each.share, found), edges(each.share, found)) for found in histograms]
+    return ComparedQuantileView.of(its, upper=upper if upper < inf else None, text=text, quantiles=quantiles)
+
+
+def quantile_text(value: float | None, bucket: Edges | None) -> str:
+    """Write an interpolated quantile in seconds; the edges of its bucket if they are far apart."""
+    if value is None or bucket is None or not bucket.are_far_apart:
+        return duration(value)
+    in_seconds = (bucket.lower if bucket.upper == inf else bucket.upper) >= 1
+    return within(*bucket, *((1.0, "s") if in_seconds else (1e-3, "ms")))
+
+
+def ratio_text(its: QuantileRatio) -> str:
+    """Write a ratio with its bounds; the bounds alone if they are far apart, since the buckets are wide."""
+    low, high = its.bounds
+    if not low or high == inf:
+        return f"at least {_factor(low)}" if low else f"at most {_factor(high)}"
+    bounds = f"{_factor(low)} to {_factor(high)}"
+    return bounds if its.bounds.are_far_apart else f"{its.value:.2f} ({bounds})"
+
+
+def _cell_text(reason: Incomparable | None, quantile: Quantile) -> str:
+    """Return the reason against one ratio, short enough for a cell."""
+    match reason:
+        case Incomparable.FEW_REQUESTS:
+            return f"needs {needed_observations(quantile.share)} requests"
+        case Incomparable.OTHER_BUCKETS:
+            return "the server has other buckets now"
+        case _:
+            return "the server's buckets are too wide"
+
+
+def reason_text(evaluation: Evaluation) -> str:
+    """Write why a baseline is not comparable, with the figures of both; empty if it is."""
+    comparison, its = evaluation.latency_comparison, evaluation.longest
+    if comparison is None or comparison.reason is None:
+        return ""
+    baseline, total = comparison.baseline, its.total
+    match comparison.reason:
+        case Incomparable.LOAD:
+            arrivals = ratio(total.first_tokens, its.window.seconds)
+            then = f"{_number(baseline.running_requests)} requests ran and {_number(baseline.requests_per_second)}"
+            now = f"{_number(its.busy_requests)} run and {_number(arrivals)} begin"
+            return f"Not comparable: then {then} began a second; now {now}."
+        case Incomparable.CONTEXTS:
+            what, then, now = "context", baseline.context_tokens, its.context_tokens
+        case _:
+            what, then, now = "prompt", baseline.prompt_tokens, ratio(total.prompt_tokens, total.first_tokens)
+    return f"Not comparable: the mean {what} had {_number(then)} tokens, and has {_number(now)} now."
+
+
+def _factor(value: float) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def _number(value: float | None) -> str:
+    return ABSENT if value is None else three_digits(value, 1)
