@@ -7,8 +7,8 @@ from spec_decode_exporter.simulator.simulation import Simulation
 from tests.paths import DATA
 
 FOLDER = DATA / "scenarios"
-_NOTHING = ((1, 1, 0),)
-"""A schedule without drafts for any batch."""
+_PLAIN = {"tokens_per_batch_size": ((1, 1, 0),), "cost": 0.0}
+"""A schedule without drafts for any batch, and a drafter whose first pass is free."""
 
 
 def scenario(name: str) -> Scenario:
@@ -23,7 +23,7 @@ def speedup(scenario: Scenario, begin: float, end: float, seed: int = 0) -> floa
     It is the ratio of the times per output token of two simulations, one of which never drafts. No restart
     may be between the moments.
     """
-    speculation = scenario.speculation.model_copy(update={"tokens_per_batch_size": _NOTHING})
+    speculation = scenario.speculation.model_copy(update=_PLAIN)
     plain = scenario.model_copy(update={"speculation": speculation})
     without, drafting = (_time_per_output_token(each, begin, end, seed) for each in (plain, scenario))
     return without / drafting

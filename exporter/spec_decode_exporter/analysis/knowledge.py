@@ -28,6 +28,10 @@ class Assumptions:
     policy: Policy = field(default_factory=Policy)
     reference: ReferenceSettings | None = None
     """Acceptance to compare with; None if unknown."""
+    engine_kind: str = ""
+    """Name of the engine in the table of engines; empty if unknown."""
+    server: str = ""
+    """URL of the server's page without credentials; empty if unknown."""
 
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -98,6 +102,9 @@ class Knowledge:
     """Step times of the engine at all loads."""
     loads: Sequence[LoadTime] = ()
     """Time of the engine at its loads."""
+    engine_kind: str = ""
+    server: str = ""
+    """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
 

@@ -47,6 +47,16 @@ class BatchSchedule:
         lasts = [*(first - 1 for first in self.firsts[1:]), MAX_BATCH]
         return tuple(zip(self.firsts, lasts, self.tokens, strict=False))
 
+    @property
+    def measuring_bands(self) -> tuple[tuple[int, int], ...]:
+        """Batch sizes without drafts between others with drafts: they measure the cost of drafting."""
+        trios = zip(self.ranges, self.ranges[1:], self.ranges[2:], strict=False)
+        return tuple(
+            (first, last)
+            for (*_, one), (first, last, none), (*_, other) in trios
+            if one and other > none == 0
+        )
+
     def at(self, running_requests: float) -> int | None:
         """Return the draft tokens for a batch size; None below the first range."""
         place = bisect_right(self.firsts, running_requests)

@@ -44,9 +44,7 @@ VALID_FACTOR: Final = 2.0
 """A cost is valid from its load divided by this to its load times this."""
 _UNKNOWN_LOADS: Final = (1.0, 64.0)
 """Loads whose costs together are the typical cost at an unknown load."""
-_SIZES_DRAFTER: Final = (0.8, 2.5, 0.08)
-"""Drafting costs at least 0.8 and at most 2.5 times the ratio of the parameters, plus 0.08: a small model has
-nearly as many layers to launch as a large one."""
+
 _FULL_STEP: Final = 1.0
 """Verifying one token never costs more than a plain step."""
 CONFIGURED_MARGIN: Final = 0.25
@@ -121,6 +119,13 @@ class Cost:
         """Return this cost with a range that contains that of another one."""
         token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
         return replace(self, token=token, step=step)
+
+    def contains(self, other: Cost, tokens: float) -> bool:
+        """Return whether a step with so many draft tokens may cost all that it costs by another one."""
+        (low, high), (its_low, its_high) = (
+            [price.step + tokens * price.token for price in (cost.low, cost.high)] for cost in (self, other)
+        )
+        return low <= its_low and its_high <= high
 
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""
@@ -207,8 +212,11 @@ class CostModel:
             or self._configured(running_requests, tokens, context)
             or next(iter(measured), None)
         )
-        if found is None and drafter_cost(self.method) is not None and not self.target.is_tiny:
-            return self.typical(running_requests, tokens, context)
+        if drafter_cost(self.method) is None or self.target.is_tiny:
+            return found
+        if found is None or found.source is CostSource.MEASURED:
+            typical = self.typical(running_requests, tokens, context)
+            return typical if found is None or found.contains(typical, tokens) else found
         return found
 
     def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
@@ -289,9 +297,7 @@ class CostModel:
         self, settings: CostSettings, running_requests: float | None, tokens: float, context: float | None
     ) -> Cost:
         """Return the cost by the sizes of the models: that of drafting, and a typical one of verifying."""
-        ratio = (settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0)
-        lowest, highest, launches = _SIZES_DRAFTER
-        drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
+        drafter = pass_by_size((settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0))
         verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
         verified = _around(verify) if verify else self._verifying(running_requests, tokens, context)
         step = _around(fixed) if fixed else UNKNOWN_METHOD.step

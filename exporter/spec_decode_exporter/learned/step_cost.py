@@ -20,6 +20,8 @@ Sources differ in nothing but whose plain steps are added.
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``slow_error``.
+- *Drafter*: it runs in the engine's own steps without drafts too, ``undrafted``. κ beside them is multiplied
+  by 1 + that.
 - *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
 
 One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
@@ -73,6 +75,8 @@ LINE_MISFIT, LINE_POINTS = 0.03, 16
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
+NO_PASS: Final = Range(0.0, 0.0, 0.0)
+"""Cost of a drafter that does not run in plain steps."""
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
 
@@ -85,6 +89,8 @@ class PlainSteps(NamedTuple):
     source: CostSource
     times: Sequence[StepTimes]
     another_day: bool = False
+    undrafted: Range = NO_PASS
+    """What a drafter costs in them."""
 
 
 def costs(
@@ -92,6 +98,7 @@ def costs(
     others: Iterable[PlainSteps],
     method: str,
     deployment: Deployment = UNKNOWN_DEPLOYMENT,
+    undrafted: Range = NO_PASS,
 ) -> tuple[Curve, ...]:
     """Return the cost at every load that shows it.
 
@@ -100,8 +107,12 @@ def costs(
         others: Plain steps that are added where the engine has too few, the most certain first.
         method: Method of speculation; it splits a measured sum into c and c0.
         deployment: One pass for all tokens splits it otherwise.
+        undrafted: What the drafter costs in the engine's own steps without drafts: see ``undrafted_pass``.
     """
-    sources = [PlainSteps(CostSource.MEASURED, ()), *(each for each in others if each.times)]
+    sources = [
+        PlainSteps(CostSource.MEASURED, (), undrafted=undrafted),
+        *(each for each in others if each.times),
+    ]
     known = [(place, sums) for times in own for place, sums in times.places.items()]
     always = 1 - MIN_DEVIATION**2  # a mean f above it has no larger deviation
     if len(sources) == 1 and all(sums.drafting > always * sums.triangle[0] for _, sums in known):
@@ -143,7 +154,8 @@ def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: flo
         return None
     if kappa is None or tokens <= 0 or not all(map(isfinite, (*kappa, running))):
         return None
-    return Point(running, Range(*(max(0.0, each - 1) / tokens for each in kappa)))
+    longer = (each * (1 + share) for each, share in zip(kappa, source.undrafted, strict=True))
+    return Point(running, Range(*(max(0.0, each - 1) / tokens for each in longer)))
 
 
 def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:

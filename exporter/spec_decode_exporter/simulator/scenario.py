@@ -113,6 +113,10 @@ class SimulatedSpeculation(ScenarioPart):
     draft_model: ModelName = "meta-llama/Llama-3.2-1B-Instruct"
     tokens_per_batch_size: Schedule = ()
 
+    def is_paused(self, requests: int) -> bool:
+        """Return whether the schedule drafts nothing; vLLM's drafter still keeps its KV cache in sync."""
+        return self.method != "ngram" and self.tokens > 0 == self.scheduled(requests)
+
     def scheduled(self, requests: int) -> int:
         """Return the draft length for a batch of ``requests``, at most K, as vLLM does.
 

@@ -244,6 +244,8 @@ class SimulatedEngine:
             chunks.append((request, chunk))
             budget -= chunk
         longest = max((request.drafted for request in self._decoding), default=0)
+        if self._decoding and self._speculation.is_paused(self.running):
+            longest = 1
         drafting = self.machine.step * self._speculation.cost * longest
         seconds = self.machine.seconds(self.machine.max_batched_tokens - budget) + drafting
         return _Step(self._now + seconds * self._random.lognormvariate(0.0, self.machine.jitter), chunks)

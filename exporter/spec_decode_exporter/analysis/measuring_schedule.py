@@ -1,0 +1,184 @@
+"""Schedule that measures the cost of drafting: narrow bands of load in which the server drafts nothing.
+
+Inside a band steps are plain, beside it they draft, so ``learned.step_cost`` sees both at like load. A band
+
+- takes about ``SHARE`` of the time: that share of the drafts' gain is its price;
+- is at least ``WIDTH`` of its load wide: load crosses a narrower one within a poll, and all polls look alike;
+- lies below the median load, if one can. Steps without drafts are slower, so the load rises in a band. Below
+  the median it rises with drafts too, and leaves the band sooner. Above it the load would fall back to the
+  upper edge, and stay there: with the simulator a band of 25 % then took 40 % of the time;
+- has drafts on both sides.
+
+A second band measures loads that are too far from the first: a cost is valid from half to twice its load.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate, groupby
+from math import log, sqrt
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.core.numbers import Amount, Seconds
+from spec_decode_exporter.costs.cost import is_near
+
+SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 0.015, 0.15
+"""Share of the time that a band should take, and its limits."""
+WIDTH: Final = 1.1
+"""Least ratio of a band's ends."""
+REACH: Final = 1.3
+"""Steps at loads up to this ratio from a band's middle show its cost (``learned.step_cost.REACHES``)."""
+NEAR_SECONDS: Final = 240.0
+"""Time near a band until its cost is known."""
+MIN_SEEN_SECONDS: Final = 60.0
+"""Time that the loads of an engine must cover."""
+MAX_BANDS, OTHER_SHARE = 2, 0.2
+"""A further band needs this share of the time at loads that the others do not measure."""
+_SPREAD: Final = sqrt(3.0)
+"""Half the width of a uniform distribution over its standard deviation."""
+
+
+class LoadTime(NamedTuple):
+    """Time of an engine near one load."""
+
+    running_requests: Annotated[float, Field(ge=1, le=2**17)]
+    """Mean number of decoding requests."""
+    deviation: Annotated[float, Field(ge=0, le=1)]
+    """Relative standard deviation of the load."""
+    seconds: Seconds
+
+
+class NoMeasuring(StrEnum):
+    """Reason why no schedule can measure the cost."""
+
+    KNOWN = "known"
+    """It is known, and so is the verdict."""
+    MEASURING = "measuring"
+    """The schedule in force measures it."""
+    DATA_PARALLEL = "data_parallel"
+    """vLLM ignores schedules with data parallelism."""
+    ADAPTIVE = "adaptive"
+    """The engine chooses the draft length itself."""
+    SEARCH = "search"
+    """The method searches in every step, with and without a draft."""
+    NO_STEPS = "no_steps"
+    """The steps of too little time are known by load, or the engine does not count them."""
+    CONSTANT_LOAD = "constant_load"
+    """The load is in no band for a small part of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuringBand:
+    """Loads in which the schedule drafts nothing."""
+
+    first: int
+    """Fewest running requests."""
+    last: int
+    """Most running requests."""
+    share_ratio: Amount
+    """Share of the time at these loads."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuringSchedule:
+    """Schedule with bands without drafts."""
+
+    bands: tuple[MeasuringBand, ...]
+    schedule: BatchSchedule
+    seconds: float
+    """Time until the cost is known, if the loads stay as they are."""
+
+    @property
+    def share_ratio(self) -> float:
+        """Share of the time without drafts."""
+        return sum(band.share_ratio for band in self.bands)
+
+    def price_ratio(self, speedup: float | None) -> float | None:
+        """Return the share of the speed that the bands cost; ``speedup`` is that by the drafts."""
+        return None if not speedup else self.share_ratio * max(0.0, 1 - 1 / speedup)
+
+
+def measuring_schedule(
+    times: Sequence[LoadTime], tokens: int, present: BatchSchedule
+) -> MeasuringSchedule | NoMeasuring:
+    """Return the schedule that measures the cost at the loads of an engine, or of several alike.
+
+    Args:
+        times: Loads that were seen.
+        tokens: K.
+        present: Schedule in force.
+    """
+    if sum(time.seconds for time in times) < MIN_SEEN_SECONDS:
+        return NoMeasuring.NO_STEPS
+    shares, bands, near = _shares(times), list[MeasuringBand](), list[float]()
+    drafted = {load: tokens if (k := present.at(load)) is None else k for load in range(1, max(shares) + 2)}
+    left = dict(shares)
+    while len(bands) < MAX_BANDS and sum(left.values()) >= (OTHER_SHARE if bands else 0.0):
+        band = _best_band(left, drafted)
+        if band is None:
+            break
+        bands.append(band)
+        middle = sqrt(band.first * band.last)
+        near.append(sum(share for load, share in shares.items() if 1 / REACH <= load / middle <= REACH))
+        left = {load: share for load, share in left.items() if not is_near(middle, load)}
+    if not bands:
+        return NoMeasuring.CONSTANT_LOAD
+    for band in bands:
+        drafted |= dict.fromkeys(range(band.first, band.last + 1), 0)
+    steps = [next(same) for _, same in groupby(sorted(drafted.items()), key=lambda pair: pair[1])]
+    firsts, numbers = zip(*steps, strict=True)
+    return MeasuringSchedule(
+        tuple(sorted(bands, key=lambda band: band.first)),
+        BatchSchedule(firsts, numbers),
+        NEAR_SECONDS / min(near),
+    )
+
+
+def _shares(times: Sequence[LoadTime]) -> dict[int, float]:
+    """Return the share of the time by running requests: each load is spread evenly over its deviation."""
+    whole, shares = sum(time.seconds for time in times), dict[int, float]()
+    for load, deviation, seconds in times:
+        half = max(_SPREAD * deviation * load, 0.5)
+        begin, end = max(load - half, 0.5), load + half
+        for number in range(max(1, round(begin)), round(end) + 1):
+            inside = min(end, number + 0.5) - max(begin, number - 0.5)
+            if inside > 0:
+                shares[number] = shares.get(number, 0.0) + seconds / whole * inside / (end - begin)
+    return dict(sorted(shares.items()))
+
+
+def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
+    """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
+    loads, sums = list(shares), list(accumulate(shares.values()))
+    if not sums:
+        return None
+    median = loads[bisect_left(sums, sums[-1] / 2)]
+
+    def rank(band: MeasuringBand) -> tuple[bool, float]:
+        middle = sqrt(band.first * band.last)
+        near = sum(share for load, share in shares.items() if 1 / REACH <= load / middle <= REACH)
+        return band.last > median, 1.5 * abs(log(band.share_ratio / SHARE)) - 0.5 * log(near)
+
+    bands = (band for band in _bands(shares, drafted) if is_near(sqrt(band.first * band.last), median))
+    return min(bands, key=rank, default=None)
+
+
+def _bands(shares: Mapping[int, float], drafted: Mapping[int, int]) -> Iterator[MeasuringBand]:
+    """Yield the bands that are possible: wide enough, of a small share, and with drafts around."""
+    for first in shares:
+        share, last = 0.0, first
+        while (
+            share <= MOST_SHARE
+            and last in shares
+            and all(drafted.get(n) for n in (first - 1, last, last + 1))
+        ):
+            share += shares[last]
+            if last + 0.5 >= WIDTH * (first - 0.5) and LEAST_SHARE <= share <= MOST_SHARE:
+                yield MeasuringBand(first, last, share)
+            last += 1
