@@ -1,13 +1,19 @@
-"""Evidence that a verdict needs and the evaluated window lacks, and the time that it takes."""
+"""Evidence that a verdict needs and lacks, the time that it takes, and ways to know the cost."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import inf
+from math import ceil, inf
+from shlex import quote
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.costs.cost import ESTIMATED
+from spec_decode_exporter.costs.load_range import largest_drafter
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, every_step_pays, is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
@@ -107,3 +113,93 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
     without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests))
     verdict = max(min(bounds, without), until(least, drafts))
     return Countdown(max(bounds, 0.0), max(verdict, 0.0))
+
+
+# Ways to know the cost of drafting
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Way to know whether speculation pays."""
+
+    name: str
+    text: str
+    """What to do, and what it gives."""
+    takes: str
+    """Its price in time."""
+    costs: str = "no speed"
+    """Its price in speed."""
+    paste: str = ""
+    """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
+
+
+def loads_to_know(its: WindowEvaluation) -> tuple[float, float, int] | None:
+    """Return the least and the highest load seen, and the load whose steps can limit an estimated cost.
+
+    A plain step at that load computes as many tokens, with the prompts beside them, as a drafting step at the
+    least. None if loads up to ``_REACH`` times the highest do not suffice, or if no load does.
+    """
+    seen, cost, total = [each for each in its.known.load_range if each.draft_tokens], its.cost, its.total
+    if not (seen and total.decode_steps and total.decoded_tokens and largest_drafter(its.known.cost)):
+        return None
+    prompts = its.uncached_tokens / total.decode_steps
+    loads = [each.tokens / (1 + each.draft_tokens + prompts) for each in seen]
+    needed = min(each.tokens for each in seen) / (1 + its.uncached_tokens / total.decoded_tokens)
+    if cost is None or cost.source not in ESTIMATED or not max(loads) < needed <= _REACH * max(loads):
+        return None
+    return min(loads), max(loads), ceil(needed)
+
+
+_REACH: Final = 4.0
+
+
+def _counts_steps(its: WindowEvaluation) -> bool:
+    return its.total.decode_steps is not None
+
+
+def _can_pause(its: WindowEvaluation) -> bool:
+    """Return whether the engine takes a schedule, and its steps without drafts are plain ones."""
+    known = its.known
+    is_vllm = known.engine_kind in {"", "vllm"} and not known.data_parallel
+    is_free = known.speculation.is_adaptive or every_step_pays(known.speculation.method)
+    return is_vllm and not is_free and not known.speculation.schedule.pauses and _counts_steps(its)
+
+
+_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
+    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
+    (lambda its: its.cost is None and its.known.speculation.method == DRAFT_MODEL, Way("sizes", "Name the sizes of both models: the cost is then a range around their ratio", "a minute", paste="cost: {{draft_parameters: 1B, target_parameters: 8B}}")),
+    (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
+    (loads_to_know, Way("load_range", "Wait for more load: it was seen with {seen}, and with {needed} or more it can be known", "the time until then")),
+    (_counts_steps, Way("history", "Let the exporter read a Prometheus that has this server from before it speculated", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
+    (_can_pause, Way("schedule", "Restart the server with a schedule that drafts nothing in a narrow range of loads, and so measures itself", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
+    (_counts_steps, Way("plain_period", "Restart the server without {speculation} for ten minutes of traffic: the exporter learns its step times", "two restarts and ten minutes of traffic", "what drafts gain, for ten minutes")),
+    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens:g}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+)  # fmt: skip
+"""Ways to know the cost, cheapest first, and the windows to which each applies."""
+
+
+def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
+    """Return the ways to know whether speculation pays, cheapest first."""
+    low, high, needed = loads_to_know(its) or (0.0, 0.0, 0)
+    method, running = its.known.speculation.method, its.drafting_requests
+    numbers = {
+        "seen": f"{low:.0f} to {high:.0f} requests" if round(low) < round(high) else f"{high:.0f} requests",
+        "needed": needed,
+        "tokens": round(its.draft_length_tokens or 0.0, 1) or len(its.positions) or "K",
+        "running": max(round(running or 0.0), 1),
+        "server": quote(its.known.server or "URL"),
+        "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
+        "method": method if is_known_method(method) else "METHOD",
+    }
+    return tuple(
+        replace(way, text=way.text.format_map(numbers), paste=way.paste.format_map(numbers))
+        for applies, way in _WAYS
+        if applies(its)
+    )
+
+
+def ways_text(its: WindowEvaluation) -> str:
+    """Return all these ways in a sentence without names of the server."""
+    ways = (f"{way.text[0].lower()}{way.text[1:]} ({way.takes})" for way in ways_to_know(its))
+    return f"To know it, cheapest first: {'; or '.join(ways)}."

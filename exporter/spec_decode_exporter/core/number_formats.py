@@ -13,6 +13,7 @@ from typing import Final
 ABSENT: Final = "-"
 
 _MILLISECOND: Final = 1e-3
+_HOUR: Final = 3600
 _GIGABYTE: Final = 10**9
 _MEGABYTE: Final = 10**6
 
@@ -101,6 +102,18 @@ def three_digits(value: float, max_decimals: int, *, signed: bool = False) -> st
 def utc_clock(unix: float) -> str:
     """Write a Unix time as a time of day: ``14:03:05 UTC``."""
     return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
+
+
+def utc_span(begin: float, end: float) -> str:
+    """Write two Unix times: ``24 Nov 10:00 to 26 Nov 09:30 UTC``, ``26 Nov 08:00 to 09:30 UTC``."""
+    first, last = (datetime.fromtimestamp(each, UTC) for each in (begin, end))
+    day = "" if first.date() == last.date() else f"{last.day} {last:%b} "
+    return f"{first.day} {first:%b %H:%M} to {day}{last:%H:%M} UTC"
+
+
+def hours(seconds: float) -> str:
+    """Write a long time in minutes or hours: ``45 min``, ``2.5 h``, ``112 h``."""
+    return f"{seconds / 60:.0f} min" if seconds < 2 * _HOUR else f"{three_digits(seconds / _HOUR, 1)} h"
 
 
 def ago(seconds: float) -> str:

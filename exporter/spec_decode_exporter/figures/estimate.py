@@ -110,6 +110,19 @@ def estimate_of(
     return Estimate(value, min(value, lower), max(value, upper), error, number)
 
 
+def sampled_ratio(number: float, x: float, xx: float, y: float, xy: float, yy: float) -> Estimate:  # noqa: PLR0917
+    """Return Σx / Σy with its 95 % bounds by ``number`` > 1 independent pairs, and their sums of products.
+
+    A ratio estimator (Cochran, *Sampling Techniques*, 1977, section 6.3), with Student's t.
+    """
+    value = x / y
+    # The difference of large sums may be slightly negative.
+    squares = max(0.0, xx - 2 * value * xy + value * value * yy)
+    error = sqrt(number / (number - 1) * squares) / y
+    half = t_quantile(number - 1) * error
+    return Estimate(value, max(0.0, value - half), value + half, error, int(number) - 1)
+
+
 def _error_of_sum(residuals: Sequence[float], number: int) -> float:
     waves = (_wave(len(residuals), each) for each in range(1, number + 1))
     return sqrt(2 / number * sum([sum(map(mul, residuals, wave)) ** 2 for wave in waves]))

@@ -11,9 +11,10 @@ from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
-from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
+from spec_decode_exporter.costs.cost import UNSTATED_LOAD, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.finding import (
@@ -33,6 +34,7 @@ from spec_decode_exporter.findings.finding import (
     found,
     tail,
 )
+from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
@@ -41,8 +43,6 @@ DEAD: Final = 0.05
 
 Most reports of broken drafters show 0.01 to 0.02.
 """
-WAYS_TO_MEASURE: Final = "To know it, cheapest first: let the exporter read a Prometheus that has this server from before it speculated (baseline.prometheus); wait until the engine does not draft for ten minutes under load, or restart it without speculation for ten minutes, and the exporter measures it; serve one replica without speculation as the baseline of an experiment; or configure the step times with and without speculation at this load (cost.loads)."
-"""Ways to know the cost of drafting."""
 FLIPPING: Final = 0.25
 """Share of the polls in which K changed. Load that moves from one range to another changes it once."""
 TRIMMED: Final = 0.05
@@ -52,6 +52,8 @@ LOSSY_REJECTION: Final = frozenset({"fly"})
 
 ``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
 """
+PARALLEL_TOKENS: Final = 7
+"""Draft tokens with which drafters that draft all tokens in one pass are served (P-EAGLE: arXiv 2602.01469)."""
 HIGH_FIRST_POSITION: Final = 0.90
 LOW_RATE: Final = 0.40
 HIGH_RATE: Final = 0.60
@@ -194,7 +196,7 @@ def no_depth_pays(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(drafting)
 def unclear_cost(context: FindingContext) -> Found | None:
-    text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {WAYS_TO_MEASURE}"
+    text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {ways_text(context.its)}"
     even, speedup = context.its.break_even_cost_ratio, context.its.speedup_range
     if context.evaluation.verdict is not Verdict.UNCLEAR or even is None or speedup is None:
         return None
@@ -362,6 +364,32 @@ def room_for_longer_draft(context: FindingContext) -> Found | None:
 
 
 @HINTS.finding(accepting)
+def short_parallel_draft(context: FindingContext) -> Found | None:
+    text = "One pass of the drafter drafts all {tokens:.0f} tokens, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
+    depth, is_bad = context.evaluation.recommended, context.evaluation.verdict in NOT_PAYING
+    is_open = not is_bad if depth is None else depth.tokens > context.tokens
+    if not context.known.speculation.deployment.drafts_in_parallel or not is_open:
+        return None
+    return found(text, below("tokens", context.tokens or None, PARALLEL_TOKENS), usual=PARALLEL_TOKENS)
+
+
+@HINTS.finding(drafting)
+def acceptance_falls_with_context(context: FindingContext) -> Found | None:
+    text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). vLLM cannot choose the number of draft tokens by context: serve long contexts on a replica of their own with fewer draft tokens, or draft fewer if most contexts are long."
+    fall = context.fall
+    if fall is None:
+        return None
+    contexts = {"short_tokens": fall.short_tokens, "long_tokens": fall.long_tokens}
+    ends = {"short": (fall.short_length, *fall.short_bounds), "long": (fall.long_length, *fall.long_bounds)}
+    bounds = {
+        f"{end}{part}": value
+        for end, values in ends.items()
+        for part, value in zip(("", "_lower", "_upper"), values, strict=True)
+    }
+    return Found(text, {**{name: float(f"{each:.2g}") for name, each in contexts.items()}, **bounds})
+
+
+@HINTS.finding(accepting)
 def low_rate(context: FindingContext) -> Found | None:
     text = "The acceptance rate is {rate:.3f}; below {threshold:g} operators call it poor. The rate falls with the number of draft tokens, {tokens:.0f} here, and a long draft may still pay: rely on the verdict."
     return found(text, below("rate", context.its.draft_acceptance_ratio, LOW_RATE), tokens=context.tokens)
@@ -371,22 +399,6 @@ def low_rate(context: FindingContext) -> Found | None:
 def high_rate(context: FindingContext) -> Found | None:
     text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict."
     return found(text, above("rate", context.its.draft_acceptance_ratio, HIGH_RATE), tokens=context.tokens)
-
-
-@HINTS.finding(drafting)
-def unknown_cost(context: FindingContext) -> Found | None:
-    text = "The cost of drafting is unknown. The verdict allows for every usual drafter: {lowest_cost:.3g} to {highest_cost:.3g} decode steps for a draft token. Configure the method (speculative.method), the sizes of the models (cost.draft_parameters and cost.target_parameters), or the cost itself."
-    is_known = context.its.cost is not None or context.evaluation.state is State.DISABLED
-    return None if is_known else Found(text, cost_range(context.its.possible_cost))
-
-
-@HINTS.finding(drafting)
-def typical_cost(context: FindingContext) -> Found | None:
-    text = "The cost of drafting is the range that is typical of the method at this load: {lowest_cost:.3g} to {highest_cost:.3g} decode steps for a draft token, and about {fixed_cost:.3g} for a step that drafts. A measured cost narrows the bounds of the speed-up."
-    cost = context.its.cost
-    if cost is None or cost.source is not CostSource.TYPICAL:
-        return None
-    return Found(text, {**cost_range(cost), "fixed_cost": cost.guess.step})
 
 
 @HINTS.finding(drafting)
@@ -440,15 +452,18 @@ NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)
 """Names of all findings, in their order."""
 
 
-def findings(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
+def findings(
+    evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus, fall: ContextFall | None = None
+) -> tuple[Finding, ...]:
     """Return all findings that hold.
 
     Args:
         evaluation: Evaluation of the engine; one without windows has no findings.
         broken: Identities of the counters that two successive polls broke.
         drops: Drops of the acceptance length.
+        fall: Its fall with the context.
     """
     if not evaluation.windows:
         return ()
-    context = FindingContext(evaluation, broken, drops)
+    context = FindingContext(evaluation, broken, drops, fall)
     return (*FAULTS.of(context), *HINTS.of(context))

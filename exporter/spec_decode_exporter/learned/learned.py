@@ -11,14 +11,15 @@ from pydantic import Field
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
-from spec_decode_exporter.costs.cost import CostSource, Curve
-from spec_decode_exporter.costs.typical_costs import every_step_pays
+from spec_decode_exporter.costs.cost import CostSource, Curve, share_by_name
+from spec_decode_exporter.costs.typical_costs import every_step_pays, undrafted_pass
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, newest_requests
+from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece, context_band
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
-from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
+from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
@@ -47,11 +48,6 @@ class Drafter(NamedTuple):
         return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
 
 
-Depths = Annotated[
-    dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], DepthSums], Field(max_length=MAX_POSITIONS + 1)
-]
-
-
 @dataclass(slots=True)
 class LearnedState:
     """Persisted state of an engine, with its K and drafter: the server may have another one later."""
@@ -61,7 +57,7 @@ class LearnedState:
     drops: DropState = field(default_factory=DropState)
     plain: StepTimes = field(default_factory=StepTimes)
     """Steps of the polls without drafts, as of a schedule that pauses."""
-    depths: Depths = field(default_factory=dict)
+    used: Kept = field(default_factory=dict)
     """By number of draft tokens in use."""
     today: DayTime = field(default_factory=DayTime)
     """Decode time, and that without speculation."""
@@ -79,7 +75,8 @@ class Learned:
         """Steps of the polls with drafts."""
         self.saved = TimeSaved()
         self._plain = StepTimes()
-        self._depths: dict[int, DepthSums] = {}
+        self.used, self.contexts = BlocksByKey(), BlocksByKey()
+        """Polls by the number of draft tokens in use; those of K by their contexts: see ``context_band``."""
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
         self._drafter = Drafter()
@@ -96,7 +93,7 @@ class Learned:
         is_another = drafter.is_another(before)
         self._drafter = drafter if is_another else drafter.completed(before)
         if is_another:
-            self._depths.clear()
+            self.used.clear()
             self._start_again()
         return is_another
 
@@ -121,7 +118,9 @@ class Learned:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         its = self._speculation
-        return costs((self.drafting, self._plain), others, its.method, its.deployment)
+        share = share_by_name(its.draft_model, its.target)
+        undrafted = undrafted_pass(its.method, its.target, its.deployment, self._tokens, share)
+        return costs((self.drafting, self._plain), others, its.method, its.deployment, undrafted)
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> RequestBaseline | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
@@ -146,7 +145,7 @@ class Learned:
             return replace(self._remembered, today=today)
         if not self._tokens:
             return None
-        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self._depths, today)
+        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self.used.kept, today)
 
     def remember(self, state: LearnedState) -> None:
         """Restore a state once the engine proves to draft with the same K and drafter; of the day at once."""
@@ -169,7 +168,7 @@ class Learned:
             self.baseline.drafting()
         if steps:
             (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
-            self._learn_depth(steps, increment)
+        self._learn_use(increment, sample, history)
 
     def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
@@ -180,17 +179,26 @@ class Learned:
                 period.add_latencies(self._latencies, sample.latencies, self._wall)
             self._latencies = sample.latencies
 
-    def _learn_depth(self, steps: Steps, increment: Increment) -> None:
-        """Add a poll to the sums of its number of draft tokens, unless it mixes several."""
-        its = increment.counters
-        tokens = its.draft_tokens / its.drafts if its.drafts else 0.0
-        depth = min(round(tokens), MAX_POSITIONS)
-        is_whole = not its.drafts or steps.drafting >= DRAFTED_SHARE * steps.number
-        if is_whole and abs(tokens - depth) <= WHOLE_TOKENS:
-            decoded = max(0, its.generation_tokens - its.first_tokens)
-            counts = decoded, its.drafts, its.accepted_tokens
-            sums = DepthSums(steps.decode_seconds, steps.number, *counts, self._wall)
-            include(self._depths, depth, sums)
+    def _learn_use(self, increment: Increment, sample: Sample, history: History) -> None:
+        """Add a poll to the sums of its contexts and of its draft tokens, unless it mixes several numbers."""
+        running = sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
+        cache = (sample.gauge(Gauge.KV_CACHE_USAGE) or 0.0) / max(running, 1.0)
+        poll = Piece.of(increment, cache, knows_steps=history.knows_steps)
+        tokens = None if poll is None else self._tokens_of(poll, history.tokens)
+        if poll is None or tokens is None:
+            return
+        self.used.add(tokens, poll, self._wall)
+        if cache > 0 and tokens and tokens == history.tokens:
+            self.contexts.add(context_band(cache), poll, self._wall)
+
+    def _tokens_of(self, poll: Piece, most: int) -> int | None:
+        """Return the number of draft tokens in use, of a search its maximum; None if a poll mixes several."""
+        if drafts_what_it_finds(self._speculation.method):
+            return most or None
+        tokens = poll.draft_tokens / poll.drafts if poll.drafts else 0.0
+        whole = min(round(tokens), MAX_POSITIONS)
+        is_whole = not poll.drafts or poll.drafts >= DRAFTED_SHARE * poll.steps
+        return whole if is_whole and abs(tokens - whole) <= WHOLE_TOKENS else None
 
     def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
         """Return the steps of an increment if a lack of drafts would be a drop: no pause, and no stall."""
@@ -217,12 +225,12 @@ class Learned:
         if saved.drafter.is_another(self._drafter):
             return
         self._drafter = self._drafter.completed(saved.drafter)
-        for depth, sums in saved.depths.items():
-            include(self._depths, depth, sums)
+        self.used.restore(saved.used)
         if saved.tokens == tokens:
             self._tokens = tokens
             self.drops.restore(saved.drops)
 
     def _start_again(self) -> None:
         self.drafting, self._tokens = StepTimes(), 0
+        self.contexts.clear()
         self.drops.start_again()

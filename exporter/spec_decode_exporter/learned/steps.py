@@ -20,14 +20,15 @@ from functools import reduce
 from itertools import repeat
 from math import exp, exp2, hypot, inf, log, log2, sqrt
 from operator import add, attrgetter, mul
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.core.numbers import Amount, UnixTime
 from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
-from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
+from spec_decode_exporter.learned.regression import Matrix, deviation, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
 
@@ -199,27 +200,7 @@ class StepSums(NamedTuple):
         return SeenSteps(least, tokens, contexts, self.drafting / steps, drafted)
 
 
-class DepthSums(NamedTuple):
-    """Decode time, steps, decoded tokens and drafts of the polls with one K; older ones have less weight."""
-
-    decode_seconds: Amount
-    steps: Amount
-    tokens: Amount
-    drafts: Amount
-    accepted: Amount
-    wall: UnixTime
-    """Unix time of the newest poll."""
-
-    def plus(self, other: DepthSums) -> DepthSums:
-        """Return the sums of both, with their weights at the later time."""
-        older, newer = sorted((self, other), key=_wall)
-        return DepthSums._make((*faded(older[:-1], newer.wall - older.wall, newer[:-1]), newer.wall))
-
-
-_Sums = TypeVar("_Sums", StepSums, DepthSums)
-
-
-def include(known: dict[int, _Sums], key: int, sums: _Sums) -> None:
+def include(known: dict[int, StepSums], key: int, sums: StepSums) -> None:
     """Add sums to those that are known by the same key."""
     known[key] = known[key].plus(sums) if key in known else sums
 
@@ -241,6 +222,12 @@ class StepTimes:
         """Yield the steps at each load that was seen for long enough."""
         known = (its for its in self.places.values() if its.seconds >= MIN_SEEN_SECONDS and its.polls > 1)
         return (its.seen for its in known)
+
+    def loads(self) -> Iterator[LoadTime]:
+        """Yield the time at each load."""
+        for its in self.places.values():
+            load = exp(its.triangle[LOAD] / its.triangle[0])
+            yield LoadTime(load, min(deviation(its.gram, LOAD), 1.0), its.seconds)
 
     def near(self, place: int, reach: int = 1) -> StepSums | None:
         """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""

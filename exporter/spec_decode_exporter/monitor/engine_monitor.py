@@ -13,6 +13,7 @@ from typing import Final
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
@@ -23,6 +24,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
+from spec_decode_exporter.learned.blocks import ContextFall, fall_by_cache
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -65,6 +67,8 @@ class EngineMonitor:
         """Engines that serve the model without speculation in an experiment."""
         self.faster: FasterMethod | None = None
         """Another method that is faster, by an experiment."""
+        self.prompt_fall: ContextFall | None = None
+        """Fall of the model's acceptance length with the prompt, by single requests."""
         self.evaluated_at = -inf
         """Moment of the last evaluated poll (monotonic)."""
         self.is_urgent = False
@@ -76,6 +80,7 @@ class EngineMonitor:
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
         self._load_range: Sequence[SeenSteps] = ()
+        self._loads: Sequence[LoadTime] = ()
         self._latency_baseline: RequestBaseline | None = None
         self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
@@ -326,7 +331,10 @@ class EngineMonitor:
             last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
             load_range=self._load_range,
+            loads=self._loads,
             latency_baseline=self._latency_baseline if history.speculates else None,
+            engine_kind=assumed.engine_kind,
+            server=assumed.server,
             wall=wall,
         )
 
@@ -344,6 +352,7 @@ class EngineMonitor:
             learned = self.learned.drafting, self.learned.plain
             with suppress(ArithmeticError):  # restored numbers may contradict each other
                 self._load_range = [seen for steps in learned for seen in steps.seen()]
+                self._loads = [each for steps in learned for each in steps.loads()]
         return self._costs
 
     def _period(self) -> PlainPeriod | None:
@@ -353,8 +362,10 @@ class EngineMonitor:
 
     def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
-        find = cache(partial(_found, evaluation, self._broken, drops))
-        return replace(snapshot, baseline=self._period(), find=find)
+        wall = self.history.wall
+        find = cache(partial(self._found, evaluation, self._broken, drops, wall))
+        use = cache(partial(self.learned.used.sums, wall))
+        return replace(snapshot, baseline=self._period(), find=find, use=use)
 
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
@@ -390,6 +401,15 @@ class EngineMonitor:
             today=self.learned.saved.today,
         )
 
+    def _found(
+        self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus, wall: float
+    ) -> tuple[Finding, ...]:
+        """Return the findings, and drop the columns of increments that they needed."""
+        fall = self.prompt_fall or fall_by_cache(self.learned.contexts.sums(wall))
+        found = findings(evaluation, broken, drops, fall)
+        evaluation.forget()
+        return found
+
     # Events of evaluations
 
     def _state_events(self, state: State) -> Iterator[Event]:
@@ -423,13 +443,6 @@ class EngineMonitor:
             }
             self._recorded = self._recorded._replace(advice=advice)
             yield Event("recommendation_changed", fields)
-
-
-def _found(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
-    """Return the findings, and drop the columns of increments that they needed."""
-    found = findings(evaluation, broken, drops)
-    evaluation.forget()
-    return found
 
 
 def _drop_event(drop: Drop, wall: float) -> Event:

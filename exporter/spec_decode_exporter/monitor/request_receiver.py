@@ -118,6 +118,9 @@ class RequestReceiver:
             return RequestFindings()
         found = await self._errors.attempt_async("requests", self._evaluate)
         if found is not None:
+            falls = {each.model_name: each.fall for each in found.prompts}
+            for monitor in self._fleet:
+                monitor.use_prompt_falls(falls)
             changes = partial(self._notifier.emit, found, self._clock.monotonic())
             for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
                 self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))

@@ -16,10 +16,11 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.core.urls import Url, address
 from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
+from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
@@ -239,6 +240,11 @@ class TargetMonitor:
             engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in shown),
         )
 
+    def use_prompt_falls(self, falls: Mapping[str, ContextFall | None]) -> None:
+        """Hand over the fall of the acceptance length with the prompt, by single requests, of each model."""
+        for name, (engine, *_) in self.engines.items():
+            engine.prompt_fall = falls.get(name.model_name)
+
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
         for name in self.engines:
@@ -294,12 +300,15 @@ class TargetMonitor:
 
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
-        target, config, served = self.target, self._config, self._served
+        target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
+        page = url.target.partition("?")[0].removesuffix("/metrics")
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
             target.policy or config.policy,
             target.reference or config.reference,
+            self._server.engine_kind,
+            f"{url.scheme}://{url.authority}{page}",
         )
 
     def _use_served(self) -> None:

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, field_validator
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
 from spec_decode_exporter.views.document import Estimated, View
-from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView
+from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
 
 MAX_BYTES: Final = 16 * 2**20
@@ -56,6 +56,13 @@ class SavedCost(CostView):
     fixed_cost_ratio: Amount
 
 
+class SavedFinding(Saved):
+    """Finding about an engine."""
+
+    name: str
+    text: str
+
+
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -71,7 +78,15 @@ class SavedEngine(Saved):
     configured_tokens: int | None
     cost: SavedCost | None
     setting: SettingView
+    used_tokens: tuple[UsedTokensView, ...] = ()
+    findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]
+
+    @property
+    def warning(self) -> str:
+        """Text of the finding that acceptance depends on the context; empty without it."""
+        found = (each.text for each in self.findings if each.name == "acceptance_falls_with_context")
+        return next(found, "")
 
 
 class SavedSnapshot(Saved):

@@ -25,14 +25,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate
-from math import floor, log10, sqrt
+from math import floor, log10
 from operator import add
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.figures.estimate import Estimate, ratio
+from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
-from spec_decode_exporter.figures.student_t import t_quantile
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
 CELL_SECONDS: Final = 5.0
@@ -383,12 +382,7 @@ def ratio_estimate(  # noqa: PLR0917
     """Return Σx / Σy over a ``number`` of requests with its 95 % bounds; None below ``MIN_REQUESTS``."""
     if number < MIN_REQUESTS or not y:
         return None
-    value = x / y
-    # The difference of large sums may be slightly negative.
-    squares = max(0.0, xx - 2 * value * xy + value * value * yy)
-    error = sqrt(number / (number - 1) * squares) / y
-    half = t_quantile(number - 1) * error
-    return Estimate(value, max(0.0, value - half), value + half, error, number - 1)
+    return sampled_ratio(number, x, xx, y, xy, yy)
 
 
 def aged(cells: Cells, newest: int, first: int) -> Cells:

@@ -8,6 +8,7 @@ from math import erf, hypot, isnan, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
+from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.requests.cells import MIN_REQUESTS, Sums
 from spec_decode_exporter.requests.mixture import Modes, modes
 from spec_decode_exporter.requests.record import Refusal, RequestSource
@@ -85,20 +86,6 @@ class PromptBucket(NamedTuple):
     summary: Sums
 
 
-@dataclass(frozen=True, slots=True)
-class ContextFall:
-    """The acceptance length is significantly lower (95 %) with long prompts than with short ones."""
-
-    short_tokens: float
-    """Mean prompt tokens of the shortest bucket with enough requests."""
-    short_length: float
-    """Its acceptance length."""
-    long_tokens: float
-    """Mean prompt tokens of the longest bucket with enough requests."""
-    long_length: float
-    """Its acceptance length."""
-
-
 class PromptFindings(NamedTuple):
     """Requests of one model by the length of the prompt, in the longest window."""
 
@@ -149,7 +136,7 @@ def context_fall(buckets: Iterable[PromptBucket]) -> ContextFall | None:
     degrees = degrees_of_sum([error**2 for error in errors], [short.degrees, long.degrees])
     if REMAINING * short.value - long.value <= t_quantile(degrees) * hypot(*errors):
         return None
-    return ContextFall(short_tokens, short.value, long_tokens, long.value)
+    return ContextFall.of((short_tokens, short), (long_tokens, long))
 
 
 class LongRequest(NamedTuple):

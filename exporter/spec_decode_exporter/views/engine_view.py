@@ -136,6 +136,8 @@ class CostView(View):
     draft_cost_ratio_lower: float = at("Lowest possible cost of a draft token at this load.", "token.low")
     draft_cost_ratio_upper: float = at("Highest possible cost of a draft token at this load.", "token.high")
     fixed_cost_ratio: float = at("Cost of a step that drafts, independent of its draft tokens.", "step.guess")
+    fixed_cost_ratio_lower: float = at("Lowest possible cost of such a step.", "step.low")
+    fixed_cost_ratio_upper: float = at("Highest possible cost of such a step.", "step.high")
     source: CostSource
     running_requests: float | None = at("Load at which it is known; null: the present one.")
 

@@ -34,6 +34,7 @@ _FORMATS: Final[dict[str, Callable[..., str]]] = {
         number_formats.count,
         number_formats.duration,
         number_formats.gigabytes,
+        number_formats.hours,
         number_formats.percent,
         number_formats.plain,
         number_formats.rate,
@@ -48,6 +49,7 @@ _WORDS: Final[dict[str, Callable[..., str]]] = {
         number_formats.number_range,
         number_formats.plural,
         number_formats.utc_clock,
+        number_formats.utc_span,
     )
 }
 

@@ -17,11 +17,13 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostSource, Curve, Point
+from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES, findings
+from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.poll import Check, Counters
@@ -111,6 +113,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     one = window(drafts, draft_tokens, accepted, positions=positions, gauges=gauges, **counters)
     broken, drops = frozenset(more.pop("broken", ())), more.pop("drops", DropStatus())
     latencies, advice = more.pop("latencies", {}), more.pop("advice", Advice())
+    fall = more.pop("fall", None)
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
         more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
@@ -120,7 +123,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
         (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
     )
     evaluation.shown = evaluation.own._replace(advice=advice)
-    return {finding.name: finding for finding in findings(evaluation, broken, drops)}
+    return {finding.name: finding for finding in findings(evaluation, broken, drops, fall)}
 
 
 BASELINE = RequestBaseline(0.05, 0.85)
@@ -130,6 +133,8 @@ FLIPS = {"running": 9.0, "speculation": SCHEDULED}
 ROOM = {"positions": (800, 600, 400, 301)}
 FASTER = FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))
 TYPICAL = {"measured": (), "speculation": Speculation("eagle3")}
+ONE_PASS = {"speculation": Speculation("eagle3", deployment=Deployment(drafts_in_parallel=True))}
+FALL = ContextFall(1234.5, 2.4, 8765.4, 1.6, (2.3, 2.5), (1.5, 1.7))
 
 
 def dropped(kind):
@@ -173,6 +178,8 @@ EDGES = {
     "high_first_position": ({"positions": (901, 500, 250)}, {"positions": (900, 500, 250)}),
     "wasted_last_position": ({"positions": (800, 600, 99)}, {"positions": (800, 600, 100)}),
     "room_for_longer_draft": ({"positions": (800, 301)}, {"positions": (800, 300)}),
+    "short_parallel_draft": ({"positions": (800,) * 6, **ONE_PASS, **recommended(7)}, {"positions": (800,) * 7, **ONE_PASS, **recommended(8)}),
+    "acceptance_falls_with_context": ({"fall": FALL}, {}),
     "low_rate": ({"accepted": 1599}, {"accepted": 1600}),
     "high_rate": ({"accepted": 2401}, {"accepted": 2400}),
     "typical_cost": (TYPICAL, {}),
@@ -212,6 +219,7 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("low_first_position", {"acceptance": 0.699, "threshold": 0.7}, "Position 0 is accepted in 0.699 of the drafts, less than 0.7: "),
         ("cliff", {"position": 1, "acceptance": 319 / 800, "position_before": 0, "acceptance_before": 0.8}, "Of the drafts that reach position 1, 0.399 are accepted there, compared with 0.800 at position 0: "),
         ("below_expectation", {"position": 0, "acceptance": 0.8, "upper": 0.8 + 4.3027 * sqrt(0.16 / 1000), "expected": 0.951}, "Of the drafts that reach position 0, 0.800 are accepted there, at most 0.854. "),
+        ("acceptance_falls_with_context", {"short_tokens": 1200, "long_tokens": 8800, "short": 2.4, "short_lower": 2.3, "short_upper": 2.5, "long": 1.6, "long_lower": 1.5, "long_upper": 1.7}, "With contexts of about 8,800 tokens the acceptance length is 1.60 (1.50 to 1.70), with 1,200 tokens 2.40 (2.30 to 2.50). "),
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
         ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "6.9 requests passed through the window one after the other. They count as 4.9, because the "),

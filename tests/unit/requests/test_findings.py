@@ -9,10 +9,10 @@ import pytest
 
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.requests.cells import Effect
 from spec_decode_exporter.requests.findings import (
     MAX_SAMPLE,
-    ContextFall,
     LongRequest,
     PromptBucket,
     context_fall,
@@ -221,7 +221,9 @@ def estimate(value, error=0.05, degrees=100):
 def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
     known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
     buckets = [bucket(500, None), *known, bucket(90_000, None)]
-    assert context_fall(buckets) == ContextFall(2000, 2.3, 20_000, 1.08)
+    ends = estimate(2.3), estimate(1.08)
+    bounds = [(each.lower, each.upper) for each in ends]
+    assert context_fall(buckets) == ContextFall(2000, 2.3, 20_000, 1.08, *bounds)
     for few in ([], known[:1], [known[0], bucket(90_000, None)]):
         assert context_fall(few) is None
 

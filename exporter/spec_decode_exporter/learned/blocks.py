@@ -1,0 +1,273 @@
+"""Drafting by a key over the last days, such as by K or by context, as sums of blocks of polls.
+
+Drafts of one request are alike, so polls tell less than their number. A block is ``BLOCK_SECONDS`` of polls
+with one key, longer than most requests. Over the n blocks of a key, each with x and y, a ratio Σx / Σy has
+bounds by the variation between blocks (batch means; see ``figures.estimate.sampled_ratio``).
+
+Sums of a key cover its present half week and the half week of polls before it: 3.5 to 7 days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from math import floor, log2
+from operator import add
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.core.numbers import Amount, Product, UnixTime
+from spec_decode_exporter.costs.cost import CostModel
+from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
+from spec_decode_exporter.figures.window_figures import Price, Work
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
+from spec_decode_exporter.window.poll import Increment
+
+BLOCK_SECONDS: Final = 120.0
+"""Time of a block; requests of more than that are rare."""
+MIN_BLOCKS: Final = 6
+"""Blocks that bounds need: batch means with fewer are too narrow."""
+HALF_WEEK: Final = 3.5 * 86_400
+MAX_KEYS: Final = 16
+"""Keys that are kept; a further one replaces that which was absent for longest."""
+REMAINING: Final = 0.9
+"""Share of the acceptance length that remains at long contexts without a warning."""
+_PER_DOUBLING: Final = 2
+"""Bands of contexts in a doubling."""
+
+
+class Piece(NamedTuple):
+    """A poll, or sums over the polls of a block."""
+
+    seconds: Amount
+    steps: Amount
+    """S; if unknown, one token and the accepted ones of its draft are a step."""
+    tokens: Amount
+    """G - F."""
+    drafts: Amount
+    draft_tokens: Amount
+    accepted: Amount
+    running: Amount
+    """Σ over the steps: running requests."""
+    cache: Amount
+    """Σ over the steps: share of the KV cache that a request holds; 0 if unknown."""
+    context: Amount
+    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
+    requests: Amount
+
+    @classmethod
+    def of(cls, increment: Increment, cache: float, *, knows_steps: bool) -> Piece | None:
+        """Return a poll at which a request holds the share ``cache`` of the KV cache; None without steps."""
+        its = increment.counters
+        decoded = max(0, its.generation_tokens - its.first_tokens) or its.drafts + its.accepted_tokens
+        steps = its.decode_steps if knows_steps else max(decoded - its.accepted_tokens, its.drafts)
+        if steps <= 0:
+            return None
+        speculation = min(its.drafts, steps), its.draft_tokens, its.accepted_tokens
+        loads = steps * max(increment.load, 1.0), steps * cache
+        context = its.prompt_tokens + its.generation_tokens / 2
+        work = (increment.end - increment.begin, steps, decoded, *speculation, *loads)
+        return cls(*work, context, its.first_tokens)
+
+
+class Blocks(NamedTuple):
+    """Sums over the blocks of a key in a half week."""
+
+    number: Amount
+    begin: UnixTime
+    end: UnixTime
+    sums: Piece
+    squares: Annotated[tuple[Product, ...], Field(min_length=6, max_length=6)]
+    """Σ of AA, AD, DD, NN, NS and SS, with N tokens."""
+
+    @classmethod
+    def of(cls, block: Piece, begin: float, end: float) -> Blocks:
+        """Return the sums of one block between two Unix times."""
+        accepted, drafts, tokens, steps = block.accepted, block.drafts, block.tokens, block.steps
+        acceptance = accepted * accepted, accepted * drafts, drafts * drafts
+        return cls(1, begin, end, block, (*acceptance, tokens * tokens, tokens * steps, steps * steps))
+
+    def plus(self, other: Blocks) -> Blocks:
+        """Return the sums of both."""
+        sums, squares = Piece(*map(add, self.sums, other.sums)), tuple(map(add, self.squares, other.squares))
+        begin, end = min(self.begin, other.begin), max(self.end, other.end)
+        return Blocks(self.number + other.number, begin, end, sums, squares)
+
+    @property
+    def running_requests(self) -> float:
+        """Mean running requests of the steps."""
+        return ratio(self.sums.running, self.sums.steps) or 0.0
+
+    @property
+    def mean_context(self) -> float | None:
+        """Mean tokens of a request in the middle of its answer; None if unknown."""
+        return ratio(self.sums.context, self.sums.requests) or None
+
+    @property
+    def acceptance_length(self) -> Estimate | None:
+        """1 + A/D; None without drafts or with too few blocks."""
+        found = self._ratio(self.sums.accepted, self.sums.drafts, *self.squares[:3])
+        return found and found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
+
+    @property
+    def tokens_per_step(self) -> Estimate | None:
+        """(G - F)/S; None with too few blocks."""
+        return self._ratio(self.sums.tokens, self.sums.steps, *self.squares[3:])
+
+    def speedup(self, model: CostModel) -> Estimate | None:
+        """Return the speed-up of decoding by the cost at this load; None without drafts, cost or bounds."""
+        its, sampled = self.sums, self.tokens_per_step
+        if not its.drafts or sampled is None or not sampled.value:
+            return None
+        cost = model.at(self.running_requests, its.draft_tokens / its.drafts, self.mean_context)
+        if cost is None:
+            return None
+        work = Work(*(round(each) for each in (its.tokens, its.steps, its.drafts, its.draft_tokens)))
+
+        def at(price: Price, tokens: float) -> float:
+            return work.speedup(price) * tokens / sampled.value
+
+        value, low, high = (
+            at(cost.guess, sampled.value),
+            at(cost.high, sampled.lower),
+            at(cost.low, sampled.upper),
+        )
+        return Estimate(value, min(value, low), max(value, high), sampled.standard_error)
+
+    def _ratio(self, x: float, y: float, xx: float, xy: float, yy: float) -> Estimate | None:
+        return sampled_ratio(self.number, x, xx, y, xy, yy) if self.number >= MIN_BLOCKS and y else None
+
+
+Kept = Annotated[
+    dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], Annotated[list[Blocks], Field(max_length=2)]],
+    Field(max_length=MAX_KEYS),
+]
+"""By key: sums of one or two half weeks, the newest last."""
+
+
+@dataclass(slots=True)
+class BlocksByKey:
+    """Adds up polls to blocks, and blocks to sums, by key."""
+
+    kept: dict[int, list[Blocks]] = field(default_factory=dict)
+    _growing: dict[int, tuple[float, Piece]] = field(default_factory=dict)
+    """Unix time of the begin, and sums, of blocks that are not complete."""
+
+    def add(self, key: int, piece: Piece, wall: float) -> None:
+        """Add a poll that ended at a Unix time."""
+        begin, before = self._growing.get(key, (wall - piece.seconds, None))
+        if before is not None:
+            piece = Piece._make(map(add, before, piece))
+        if piece.seconds < BLOCK_SECONDS:
+            self._growing[key] = begin, piece
+            if len(self._growing) > 2 * MAX_KEYS:
+                del self._growing[next(iter(self._growing))]
+            return
+        self._growing.pop(key, None)
+        self.include(key, Blocks.of(piece, begin, wall))
+
+    def include(self, key: int, blocks: Blocks) -> None:
+        """Add complete blocks of a key."""
+        known, half_week = self.kept.setdefault(key, []), floor(blocks.end / HALF_WEEK)
+        if known and floor(known[-1].end / HALF_WEEK) == half_week:
+            known[-1] = known[-1].plus(blocks)
+        else:
+            known[:] = [*known, blocks][-2:]
+        if len(self.kept) > MAX_KEYS:
+            del self.kept[min(self.kept, key=lambda each: self.kept[each][-1].end)]
+
+    def restore(self, saved: Mapping[int, Sequence[Blocks]]) -> None:
+        """Add the sums of an earlier process."""
+        for key, blocks in saved.items():
+            later = self.kept.pop(key, [])
+            for each in (*blocks, *later):
+                self.include(key, each)
+
+    def sums(self, wall: float) -> dict[int, Blocks]:
+        """Return the sums of each key, ascending, of the last 7 days before a Unix time."""
+        recent = {
+            key: [each for each in self.kept[key] if each.end > wall - 2 * HALF_WEEK]
+            for key in sorted(self.kept)
+        }
+        return {key: reduce(Blocks.plus, own) for key, own in recent.items() if own}
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.kept.clear()
+        self._growing.clear()
+
+
+class UsedTokens(NamedTuple):
+    """A number of draft tokens that was in use, and what it gave."""
+
+    tokens: int
+    """K; 0: the schedule drafted nothing."""
+    blocks: Blocks
+    speedup: Estimate | None
+
+
+def used_tokens(sums: Mapping[int, Blocks], model: CostModel) -> tuple[UsedTokens, ...]:
+    """Return each number of draft tokens in use, ascending, with its speed-up by the cost at its load."""
+    return tuple(UsedTokens(key, each, each.speedup(model)) for key, each in sums.items())
+
+
+# Contexts
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFall:
+    """The acceptance length is significantly lower (95 %) at long contexts than at short ones."""
+
+    short_tokens: float
+    """Mean tokens of the shortest contexts with enough data."""
+    short_length: float
+    """Their acceptance length."""
+    long_tokens: float
+    """Mean tokens of the longest contexts with enough data."""
+    long_length: float
+    """Their acceptance length."""
+    short_bounds: tuple[float, float]
+    """Bounds of the length of the shortest."""
+    long_bounds: tuple[float, float]
+    """Bounds of the length of the longest."""
+
+    @classmethod
+    def of(cls, short: tuple[float, Estimate], long: tuple[float, Estimate]) -> ContextFall:
+        """Return the fall between two contexts, each with its acceptance length."""
+        first, last = short[1], long[1]
+        lengths = short[0], first.value, long[0], last.value
+        return cls(*lengths, (first.lower, first.upper), (last.lower, last.upper))
+
+
+def context_band(cache: float) -> int:
+    """Return the key of contexts that hold a share of the KV cache: two for each doubling."""
+    return floor(_PER_DOUBLING * log2(cache))
+
+
+def fall_by_cache(sums: Mapping[int, Blocks]) -> ContextFall | None:
+    """Return a fall of the acceptance length with the context; None without one.
+
+    The KV cache that a request holds tells contexts relative to each other. The server's mean context, by its
+    counters of prompts and answers, scales them. A poll has requests of several contexts, so that the fall
+    with a request's own context is larger than this one.
+    """
+    known = [each for each in sums.values() if each.acceptance_length is not None]
+    if len(known) < 2:  # noqa: PLR2004  a short and a long one
+        return None
+    whole = reduce(Blocks.plus, known)
+    scale = ratio((whole.mean_context or 0.0) * whole.sums.steps, whole.sums.cache)
+    if not scale:
+        return None
+    short, long = known[0], known[-1]
+    first, last = short.acceptance_length, long.acceptance_length
+    if first is None or last is None or not is_lower(last, first):
+        return None
+    contexts = [scale * (ratio(each.sums.cache, each.sums.steps) or 0.0) for each in (short, long)]
+    return ContextFall.of((contexts[0], first), (contexts[1], last))
+
+
+def is_lower(length: Estimate, other: Estimate) -> bool:
+    """Return whether a length is below another one by a share that matters, and the bounds exclude chance."""
+    return length.upper < other.lower and length.value <= REMAINING * other.value
