@@ -28,6 +28,8 @@ UID = "spec-decode-engine"
 _SHORT, _LONG = "$short", "$long"
 _RATIO = Look(unit="percentunit", least=0, most=1)
 _SPEEDUP = Look(unit="none", decimals=2, steps=style.PAYS, no_value="cost unknown", axis=(0.9, None))
+_TIME = Look(unit="s", least=0)
+_SHORTER = Look(unit="none", decimals=2, least=0, steps=style.SHORTER, no_value="no comparable baseline")
 _NONE_YET = Look(unit="none", decimals=0, steps=style.NEUTRAL, no_value="none yet")
 _TIMES = {"unit": style.TIMES}
 _THIN = {"custom.lineWidth": 1}
@@ -217,11 +219,9 @@ def _costs() -> list[Band]:
     return [Band(8, [(14, cost), (10, requests)])]
 
 
-def _quantiles(title: str, description: str, quantity: str) -> Panel:
-    selector = ENGINE(f"spec_decode_{quantity}_quantile_seconds")
-    panel = lines(
-        title, description, [Query(by(("quantile",), selector), "{{quantile}}")], Look(unit="s", least=0)
-    )
+def _quantiles(title: str, description: str, metric: str, look: Look = _TIME) -> Panel:
+    queries = [Query(by(("quantile",), ENGINE(metric)), "{{quantile}}")]
+    panel = lines(title, description, queries, look, limit=look is _SHORTER)
     looks = {
         label: {"color": style.fixed(colour), "displayName": percentile(label)}
         for label, colour in style.QUANTILES.items()
@@ -233,15 +233,32 @@ def _latency() -> list[Band]:
     per_token = _quantiles(
         "Time per output token",
         "Percentiles over requests of the time per token after the first. This is what speculation is for.",
-        "time_per_output_token",
+        "spec_decode_time_per_output_token_quantile_seconds",
     )
     to_first = _quantiles(
         "Time to first token",
         "Percentiles over requests. Speculation does not shorten it; a growing one is a queue, long prompts "
         "or a lost prefix cache.",
-        "time_to_first_token",
+        "spec_decode_time_to_first_token_quantile_seconds",
     )
     return [Band(8, [(12, per_token), (12, to_first)])]
+
+
+def _shorter() -> list[Band]:
+    compared = [
+        _quantiles(
+            f"{title}, over the baseline's",
+            "Percentiles over those of requests without speculation, with similar prompts, contexts and "
+            "load. Below the line at 1 they are shorter. Buckets are wide: the exporter's page has bounds.",
+            f"spec_decode_{quantity}_quantile_baseline_ratio",
+            _SHORTER,
+        )
+        for title, quantity in (
+            ("Time per output token", "time_per_output_token"),
+            ("Time to first token", "time_to_first_token"),
+        )
+    ]
+    return [Band(8, [(12, each) for each in compared])]
 
 
 def _gain() -> list[Band]:
@@ -416,6 +433,7 @@ def engine() -> dict[str, Any]:
             Section(_accepted(), "How much is accepted?"),
             Section(_costs(), "What does drafting cost, and at what load?"),
             Section(_latency(), "How long do requests take?"),
+            Section(_shorter(), "Are requests shorter than without speculation?", collapsed=True),
             Section(_gain(), "Why is the gain not larger?", collapsed=True),
             Section(_drops(), "Did acceptance drop?", collapsed=True),
             Section(_spread(), "How is acceptance spread?", collapsed=True),

@@ -82,6 +82,8 @@ SPEEDUP: Steps = (
 )
 """The verdict's own limits, as they are by default."""
 PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
+SHORTER: Steps = ((None, Colour.GOOD), (1.0, Colour.HARM))
+"""Ratio of a time to that without speculation."""
 AGAINST_BASELINE: Steps = ((None, Colour.HARM), (0.95, Colour.UNKNOWN), (1.05, Colour.GOOD))
 """The alert about a slower arm has the same limit; the baseline itself is 1."""
 COMPARABLE: Steps = ((None, Colour.BAD), (0.67, Colour.GOOD), (1.5, Colour.BAD))

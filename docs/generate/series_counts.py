@@ -7,9 +7,11 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.schema import Config, Metrics, Profile
+from spec_decode_exporter.learned.baseline import Baseline, LearnedHistogram, Period, PlainRequests
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -34,7 +36,8 @@ def typical_engine(tokens: int) -> EngineSnapshot:
             LoadCost(running_requests=64, draft_cost_ratio=0.5),
         ]
     )
-    monitor = EngineMonitor(WINDOWS, assumptions=Assumptions(Speculation("eagle3", "configured"), cost))
+    assumptions = Assumptions(Speculation("eagle3", "configured"), cost)
+    monitor = EngineMonitor(WINDOWS, assumptions, _baseline())
     polls = round(HOURS * 3600 / POLL_SECONDS)
     for poll in range(polls + 1):
         now = poll * POLL_SECONDS
@@ -45,6 +48,14 @@ def typical_engine(tokens: int) -> EngineSnapshot:
     if monitor.snapshot is None:
         raise AssertionError("an evaluation leaves a snapshot")
     return monitor.snapshot
+
+
+def _baseline() -> Baseline:
+    """Return an hour of the same requests without speculation, which took twice as long."""
+    requests = PlainRequests(14_400.0, 14_400 * 2e8, seconds=3600.0, running_seconds=4 * 3600.0)
+    before = LearnedHistogram((0.1, 1.0), (0.0, 14_400.0, 14_400.0), -60.0)
+    histograms = dict.fromkeys(COMPARED, before)
+    return Baseline(Period(3600.0, -60.0, requests, histograms=histograms), ended=True)
 
 
 def _sample(poll: int, tokens: int) -> Sample:

@@ -96,10 +96,10 @@ def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
 def _baseline_ratios(latency: Latency) -> Iterator[Metric]:
     """Yield the rows of the ratios of a latency's quantiles to those of a baseline, and of their bounds."""
     name = f"spec_decode_{latency}_quantile_baseline_ratio"
-    text = "Quantiles of the {} over those of the baseline without speculation; below 1 is faster."
+    text = "Quantiles of the {} in the longest window over those of the baseline; below 1 is faster."
     texts = (
         text.format(latency.replace("_", " ")),
-        *(f"The {side} 95 % bound of {name}, as the buckets allow." for side in ("lower", "upper")),
+        *(f"The {side} 95 % bound of {name} in the longest window." for side in ("lower", "upper")),
     )
     for place, (suffix, text) in enumerate(zip(("", "_lower", "_upper"), texts, strict=True)):
         yield Metric(

@@ -2,11 +2,14 @@
 
 import re
 from dataclasses import replace
+from math import inf
 
 import pytest
 
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.figure_table import Windows
+from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
@@ -16,6 +19,7 @@ from spec_decode_exporter.metrics.table import METRICS, NAMES
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.scrape.sample import Buckets
 from tests.every import every
 from tests.fakes.golden import is_golden
 from tests.paths import DATA
@@ -23,6 +27,7 @@ from tests.unit.metrics.written_page import families_of
 
 ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
+BEFORE = dict.fromkeys(COMPARED, Buckets((0.1, 1.0, inf), (0, 999, 999)))
 
 
 def line_of(metric):
@@ -88,8 +93,8 @@ def test_every_name_and_help_follows_the_rules(check):
 
 @pytest.fixture(name="scheduled")
 def scheduled_fixture(busy):
-    """Snapshot of the busy engine with a schedule of draft tokens, which adds a series."""
-    known = busy.evaluation.known
+    """Snapshot of the busy engine with a schedule and a baseline of its latencies, which add series."""
+    known = replace(busy.evaluation.known, latency_baseline=RequestBaseline(0.1, None, histograms=BEFORE))
     schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
     evaluation = Evaluation(
         [its.window for its in busy.evaluation.windows],
