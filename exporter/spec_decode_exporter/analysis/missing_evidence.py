@@ -174,7 +174,7 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
     (_can_pause, Way("schedule", "Restart the server with a schedule that drafts nothing in a narrow range of loads, and so measures itself", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
     (_counts_steps, Way("plain_period", "Restart the server without {speculation} for ten minutes of traffic: the exporter learns its step times", "two restarts and ten minutes of traffic", "what drafts gain, for ten minutes")),
     (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
-    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens:g}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
 
@@ -186,7 +186,7 @@ def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
     numbers = {
         "seen": f"{low:.0f} to {high:.0f} requests" if round(low) < round(high) else f"{high:.0f} requests",
         "needed": needed,
-        "tokens": round(its.draft_length_tokens or 0.0, 1) or len(its.positions) or "K",
+        "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
         "server": quote(its.known.server or "URL"),
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",

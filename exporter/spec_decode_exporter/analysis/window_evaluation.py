@@ -47,8 +47,10 @@ Of published measurements with such a share all nine pay; from 0.8 to 0.9, 13 of
 (``benchmarks.published``).
 """
 PROBABLY_NOT: Final = 0.3
-"""Share up to which speculation probably does not pay: no published measurement has less than 0.45, and of those
-up to 0.61 only 4 of 10 pay."""
+"""Share up to which speculation probably does not pay.
+
+No published measurement has less than 0.45; of those up to 0.61 only 4 of 10 pay.
+"""
 
 
 class WindowEvaluation(WindowFigures):

@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import Way, ways_to_know
-from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -34,6 +34,7 @@ from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
+from spec_decode_exporter.views.measuring_view import MeasuringView, ObstacleView, measuring_view
 from spec_decode_exporter.views.setting_text import (
     measure_text,
     obstacle_text,
@@ -196,13 +197,6 @@ class EvaluatedView(View):
     estimated_speedup_ratio: Estimated
     end_to_end_speedup_ratio: EndToEndView | None = at("Speed-up of whole requests; null if it is unknown.")
     acceptance_length_tokens: Estimated
-
-
-class ObstacleView(View):
-    """Reason against a schedule."""
-
-    name: Obstacle
-    text: str = at("The reason and the remedy.")
 
 
 class SettingView(View):
@@ -378,6 +372,7 @@ class EngineView(View):
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
+    measuring = _row("Schedule that measures the cost of drafting, or the reason why none can.", MeasuringView, measuring_view)
     method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
     method_source = _row("`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)

@@ -87,11 +87,12 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     if waiting := countdown(engine, now):
         likely = likely_so_far(its.evaluated).rstrip()
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
+    remedy = _REMEDIES.get(standing) or advice(engine)
     if standing is Verdict.UNCLEAR:
-        return Headline(tone, _likely(engine), engine.verdict_text, know_text(its.evaluated))
-    if standing is Verdict.MARGINAL:
+        short, remedy = _likely(engine), know_text(its.evaluated)
+    elif standing is Verdict.MARGINAL:
         short = statement(Verdict.MARGINAL, its)
-    return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or advice(engine))
+    return Headline(tone, short, engine.verdict_text, remedy)
 
 
 def advice(engine: EngineView) -> str:

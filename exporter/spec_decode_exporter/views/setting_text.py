@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.findings.findings import WAYS_TO_MEASURE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
 
@@ -25,7 +25,10 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.MODEL_RUNNER_V1: "From vLLM 0.33, Model Runner V1 ignores the schedule of this method and "
     "drafts {tokens} at every load: set VLLM_USE_V2_MODEL_RUNNER=1, or one number.",
     Obstacle.PIECEWISE_GRAPHS: "On Model Runner V1 a schedule makes vLLM run piecewise CUDA graphs, which "
-    "can cost more than it gains: set VLLM_USE_V2_MODEL_RUNNER=1, or compare.",
+    "can cost more than it gains (7 to 22 % of a step in vLLM issue 49548): set VLLM_USE_V2_MODEL_RUNNER=1, or "
+    "compare.",
+    Obstacle.UNUSED_DRAFTS: "Model Runner V2 runs a draft model where the schedule drafts nothing, too: there "
+    "the schedule saves only the verification.",
 }
 """Reasons against a schedule, and remedies; ``tokens`` is K with its noun."""
 _WITHOUT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
@@ -69,9 +72,10 @@ def measure_text(evaluation: Evaluation) -> str:
     collects = evaluation.action is Action.COLLECT and pause is None
     if collects or evaluation.known.speculation.is_adaptive or (setting.bands and setting.tokens is not None):
         return ""
+    ways = ways_text(evaluation.evaluated)
     if not setting.bands:
-        return f"For draft tokens by load, measure the cost at several loads. {WAYS_TO_MEASURE}"
-    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {WAYS_TO_MEASURE}"
+        return f"For draft tokens by load, measure the cost at several loads. {ways}"
+    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {ways}"
 
 
 def obstacle_text(obstacle: Obstacle, setting: SpeculationSetting) -> str:
@@ -150,19 +154,26 @@ class SpeculativeConfig(NamedTuple):
 
 
 def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> SpeculativeConfig:
-    """Return vLLM's JSON of a setting, of the keys that the exporter knows; nothing is guessed."""
-    if not setting.tokens:
+    """Return vLLM's JSON of a setting."""
+    return config_of(setting.tokens, ranges(setting), speculation)
+
+
+def config_of(
+    tokens: int | None, schedule: Sequence[tuple[int, int, int]], speculation: Speculation
+) -> SpeculativeConfig:
+    """Return vLLM's JSON of K and a schedule, of the keys that the exporter knows; nothing is guessed."""
+    if not tokens:
         return SpeculativeConfig("", is_complete=False)
     named = _named(speculation)
-    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
+    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": tokens}
     if named is not None and speculation.rejection_method:
         keys["rejection_sample_method"] = speculation.rejection_method
     if speculation.is_adaptive:
         keys["enable_adaptive_verification"] = True
     if speculation.deployment.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
         keys["parallel_drafting"] = True
-    if setting.schedule:
-        keys[SCHEDULE_KEY] = ranges(setting)
+    if schedule:
+        keys[SCHEDULE_KEY] = schedule
     return SpeculativeConfig(json.dumps(keys), named is not None)
 
 

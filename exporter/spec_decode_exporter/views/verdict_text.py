@@ -71,7 +71,8 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     is_doubt = shown in PAYING and newest is Verdict.UNCLEAR
     lasting = "a minute" if is_doubt else f"{STAYED_SECONDS / 60:.0f} minutes"
     if shown in PAYING and newest in PAYING:
-        return f"{statement(shown, evaluation)}. By newer data it{_text_of(newest, snapshot).partition('Speculation')[2]}"
+        newer = _text_of(newest, snapshot).removeprefix("Speculation")
+        return f"{statement(shown, evaluation)}. By newer data it{newer}"
     kept = f"until newer data last for {lasting}. They say:"
     return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
 
@@ -95,8 +96,9 @@ def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to know whether speculation pays, with its price."""
     way, *others = ways_to_know(its)
     paste = f": `{way.paste}`" if way.paste else ""
-    more = f" {plural(len(others), 'other way')} below." if others else ""
-    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({way.takes}; speed: {way.costs}){paste}.{more}"
+    price = f"takes {way.takes}, costs {way.costs}"
+    more = f" There {'are' if others[1:] else 'is'} {plural(len(others), 'other way')}." if others else ""
+    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}.{more}"
 
 
 def likely_text(share: float | None, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis.missing_evidence import loads_to_know
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -13,7 +14,6 @@ from spec_decode_exporter.costs.cost import CostModel, CostSource
 from spec_decode_exporter.costs.load_range import Drafter, SeenSteps, largest_drafter, plain_seconds
 from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
 from spec_decode_exporter.figures.window_figures import Work
-from spec_decode_exporter.views.verdict_text import needed_load
 from tests.fakes.evaluations import POOR, busy_window, evaluation, knowledge
 
 LAYER = Drafter(0.15, is_one_pass=False)
@@ -129,14 +129,13 @@ class TestAWindow:
         ]
         assert ratios == pytest.approx([2 * 40 / 35, 40 / 35])
 
-    def test_the_text_says_which_load_would_show_it(self):
+    def test_the_load_that_would_show_it_is_known(self):
         at_two = STEP._replace(tokens=8.0)
-        found = needed_load(self.found(at_two).evaluated)
-        assert found == " Seen from 2 to 2 requests; at 8 or more it can be known."
+        assert loads_to_know(self.found(at_two).evaluated) == (2.0, 2.0, 8)
         for steps, method in (
             ([], "eagle3"),
             ([at_two, STEP], "eagle3"),
             ([PLAIN], "eagle3"),
             ([at_two], "ngram"),
         ):
-            assert not needed_load(self.found(*steps, method=method).evaluated)
+            assert not loads_to_know(self.found(*steps, method=method).evaluated)

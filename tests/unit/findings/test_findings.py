@@ -161,7 +161,6 @@ EDGES = {
     "above_crossover": ({**BY_LOAD, "running": 8.1}, {**BY_LOAD, "running": 8.0}),
     "no_depth_pays": ({**measured(0.9), **recommended(0)}, {**measured(0.9, low=0.1), **recommended(0)}),
     "unclear_cost": (measured(0.3, low=0.05, high=0.8), measured(0.3)),
-    "unknown_cost": ({"measured": ()}, TYPICAL),
     "kv_pressure": ({"kv_cache_usage": 0.901, "preemptions": 1}, {"kv_cache_usage": 0.9, "preemptions": 1}),
     "prefix_cache_lost": (NO_HITS, {**NO_HITS, "prefix_cache_queries": 9_999}),
     "token_time_tail": (latency(Latency.TIME_PER_OUTPUT_TOKEN, 0.501), latency(Latency.TIME_PER_OUTPUT_TOKEN, 0.5)),
@@ -182,7 +181,6 @@ EDGES = {
     "acceptance_falls_with_context": ({"fall": FALL}, {}),
     "low_rate": ({"accepted": 1599}, {"accepted": 1600}),
     "high_rate": ({"accepted": 2401}, {"accepted": 2400}),
-    "typical_cost": (TYPICAL, {}),
     "cost_without_load": ({**configured(draft_cost_ratio=0.1), "running": 8.1}, {**configured(draft_cost_ratio=0.1), "running": 8.0}),
     "cost_out_of_range": ({**measured(0.1, 16.0), "running": 7.9}, {**measured(0.1, 16.0), "running": 8.0}),
     "few_drafts": ({"drafts": 99}, {"drafts": 100}),
@@ -253,7 +251,6 @@ CONDITIONS = [
     ("no stated load", "cost_without_load", {**configured(draft_cost_ratio=0.1), "running": 80.0}, {**configured(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}),
     ("a stated load", "cost_out_of_range", {**configured(draft_cost_ratio=0.1, running_requests=4), "running": 80.0}, {**configured(draft_cost_ratio=0.1), "running": 80.0}),
     ("a cost that depends on the load", "cost_out_of_range", {**measured(0.1), "running": 1000.0}, {**configured(draft_parameters=1e8, target_parameters=7e10), "running": 1000.0}),
-    ("speculation", "unknown_cost", {"measured": ()}, {"measured": (), "speculates": False}),
     ("20 polls", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {**FLIPS, "increments": flipping(20)[:19]}),
     ("a change of K, if only within polls", "schedule_flips", {**FLIPS, "increments": [{**LONG_DRAFTS, "drafts": 12, "draft_tokens": 48, "decode_steps": 25}] * 40}, {**FLIPS, "increments": flipping(0)}),
     ("a schedule", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {"running": 9.0, "increments": flipping(20), "speculation": Speculation("draft_model")}),
@@ -314,7 +311,7 @@ def test_without_windows_or_counters_there_are_no_findings():
     unknown = Evaluation((window(),), Knowledge(speculates=False))
     assert findings(unknown, frozenset(), DropStatus()) == ()
     unknown_accepted = Evaluation((window(1000, 4000, positions=(0,) * 4),), Knowledge())
-    assert [each.name for each in findings(unknown_accepted, frozenset(), DropStatus())] == ["unknown_cost"]
+    assert [each.name for each in findings(unknown_accepted, frozenset(), DropStatus())] == []
 
 
 NEED_NO_DRAFTS = {

@@ -66,6 +66,11 @@ def target(up=True, *, name="chat", error="", remedy="", engines=1, failed=0, **
     )
 
 
+@pytest.fixture(autouse=True)
+def _ways(monkeypatch):
+    monkeypatch.setattr("spec_decode_exporter.views.headline.know_text", lambda its: "How to know.")
+
+
 DOWN = target(False, error="refused: no answer", remedy="start the server", engines=None)
 
 
@@ -76,9 +81,9 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
         (engine(Verdict.MARGINAL), "good", "Speculation pays a little", "Text of marginal.", "Advice of marginal."),
         (engine(Verdict.MARGINAL, speedup=2.1), "good", "Speculation pays, by how much is unsure", "Text of marginal.", "Advice of marginal."),
-        (engine(Verdict.UNCLEAR, share=0.9), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.9), "unsure", "Speculation probably pays", "Text of unclear.", "How to know."),
+        (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Speculation probably does not pay", "Text of unclear.", "How to know."),
+        (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
         (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
         (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays: about 1.4 times as fast (0.9 to 2.1, by few data and what drafting costs others).", "Bounds and verdict in 12 s."),
@@ -163,7 +168,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
-        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Advice of unclear."),
+        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "How to know it stands below, cheapest first."),
         ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take 15 s of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),

@@ -90,8 +90,8 @@ def test_no_speculation_has_no_flag(shown):
 def test_an_unknown_setting_says_what_to_measure(shown):
     view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
     assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
-    assert view.text == "Measure the cost of drafting first: the findings list how, cheapest first."
-    assert "baseline.prometheus" in view.measure
+    assert view.text.startswith("To know it: ")
+    assert "; or restart the server without --speculative-config for ten minutes" in view.measure
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 

@@ -7,7 +7,7 @@ import pytest
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
-from spec_decode_exporter.analysis.knowledge import FasterMethod
+from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
@@ -42,7 +42,9 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
         "likely_share_ratio": None,
     }
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
-    others = {"total": SimpleNamespace(drafts=drafts), "known": SimpleNamespace(load_range=())}
+    total = SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300)
+    drafting = {"drafting_requests": 8.0, "draft_length_tokens": 4.0, "counts_verified": True}
+    others = {"total": total, "known": Knowledge(server="http://vllm-a:8000"), **drafting}
     return SimpleNamespace(window=window, **others | known | figures)
 
 
@@ -99,6 +101,8 @@ def test_a_verdict_names_its_figure(verdict, figures, text):
         (Verdict.HARMFUL, Verdict.HEALTHY, "Speculation makes decoding slower, until newer data last for 3 minutes. They say: Speculation pays: a request is 1.50"),
         (Verdict.HEALTHY, Verdict.INSUFFICIENT, "Speculation pays, until newer data last for 3 minutes. They say: Too little was drafted"),
         (Verdict.INSUFFICIENT, Verdict.HEALTHY, "Too little was drafted"),
+        (Verdict.HEALTHY, Verdict.OPTIMAL, "Speculation pays. By newer data it pays very well: a request is 1.50"),
+        (Verdict.OPTIMAL, Verdict.HEALTHY, "Speculation pays very well. By newer data it pays: a request is 1.50"),
     ],
 )  # fmt: skip
 def test_a_verdict_that_newer_data_contradict_says_so(verdict, newest, text):
@@ -113,9 +117,9 @@ NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
 @pytest.mark.parametrize(
     ("share", "bounds", "cost", "text"),
     [
-        (0.91, (1.4, 0.9, 2.1), TYPICAL, "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
-        (0.15, (0.9, 0.5, 1.2), None, "Probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
-        (0.5, (1.0, 0.6, 1.6), MEASURED, "Unclear: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
+        (0.91, (1.4, 0.9, 2.1), TYPICAL, "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (0.15, (0.9, 0.5, 1.2), None, "Speculation probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
+        (0.5, (1.0, 0.6, 1.6), MEASURED, "Speculation may pay or not: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
 )  # fmt: skip
 def test_an_unclear_verdict_says_what_is_likely_and_what_decides(share, bounds, cost, text):
@@ -139,6 +143,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: its cost is then what it costs others (takes a minute, costs no speed): `--speculative.method METHOD`. There are 5 other ways."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip
