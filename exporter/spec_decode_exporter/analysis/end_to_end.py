@@ -24,7 +24,7 @@ from spec_decode_exporter.window.history import NANO
 
 BASELINE_ERROR: Final = 0.10
 """Least relative error of a baseline's time to first token: it is of another day."""
-ARRIVALS: Final = 0.5
+ARRIVALS: Final = 1 / (1 - 1 / 3)
 """If arrivals are fixed, slower steps leave more requests running, and these make steps slower again: with
 step times proportional to b^e for b running requests, requests are faster by S^(1 / (1 - e)); e is 1/3."""
 REQUEST_VARIATION: Final = 4.0
@@ -177,8 +177,8 @@ def _bounds(
         possible = (0.0, inf) if baseline else (min(first_token, gain), max(first_token, gain))
         return estimate_of(without, total, figures.cosines, possible)
 
-    slowest = min(speedup.lower, speedup.lower ** (1 + ARRIVALS))
-    fastest = max(speedup.upper, speedup.upper ** (1 + ARRIVALS))
+    slowest = min(speedup.lower, speedup.lower**ARRIVALS)
+    fastest = max(speedup.upper, speedup.upper**ARRIVALS)
     if is_lost:
         slowest = _without_prompts(figures, slowest)
     if baseline is not None:

@@ -125,7 +125,7 @@ def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
 
 
 def pays_share(verdict: Verdict, bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:
-    """Return the share of the possible speed-ups at which speculation pays, by the verdict or ``likely_share``.
+    """Return the share of the possible speed-ups at which speculation pays, by verdict or ``likely_share``.
 
     Only ``unclear`` has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes
     it 0, and so does ``poor``: so small a gain is not worth the memory of a drafter. None with

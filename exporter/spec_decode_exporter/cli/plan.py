@@ -16,7 +16,8 @@ from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.model_architecture import Deployment
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, is_known_method, present_name
+from spec_decode_exporter.costs.typical_costs import METHODS as KNOWN_METHODS
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import METHODS, drafter_of, model_of
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
@@ -195,12 +196,19 @@ def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int 
         "context_tokens": its.context,
     }
     return {
-        "method": present_name(its.method or (observed and observed.method) or DRAFT_MODEL),
+        "method": _method(its.method) or present_name((observed and observed.method) or DRAFT_MODEL),
         "deployment": Deployment(ranks, its.expert_parallel, is_datacentre, its.parallel_drafting),
         "given_cost_ratio": its.cost_draft_cost_ratio,
         "observed": observed,
         **{name: value for name, value in given.items() if value is not None},
     }
+
+
+def _method(method: str | None) -> str:
+    """Return a method in vLLM's spelling; empty if it is not given."""
+    if method and not is_known_method(method):
+        raise UsageError(f"--method {method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
+    return present_name(method or "")
 
 
 def _acceptance(its: argparse.Namespace) -> float | None:

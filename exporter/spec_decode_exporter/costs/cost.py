@@ -35,6 +35,7 @@ from spec_decode_exporter.costs.typical_costs import (
     drafting,
     every_step_pays,
     fixed_tokens,
+    pass_by_size,
     together,
     verifying,
 )
@@ -358,7 +359,7 @@ def share_by_name(draft_model: str, target: TargetModel) -> float | None:
 @lru_cache(maxsize=64)
 def sizes_of(share: float | None) -> CostSettings | None:
     """Return the cost by that part; None if it is unknown."""
-    return share and CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0)
+    return CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0) if share else None
 
 
 def is_near(known: float, running_requests: float) -> bool:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostModel
-from spec_decode_exporter.costs.typical_costs import present_name
+from spec_decode_exporter.costs.typical_costs import pass_by_size, present_name
 
 _STEP_SECONDS, _PASS_SECONDS = 0.0004, 0.0002
 _LAYER, _BLOCK = 0.13, 0.4
@@ -26,8 +26,6 @@ _SHARES: Final = {"eagle": _LAYER, "eagle3": _LAYER, "mtp": _LAYER, "dflash": _B
 """By method. A search on the host is no pass, and takes what it takes."""
 _LEAST, _MOST, _BESIDE_MIXTURE = 0.05, 0.18, 0.08
 """Limits of that of a layer by the target's size, and beside a mixture of experts."""
-_OF_SIZES, _LAUNCHES = 2.5, 0.08
-"""A pass of a draft model takes up to so many times the ratio of the parameters, and its launches."""
 _CONTEXT_EXPONENT: Final = 0.75
 
 
@@ -45,7 +43,7 @@ def largest_drafter(cost: CostModel) -> Drafter | None:
     name, target, sizes = present_name(cost.method), cost.target, cost.settings
     share, is_dense = _SHARES.get(name), target.architecture is Architecture.DENSE
     if sizes is not None and sizes.draft_parameters is not None:
-        share = _OF_SIZES * sizes.draft_parameters / (sizes.target_parameters or 1.0) + _LAUNCHES
+        share = pass_by_size(sizes.draft_parameters / (sizes.target_parameters or 1.0)).high
         share *= 1.0 if is_dense else 1.5  # a mixture may read few of its experts
     elif share == _LAYER and target.architecture is Architecture.MIXTURE_OF_EXPERTS:
         share = _BESIDE_MIXTURE

@@ -199,9 +199,10 @@ def drafting(
         high *= _MIXTURE_DRAFTER
     if is_sized:
         low, guess, high = low * sizes.low, guess * sizes.guess, high * sizes.high
-        large = min(sizes.guess, 1.0)
-        host = _HOST * running / (running + _HOST_LOAD) * sizes.guess * large
-        step = step._replace(high=max(step.guess, step.high * large, host))
+        step = step._replace(high=step.high * min(sizes.guess, 1.0))
+    if is_sized or name not in _DRAFTERS:  # an unknown one may be such a layer
+        host = _HOST * running / (running + _HOST_LOAD) * sizes.guess * min(sizes.guess, 1.0)
+        step = step._replace(high=max(step.guess, step.high, host))
     if deployment.drafts_in_parallel and name not in _DRAFTERS.keys() - _SIZED:  # one pass for all tokens
         more = _PARALLEL_LAYERS if is_sized else Range(1.0, 1.0, 1.0)
         step = Range(
@@ -284,6 +285,15 @@ def every_step_pays(method: str) -> bool:
     return drafter is not None and drafter.every_step
 
 
+def pass_by_size(share: float) -> Range:
+    """Return what a pass of a draft model costs, by its part of what a plain step reads.
+
+    At least 0.8 and at most 2.5 times that part, plus 0.08: a small model has nearly as many layers to launch
+    as a large one.
+    """
+    return Range(0.8 * share, share, 2.5 * share + 0.08)
+
+
 def undrafted_pass(
     method: str, target: TargetModel, deployment: Deployment, tokens: int = 1, share: float | None = None
 ) -> Range:
@@ -297,7 +307,7 @@ def undrafted_pass(
     if every_step_pays(name) or name in _CACHE_ALONE:
         return Range(0.0, 0.0, 0.0)
     cost = drafting(method, target, deployment)
-    low, guess, high = cost.token if share is None else (0.8 * share, share, 2.5 * share + 0.08)
+    low, guess, high = cost.token if share is None else pass_by_size(share)
     if name == DRAFT_MODEL:
         return Range(low, guess, max(tokens, 1) * high)
     return Range(0.0, cost.step.guess, cost.step.high) if deployment.drafts_in_parallel else cost.token

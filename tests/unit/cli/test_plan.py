@@ -60,7 +60,7 @@ def test_the_json_of_a_plan_by_name_has_the_documented_fields(program):
     ("words", "reason"),
     [
         (("--model-name", "Qwen/Qwen3-1.7B", "--method", "eagle3"), "beside so small a model as Qwen/Qwen3-1.7B drafting has no typical cost"),
-        (("--model-name", "Qwen/Qwen3-32B", "--method", "telepathy"), "drafting by telepathy has no typical cost"),
+        (("--model-name", "Qwen/Qwen3-32B", "--method", "custom_class"), "drafting by custom_class has no typical cost"),
         (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "a draft model costs by its size: give both"),
         (("--model-name", "Qwen/Qwen3-32B"), "a draft model costs by its size: give both"),
     ],
@@ -80,6 +80,13 @@ def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program
     assert {found[key] for key in (*numbers, "pays_share_ratio")} == {None}
     assert reason in found["verdict_text"]
     assert f"**UNCLEAR** Unclear: {reason}" in program("plan", *words)[1]
+
+
+def test_a_method_with_a_typing_error_is_refused_with_the_names_of_the_methods(program):
+    status, _, error = program("plan", "--model-name", "Qwen/Qwen3-32B", "--method", "eagel3")
+    assert status == 2
+    assert "--method eagel3 is no method of vLLM: ngram, " in error
+    assert "eagle3, mtp" in error
 
 
 def test_a_target_answers_about_memory_and_speed_at_once(program):

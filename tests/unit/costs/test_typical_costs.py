@@ -14,6 +14,7 @@ from spec_decode_exporter.costs import typical_costs
 from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, base_name, target_model
 from spec_decode_exporter.costs.typical_costs import (
     METHODS,
+    UNKNOWN_METHOD,
     Range,
     drafter_cost,
     drafting,
@@ -291,3 +292,13 @@ class TestUsualLength:
 )
 def test_a_name_without_the_format_of_the_weights_is_the_model(name, base):
     assert base_name(name) == base
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Qwen/Qwen3-8B", "Qwen/Qwen3-1.7B", "meta-llama/Llama-3.1-70B-Instruct"]
+)
+@pytest.mark.parametrize("running", [1.0, 8.0, 24.0, 128.0])
+def test_a_step_of_an_unknown_method_costs_up_to_what_that_of_eagle_does(name, running):
+    any_drafter, eagle = (drafting(method, target_model(name), running=running) for method in ("", "eagle"))
+    assert any_drafter.step.high >= eagle.step.high
+    assert any_drafter.step.guess == UNKNOWN_METHOD.step.guess

@@ -231,9 +231,6 @@ def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(share, cost
     )
 
 
-
-
-
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
