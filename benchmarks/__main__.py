@@ -22,7 +22,7 @@ SHORT: Final = (
     *("experiments", "learned_cost", "load_range", "page", "poll_cpu", "published", "thousand"),
     "verdict_truth",
 )
-LONG: Final = ("gpu_passes", "hostile", "same_job", "soak")
+LONG: Final = ("gpu_passes", "hostile", "soak")
 """Benchmarks of 20 minutes or more, and the one that needs a GPU."""
 MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
 """Begins of the last line of a benchmark that lacks a program or a package."""

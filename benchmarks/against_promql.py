@@ -29,6 +29,7 @@ import yaml
 
 from benchmarks.options import parsed, parser
 from benchmarks.process import require, running
+from benchmarks.table import print_table
 from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -238,9 +239,8 @@ def main() -> None:
     print(
         f"{seconds / 3600:g} h of drops, and {seconds / 3600:g} h of three requests a minute with restarts.\n"
     )
-    print("| alert | drops noticed | median delay | false alarms | while quiet |\n|---|--:|--:|--:|--:|")
-    for name, cells in rows.items():
-        print(f"| {name} | {' | '.join(cells)} |")
+    heads = ("alert", "drops noticed", "median delay", "false alarms", "while quiet")
+    print_table(heads, ([name, *cells] for name, cells in rows.items()))
 
 
 def _row(name: str, fired: list[tuple[int, int]], seconds: int) -> list[str]:

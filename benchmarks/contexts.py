@@ -56,14 +56,10 @@ def trial(ratio: float, kind: str, load: str, random: Random) -> Outcome:
         of_answers = kind == "answers"
         requests = Requests(
             answer=(2 * context * (times - 1) + answer if of_answers and times > 1 else answer),
-            spread=0.7,
             cached=context if of_answers and times > 1 else context * times,
             uncached=uncached * times if kind == "uncached" else uncached,
             acceptance=its.acceptance,
-            coverage=1.0,
             load=lambda moment: _load(its, load, moment),
-            think=0.0,
-            context=lambda _: 1.0,
         )
         factor = random.gauss(1, REPLICA_ERROR)
         return Engine(random, its.server, [(inf, tokens)], requests, now=now, factor=factor)

@@ -205,12 +205,12 @@ class Trial:
 
         requests = Requests(
             self.answer,
-            cell.answers,
             self.cached,
             cell.uncached,
             self.acceptance,
-            self.coverage,
             self._load(),
+            cell.answers,
+            self.coverage,
             think,
             longer,
         )

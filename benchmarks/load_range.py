@@ -87,14 +87,10 @@ def under_traffic(its: Deployed, random: Random) -> Outcome:
     """Return the evaluation of a server whose load varies."""
     requests = Requests(
         answer=exp(random.uniform(log(60), log(500))),
-        spread=0.7,
         cached=its.server.context,
         uncached=random.uniform(60, 240),
         acceptance=its.acceptance,
-        coverage=1.0,
         load=_waves(2.0 * its.running, random),
-        think=0.0,
-        context=lambda _: 1.0,
     )
     engine = Engine(random, its.server, [(inf, its.server.tokens)], requests, now=0.0)
     speculation = Speculation(method=its.method, tokens=its.server.tokens, target=target_model(its.name))

@@ -15,8 +15,9 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from itertools import starmap
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -25,13 +26,13 @@ import yaml
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import RECORDED, PageServer, addresses
 from benchmarks.process import cpu_seconds, require, running
+from benchmarks.table import print_table
 from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
 
-EVERY = 15
-"""Seconds between two results of recording rules."""
 CASES = (("whole", "whole", 0.7), ("filtered", "whole", 0.5), ("filtered", "filtered", None))
 """Which page we ask for, which one Prometheus, and what our part is to be at most."""
+HEADS = ("our page", "Prometheus' page", "ms a poll", "Prometheus, ms a scrape", "ratio", "goal")
 
 
 def main() -> None:
@@ -45,19 +46,17 @@ def main() -> None:
 
 
 def compare_exporter(arguments: Namespace) -> list[str]:
-    print(
-        "| our page | Prometheus' page | ms a poll | Prometheus, ms a scrape | ratio | goal |\n"
-        + "|--:" * 6
-        + "|"
-    )
-    missed = []
-    for page, scraped, goal in CASES[:1] if arguments.smoke else CASES:
+    missed: list[str] = []
+
+    def row(page: str, scraped: str, goal: float | None) -> list[str]:
         with PageServer() as server, exporter(server.port, arguments.targets, page) as command:
             ours, theirs = measure(command, server, scraped, arguments)
         ratio = ours / theirs
-        print(f"| {page} | {scraped} | {ours:.3f} | {theirs:.3f} | {ratio:.2f} | {goal or ''} |", flush=True)
         if goal is not None and ratio > goal:
             missed.append(f"{page} page: {ratio:.2f}")
+        return [page, scraped, f"{ours:.3f}", f"{theirs:.3f}", f"{ratio:.2f}", f"{goal or ''}"]
+
+    print_table(HEADS, starmap(row, CASES[:1] if arguments.smoke else CASES))
     return missed
 
 
@@ -117,15 +116,11 @@ def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[li
 
 
 @contextmanager
-def prometheus(job: Mapping[str, object], rules: Sequence[Mapping[str, str]] = ()) -> Iterator[int]:
-    """Run a Prometheus with a scrape job, and recording rules every 15 s; yield its process id."""
-    group = {"name": "rules", "rules": list(rules)}
+def prometheus(job: Mapping[str, object]) -> Iterator[int]:
+    """Run a Prometheus with a scrape job; yield its process id."""
     with tempfile.TemporaryDirectory() as directory:
-        config, recording = Path(directory, "config.yml"), Path(directory, "rules.yml")
-        recording.write_text(yaml.safe_dump({"groups": [group] if rules else []}))
-        intervals = {"evaluation_interval": f"{EVERY}s"}
-        known = {"global": intervals, "rule_files": [str(recording)], "scrape_configs": [job]}
-        config.write_text(yaml.safe_dump(known))
+        config = Path(directory, "config.yml")
+        config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
         storage = f"--storage.tsdb.path={directory}/data"
         web = "--web.listen-address=127.0.0.1:0"
         with running("prometheus", f"--config.file={config}", storage, web) as pid:

@@ -54,18 +54,18 @@ class Requests(NamedTuple):
     """Requests of a server. Lengths are lognormal, in tokens."""
 
     answer: float
-    spread: float
-    """Of the logarithm: above 1 a few answers have most of the tokens."""
     cached: float
     uncached: float
     acceptance: float
-    coverage: float
-    """Share of steps with a draft; below 1 for n-gram."""
     load: Callable[[float], float]
     """Requests in the system at a time."""
-    think: float
+    spread: float = 0.7
+    """Of the logarithm: above 1 a few answers have most of the tokens."""
+    coverage: float = 1.0
+    """Share of steps with a draft; below 1 for n-gram."""
+    think: float = 0.0
     """Mean seconds until a client sends the next request; there are twice as many clients then. 0: none."""
-    context: Callable[[float], float]
+    context: Callable[[float], float] = lambda _: 1.0
     """Factor of the cached tokens at a time."""
 
     def draw(self, random: Random, now: float) -> Request:

@@ -9,8 +9,9 @@ request has its own lengths and acceptance. All servers advance together, as arr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, field, fields, replace
+from types import SimpleNamespace
+from typing import Any, Final
 
 import numpy as np
 
@@ -93,27 +94,14 @@ class Machine:
         return running / (decoding + prefill * max(running, 1.0))
 
 
-def _step(its: Machine | _Machines, running: Array, context: Array, prompt_tokens: Array | float) -> Array:
+def _step(its: Any, running: Array, context: Array, prompt_tokens: Array | float) -> Array:
+    """Return the time of a step of a ``Machine``, or of many whose fields are arrays."""
     memory = its.weights * (1 + context / its.contexts)
     compute = its.weights / its.ridge * (running * (its.tokens + 1) + prompt_tokens)
     power = its.sharpness
     passes = (memory**power + compute**power) ** (1 / power)
     drafting = its.tokens * its.drafter * its.weights * (1 + running / its.ridge)
     return np.asarray(its.factor * (passes + its.weights * its.other + drafting))
-
-
-@dataclass
-class _Machines:
-    """Columns of ``Machine``, one row for each server."""
-
-    weights: Array
-    ridge: Array
-    contexts: Array
-    other: Array
-    sharpness: Array
-    tokens: Array
-    drafter: Array
-    factor: Array
 
 
 @dataclass
@@ -140,8 +128,11 @@ class _Run:
     ) -> None:
         self.random, self.seconds = random, seconds
         machines, works, begins = zip(*servers, strict=True)
-        names = _Machines.__dataclass_fields__
-        self.its = _Machines(*(np.array([getattr(each, name) for each in machines], float) for name in names))
+        columns = {
+            each.name: np.array([getattr(its, each.name) for its in machines], float)
+            for each in fields(Machine)
+        }
+        self.its: Any = SimpleNamespace(**columns)
         self.depth = max(1, *(each.tokens for each in machines))
         self.number = len(servers)
         places = [
