@@ -15,7 +15,7 @@ from math import inf, isfinite
 from operator import attrgetter, sub
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.latency_comparison import COMPARED
@@ -116,7 +116,16 @@ class LearnedHistogram(NamedTuple):
         return Buckets((*self.bounds, inf), tuple(map(round, self.counts)))
 
 
+def _checked(found: LearnedHistogram) -> LearnedHistogram:
+    """Reject numbers of a state file that are no histogram."""
+    is_ascending = all(low <= high for each in found[:2] for low, high in pairwise(each))
+    if len(found.counts) != len(found.bounds) + 1 or not is_ascending:
+        raise ValueError("no cumulative histogram")
+    return found
+
+
 _counted: Final = attrgetter(*PlainRequests._fields[:5])
+_Histograms = dict[Latency, Annotated[LearnedHistogram, AfterValidator(_checked)]]
 
 
 @dataclass(slots=True)
@@ -128,7 +137,7 @@ class Period:
     end: UnixTime = 0.0
     requests: PlainRequests = field(default_factory=PlainRequests)
     steps: StepTimes = field(default_factory=StepTimes)
-    histograms: dict[Latency, LearnedHistogram] = field(default_factory=dict)
+    histograms: _Histograms = field(default_factory=dict)
 
     def add(self, increment: Increment, running: float, wall: float) -> None:
         """Add an increment with requests, with the running requests and the Unix time at its end."""

@@ -5,8 +5,8 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.learned.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline
-from spec_decode_exporter.learned.steps import StepReader
+from spec_decode_exporter.learned.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline, newest_requests
+from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepReader
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from tests.fakes.windows import increment
@@ -18,6 +18,7 @@ COUNTS = {
     "first_tokens": 5,
     "first_token_nanoseconds": 5 * 51_000_000,
     "prompt_tokens": 5 * 800,
+    "generation_tokens": 5 * 200,
     "prefix_cache_queries": 5 * 800,
     "prefix_cache_hits": 5 * 680,
     "decode_steps": 4000,
@@ -129,12 +130,67 @@ class TestRequests:
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         assert request.prompt_tokens == pytest.approx(800)
         assert request.running_requests == pytest.approx(8)
+        assert request.requests_per_second == pytest.approx(0.5)
+        assert request.context_tokens == pytest.approx(900)
 
     def test_too_few_of_them_have_no_mean(self):
         few = int(MIN_REQUESTS) - 1
         target = Target().plain(600, first_tokens=0).plain(10, first_tokens=few, decode_steps=1)
         assert target.request is None
         assert target.plain(10, first_tokens=2).request is not None
+
+
+LATENCY = Latency.TIME_PER_OUTPUT_TOKEN
+
+
+def with_latencies(target, *counts, bounds=(0.1, inf)):
+    """Return the baseline of a target that has answered requests with these cumulative counts."""
+    before, after = ({LATENCY: Buckets(bounds, each)} for each in ((0,) * len(counts), counts))
+    target.baseline.kept.add_latencies(before, after, target.wall)
+    return target.baseline
+
+
+class TestLatencies:
+    def test_older_requests_have_less_weight(self):
+        target = Target().plain(HOUR)
+        with_latencies(target, 100, 100)
+        target.wall += HALF_LIFE_SECONDS
+        assert with_latencies(target, 0, 40).kept.histograms[LATENCY].counts == (50, 90)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "counts"),
+        [
+            pytest.param((50, 60), (7, 8), (5, 8), id="after a reset they are not counted"),
+            pytest.param((0, 0), (7, 8), (12, 16), id="else they are"),
+        ],
+    )
+    def test_a_reset_is_not_counted(self, before, after, counts):
+        target = Target().plain(HOUR)
+        baseline = with_latencies(target, 5, 8)
+        bounds = (0.1, inf)
+        baseline.kept.add_latencies(
+            {LATENCY: Buckets(bounds, before)}, {LATENCY: Buckets(bounds, after)}, target.wall
+        )
+        assert baseline.kept.histograms[LATENCY].counts == counts
+
+    def test_other_buckets_start_again(self):
+        target = Target().plain(HOUR)
+        with_latencies(target, 5, 8)
+        found = with_latencies(target, 1, 2, 3, bounds=(0.1, 0.2, inf)).kept.histograms[LATENCY]
+        assert (found.bounds, found.counts) == ((0.1, 0.2), (1, 2, 3))
+
+    def test_those_of_the_newest_period_count(self):
+        own, arm = Target().plain(HOUR), Target().drafting(HOUR).plain(2 * HOUR)
+        baselines = [
+            with_latencies(own, 5, 8),
+            with_latencies(arm, 50, 80),
+            Target().plain(9 * HOUR).baseline,
+        ]
+        found = newest_requests(baselines, arm.wall)
+        assert found.histograms == {LATENCY: Buckets((0.1, inf), (50, 80))}
+        assert found.name == "2 h without speculation on 12 November"
+        assert newest_requests(baselines[2:], arm.wall) is None
+        assert newest_requests([], 0.0) is None
 
 
 SAVED = TypeAdapter(Baseline)
@@ -149,13 +205,21 @@ class TestPersistence:
         target = Target().plain(HOUR).plain(600, 32.0, decode_steps=16_000)
         latency = Latency.TIME_PER_OUTPUT_TOKEN
         kept = target.baseline.kept
-        kept.add_latencies({latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))}, WALL)
+        kept.add_latencies(
+            {latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))}, WALL
+        )
         target.drafting()
         again = saved_again(target.baseline)
         assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
         assert again.period(target.wall) == target.period
         assert again.kept.steps == kept.steps
-        assert again.kept.histograms[latency].counts == (5, 8)
+        assert again.kept.histograms[LATENCY].counts == (5, 8)
+
+    def test_one_of_a_version_without_contexts_has_none(self):
+        saved = SAVED.dump_python(Target().plain(HOUR).baseline, mode="json")
+        assert saved["kept"]["requests"].pop() > 0
+        again = SAVED.validate_python(saved).period(WALL).request
+        assert (again.prompt_tokens, again.context_tokens) == (pytest.approx(800), None)
 
     def test_the_period_goes_on_after_a_restart_of_the_exporter(self):
         target = Target().plain(HOUR)
@@ -173,6 +237,9 @@ class TestPersistence:
             {"requests": [1.0] * 9},
             {"histograms": {"time_to_first_token": [[float("inf")], [1.0, 2.0], WALL]}},
             {"histograms": {"time_to_first_token": [[1.0] * 100, [1.0] * 101, WALL]}},
+            {"histograms": {"time_to_first_token": [[1.0, 2.0], [1.0, 2.0], WALL]}},
+            {"histograms": {"time_to_first_token": [[1.0, 2.0], [3.0, 2.0, 3.0], WALL]}},
+            {"histograms": {"time_to_first_token": [[2.0, 1.0], [1.0, 2.0, 3.0], WALL]}},
             {"steps": {"places": {"12": [[1.0] * 5, WALL]}}},
             {"steps": {"places": {"12": [[1e31] * 51, WALL]}}},
             {"steps": {"places": {"99": [[1.0] * 51, WALL]}}},
