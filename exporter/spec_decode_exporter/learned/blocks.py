@@ -9,9 +9,10 @@ Sums of a key cover its present half week and the half week of polls before it: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import accumulate
 from math import floor, log2
 from operator import add
 from typing import Annotated, Final, NamedTuple
@@ -34,6 +35,8 @@ MAX_KEYS: Final = 16
 """Keys that are kept; a further one replaces that which was absent for longest."""
 REMAINING: Final = 0.9
 """Share of the acceptance length that remains at long contexts without a warning."""
+LONGER: Final = 1.5
+"""Ratio of long contexts to short ones; nearer ones are alike."""
 _PER_DOUBLING: Final = 2
 """Bands of contexts in a doubling."""
 
@@ -252,22 +255,28 @@ def fall_by_cache(sums: Mapping[int, Blocks]) -> ContextFall | None:
     The KV cache that a request holds tells contexts relative to each other. The server's mean context, by its
     counters of prompts and answers, scales them. A poll has requests of several contexts, so that the fall
     with a request's own context is larger than this one.
+
+    Args:
+        sums: By band of contexts, ascending.
     """
-    known = [each for each in sums.values() if each.acceptance_length is not None]
-    if len(known) < 2:  # noqa: PLR2004  a short and a long one
+    bands = list(sums.values())
+    (few, short), (more, long) = _end(bands), _end(bands[::-1])
+    first, last = short and short.acceptance_length, long and long.acceptance_length
+    if first is None or last is None or few + more > len(bands):
         return None
-    whole = reduce(Blocks.plus, known)
-    scale = ratio((whole.mean_context or 0.0) * whole.sums.steps, whole.sums.cache)
-    if not scale:
+    if last.upper >= first.lower or last.value > REMAINING * first.value:
         return None
-    short, long = known[0], known[-1]
-    first, last = short.acceptance_length, long.acceptance_length
-    if first is None or last is None or not is_lower(last, first):
+    whole = reduce(Blocks.plus, bands)
+    scale = ratio((whole.mean_context or 0.0) * whole.sums.steps, whole.sums.cache) or 0.0
+    contexts = [scale * (ratio(each.sums.cache, each.sums.steps) or 0.0) for each in (short, long) if each]
+    if contexts[1] < LONGER * contexts[0] or not scale:
         return None
-    contexts = [scale * (ratio(each.sums.cache, each.sums.steps) or 0.0) for each in (short, long)]
     return ContextFall.of((contexts[0], first), (contexts[1], last))
 
 
-def is_lower(length: Estimate, other: Estimate) -> bool:
-    """Return whether a length is below another one by a share that matters, and the bounds exclude chance."""
-    return length.upper < other.lower and length.value <= REMAINING * other.value
+def _end(bands: Iterable[Blocks]) -> tuple[int, Blocks | None]:
+    """Return how many of the first bands have enough blocks together, and their sums."""
+    for number, sums in enumerate(accumulate(bands, Blocks.plus), 1):
+        if sums.number >= MIN_BLOCKS:
+            return number, sums
+    return 0, None
