@@ -4,9 +4,9 @@ Inside a band steps are plain, beside it they draft, so ``learned.step_cost`` se
 
 - takes about ``SHARE`` of the time: that share of the drafts' gain is its price;
 - is at least ``WIDTH`` of its load wide: load crosses a narrower one within a poll, and all polls look alike;
-- lies below the median load, if one can. Steps without drafts are slower, so the load rises in a band. Below
-  the median it rises with drafts too, and leaves the band sooner. Above it the load would fall back to the
-  upper edge, and stay there: with the simulator a band of 25 % then took 40 % of the time;
+- ends at or below the median load. Steps without drafts are slower, so the load rises in a band. Below the
+  median it rises with drafts too, and leaves the band sooner. Above it the load would fall back to the upper
+  edge, and stay there: on the simulator a band with 7 % of the time then took 29 %;
 - has drafts on both sides.
 
 A second band measures loads that are too far from the first: a cost is valid from half to twice its load.
@@ -28,7 +28,7 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.core.numbers import Amount, Seconds
 from spec_decode_exporter.costs.cost import is_near
 
-SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 0.015, 0.15
+SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 0.015, 0.25
 """Share of the time that a band should take, and its limits."""
 WIDTH: Final = 1.1
 """Least ratio of a band's ends."""
@@ -36,10 +36,11 @@ REACH: Final = 1.3
 """Steps at loads up to this ratio from a band's middle show its cost (``learned.step_cost.REACHES``)."""
 NEAR_SECONDS: Final = 240.0
 """Time near a band until its cost is known."""
-MIN_SEEN_SECONDS: Final = 60.0
+MIN_SEEN_SECONDS: Final = 30.0
 """Time that the loads of an engine must cover."""
-MAX_BANDS, OTHER_SHARE = 2, 0.2
-"""A further band needs this share of the time at loads that the others do not measure."""
+MAX_BANDS, OTHER_SHARE, FLANK = 2, 0.2, 0.7
+"""A further band needs this share of the time at loads that the others do not measure, and a peak there: the
+tail of a peak has none of its own, and its loads would fall back to the band's upper edge."""
 _SPREAD: Final = sqrt(3.0)
 """Half the width of a uniform distribution over its standard deviation."""
 
@@ -61,12 +62,16 @@ class NoMeasuring(StrEnum):
     """It is known, and so is the verdict."""
     MEASURING = "measuring"
     """The schedule in force measures it."""
+    NOT_VLLM = "not_vllm"
+    """Another engine takes no schedule by load."""
     DATA_PARALLEL = "data_parallel"
     """vLLM ignores schedules with data parallelism."""
     ADAPTIVE = "adaptive"
     """The engine chooses the draft length itself."""
     SEARCH = "search"
     """The method searches in every step, with and without a draft."""
+    NO_TOKENS = "no_tokens"
+    """It does not draft, or K is unknown."""
     NO_STEPS = "no_steps"
     """The steps of too little time are known by load, or the engine does not count them."""
     CONSTANT_LOAD = "constant_load"
@@ -117,10 +122,11 @@ def measuring_schedule(
     if sum(time.seconds for time in times) < MIN_SEEN_SECONDS:
         return NoMeasuring.NO_STEPS
     shares, bands, near = _shares(times), list[MeasuringBand](), list[float]()
-    drafted = {load: tokens if (k := present.at(load)) is None else k for load in range(1, max(shares) + 2)}
+    known = {*range(1, max(shares) + 2), *present.firsts}
+    drafted = {load: tokens if (k := present.at(load)) is None else k for load in sorted(known)}
     left = dict(shares)
     while len(bands) < MAX_BANDS and sum(left.values()) >= (OTHER_SHARE if bands else 0.0):
-        band = _best_band(left, drafted)
+        band = _best_band(left, drafted, FLANK if bands else 1.0)
         if band is None:
             break
         bands.append(band)
@@ -153,19 +159,26 @@ def _shares(times: Sequence[LoadTime]) -> dict[int, float]:
     return dict(sorted(shares.items()))
 
 
-def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
-    """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
+def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int], flank: float) -> MeasuringBand | None:
+    """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none.
+
+    Its loads have at most ``flank`` of the share of the most frequent one.
+    """
     loads, sums = list(shares), list(accumulate(shares.values()))
     if not sums:
         return None
     median = loads[bisect_left(sums, sums[-1] / 2)]
 
-    def rank(band: MeasuringBand) -> tuple[bool, float]:
+    def rank(band: MeasuringBand) -> float:
         middle = sqrt(band.first * band.last)
         near = sum(share for load, share in shares.items() if 1 / REACH <= load / middle <= REACH)
-        return band.last > median, 1.5 * abs(log(band.share_ratio / SHARE)) - 0.5 * log(near)
+        return 1.5 * abs(log(band.share_ratio / SHARE)) - 0.5 * log(near)
 
-    bands = (band for band in _bands(shares, drafted) if is_near(sqrt(band.first * band.last), median))
+    peak = max(loads, key=shares.__getitem__)
+    highest = median if flank == 1 else min(median, peak)
+    rare = {load: its for load, its in shares.items() if its <= flank * shares[peak] and load <= highest}
+    found = _bands(rare, drafted)
+    bands = (band for band in found if is_near(sqrt(band.first * band.last), median))
     return min(bands, key=rank, default=None)
 
 

@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.load_bands import LoadBand, load_bands, schedule_of
-from spec_decode_exporter.analysis.verdict import Action, Advice
+from spec_decode_exporter.analysis.measuring_schedule import NoMeasuring
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
@@ -33,6 +35,8 @@ class Obstacle(StrEnum):
     """vLLM 0.33 ignores the schedule of this method on Model Runner V1."""
     PIECEWISE_GRAPHS = "piecewise_graphs"
     """Model Runner V1 keeps the schedule, and runs piecewise CUDA graphs instead of full ones."""
+    UNUSED_DRAFTS = "unused_drafts"
+    """Model Runner V2 runs a draft model in the ranges without drafts too."""
 
 
 class Pause(NamedTuple):
@@ -103,7 +107,7 @@ def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | No
         tokens=max(band.tokens for band in bands),
         schedule=schedule,
         is_change=any(band.tokens != band.present_tokens for band in bands),
-        obstacles=_obstacles(its.known) if schedule else (),
+        obstacles=obstacles(its.known, schedule) if schedule else (),
     )
 
 
@@ -120,10 +124,36 @@ def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
     return SpeculationSetting(tokens, is_change=tokens not in {None, present})
 
 
-def _obstacles(known: Knowledge) -> tuple[Obstacle, ...]:
+def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]:
+    """Return the reasons against a schedule."""
     found, speculation = [Obstacle.DATA_PARALLEL] if known.data_parallel else [], known.speculation
     if speculation.method and speculation.method not in _SCHEDULED_BY_RUNNER_V1:
         found.append(Obstacle.MODEL_RUNNER_V1)
     elif not speculation.schedule:
         found.append(Obstacle.PIECEWISE_GRAPHS)
+    if schedule.pauses and speculation.method == DRAFT_MODEL:
+        found.append(Obstacle.UNUSED_DRAFTS)
     return tuple(found)
+
+
+def no_measuring(known: Knowledge, cost: Cost | None, verdict: Verdict, tokens: int) -> NoMeasuring | None:
+    """Return the reason why no schedule can measure the cost; None if the loads decide.
+
+    Args:
+        known: Knowledge of the engine.
+        cost: Its cost, if it has one.
+        verdict: Its verdict to show.
+        tokens: K; 0 if unknown.
+    """
+    is_known = cost is not None and cost.source not in {*ESTIMATED, CostSource.LOAD_RANGE}
+    is_sure = verdict in {*PAYING, *NOT_PAYING}
+    conditions = {
+        NoMeasuring.NO_TOKENS: not (known.speculates and tokens),
+        NoMeasuring.NOT_VLLM: known.engine_kind not in {"", "vllm"},
+        NoMeasuring.ADAPTIVE: known.speculation.is_adaptive,
+        NoMeasuring.SEARCH: known.cost.pays_every_step or known.drafts_what_it_finds,
+        NoMeasuring.DATA_PARALLEL: known.data_parallel,
+        NoMeasuring.KNOWN: is_known and is_sure,
+        NoMeasuring.MEASURING: known.speculation.schedule.measuring_bands,
+    }
+    return next((reason for reason, holds in conditions.items() if holds), None)

@@ -26,7 +26,13 @@ from spec_decode_exporter.core.numbers import TooManyValuesError, decode
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
+from spec_decode_exporter.reports.recommendation import (
+    FORMATS,
+    measuring_status,
+    recommendation_status,
+    written,
+    written_measuring,
+)
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
@@ -35,10 +41,11 @@ from spec_decode_exporter.scrape.errors import PollError, StatusError
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
 several loads, as the line to paste, and why. What is unknown is not printed; the output says what to measure.
+With --measure, print the setting with narrow ranges of load without drafts: they measure the cost in minutes.
 """
 _EPILOG: Final = """\
 exit status:
-  0  the setting of every engine that speculates is known
+  0  the setting of every engine that speculates is known; with --measure, its schedule or its cost
   1  a server, an exporter or a file could not be read
   2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
@@ -82,6 +89,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )  # fmt: skip
     add_flags(parser, sources)
     parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="print a schedule that measures the cost of drafting, its price and its time, instead of the setting",
+    )
+    parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the setting (default: text)"
     )
     parser.add_argument(
@@ -99,12 +111,15 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("setting")
     configure_log("critical", "logfmt")
     saved = _saved(arguments)
-    write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
+    write, status = (
+        (written_measuring, measuring_status) if arguments.measure else (written, recommendation_status)
+    )
+    write_stdout(write(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
     missing = [target for target in saved.targets if not target.engines]
     for target in missing:
         reason = printable(f"{target.target}: {target.error or 'no engine'}")
         print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
-    return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
+    return ExitStatus.FAILED if missing else status(saved.engines)
 
 
 def _saved(arguments: argparse.Namespace) -> SavedSnapshot:

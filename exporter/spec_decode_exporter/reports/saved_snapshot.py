@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, field_validator
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, batch_schedule
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
 from spec_decode_exporter.views.document import Estimated, View
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
+from spec_decode_exporter.views.measuring_view import MeasuringView
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""
@@ -63,6 +66,20 @@ class SavedFinding(Saved):
     text: str
 
 
+class SavedMeasuring(MeasuringView):
+    """Schedule that measures the cost of an engine."""
+
+    @field_validator("present_config")
+    @classmethod
+    def _is_a_config(cls, text: str) -> str:
+        if text:
+            keys = json.loads(text)
+            if not isinstance(keys, dict) or type(keys.get("num_speculative_tokens")) is not int:
+                raise ValueError("it has no number of draft tokens")
+            batch_schedule(keys.get(SCHEDULE_KEY))
+        return text
+
+
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -78,6 +95,8 @@ class SavedEngine(Saved):
     configured_tokens: int | None
     cost: SavedCost | None
     setting: SettingView
+    measuring: SavedMeasuring | None = None
+    """None in a document of an older version."""
     used_tokens: tuple[UsedTokensView, ...] = ()
     findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]

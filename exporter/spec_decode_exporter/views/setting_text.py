@@ -15,6 +15,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
 
@@ -25,10 +26,10 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.MODEL_RUNNER_V1: "From vLLM 0.33, Model Runner V1 ignores the schedule of this method and "
     "drafts {tokens} at every load: set VLLM_USE_V2_MODEL_RUNNER=1, or one number.",
     Obstacle.PIECEWISE_GRAPHS: "On Model Runner V1 a schedule makes vLLM run piecewise CUDA graphs, which "
-    "can cost more than it gains (7 to 22 % of a step in vLLM issue 49548): set VLLM_USE_V2_MODEL_RUNNER=1, or "
-    "compare.",
-    Obstacle.UNUSED_DRAFTS: "Model Runner V2 runs a draft model where the schedule drafts nothing, too: there "
-    "the schedule saves only the verification.",
+    "can cost more than it gains (7 to 22 % of a step in vLLM issue 49548): set VLLM_USE_V2_MODEL_RUNNER=1, "
+    "or compare.",
+    Obstacle.UNUSED_DRAFTS: "Model Runner V2 runs a draft model also where the schedule drafts nothing: the "
+    "schedule saves only the verification there.",
 }
 """Reasons against a schedule, and remedies; ``tokens`` is K with its noun."""
 _WITHOUT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
@@ -47,7 +48,8 @@ def setting_text(snapshot: EngineSnapshot) -> str:
     setting = snapshot.evaluation.setting
     if setting.tokens is None or not setting.bands:
         return recommendation_text(snapshot)
-    return " ".join(filter(None, (by_load_text(setting), _acceptance(snapshot.evaluation))))
+    texts = by_load_text(setting), _measured(snapshot.evaluation), _acceptance(snapshot.evaluation)
+    return " ".join(filter(None, texts))
 
 
 def by_load_text(setting: SpeculationSetting) -> str:
@@ -122,6 +124,23 @@ def _known(setting: SpeculationSetting) -> str:
     return (
         f"The cost is {SOURCES[setting.source]}, at {low:.3g} to {high:.3g} running requests; below them "
         "that of the lowest counts."
+    )
+
+
+def loads_text(bands: Sequence[tuple[int, int]]) -> str:
+    """Write the loads of bands."""
+    ends = (f"{first} to {last}" if first < last else f"{first}" for first, last in bands)
+    return f"at {' and at '.join(ends)} running requests"
+
+
+def _measured(evaluation: Evaluation) -> str:
+    """Write what to do with the bands of the schedule in force that measure the cost; empty without any."""
+    bands, cost = evaluation.known.speculation.schedule.measuring_bands, evaluation.cost
+    if not bands or cost is None or cost.source is not CostSource.MEASURED:
+        return ""
+    return (
+        f"The schedule in force drafts nothing {loads_text(bands)}, and so has measured the cost. Take that "
+        "out; or leave it in while models and traffic still change, and the cost stays up to date."
     )
 
 

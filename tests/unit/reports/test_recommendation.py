@@ -84,7 +84,8 @@ def test_json_has_the_setting_of_each_engine(engine):
 
 
 def test_names_of_servers_cannot_control_the_terminal(busy):
-    hostile = EngineView(labels={**LABELS, "model_name": "m\x1b[2J"}, snapshot=busy)
+    view = EngineView(labels={**LABELS, "model_name": "m\x1b[2J"}, snapshot=busy)
+    hostile = SavedEngine.model_validate(view)
     for form in FORMATS:
         assert "\x1b" not in written([hostile], form, TextStyle())
 
