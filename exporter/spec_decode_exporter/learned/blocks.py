@@ -22,7 +22,7 @@ from pydantic import Field
 from spec_decode_exporter.core.numbers import Amount, Product, UnixTime
 from spec_decode_exporter.costs.cost import CostModel
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
-from spec_decode_exporter.figures.window_figures import Price, Work
+from spec_decode_exporter.figures.window_figures import Work
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
@@ -37,8 +37,8 @@ REMAINING: Final = 0.9
 """Share of the acceptance length that remains at long contexts without a warning."""
 LONGER: Final = 1.5
 """Ratio of long contexts to short ones; nearer ones are alike."""
-_PER_DOUBLING: Final = 2
-"""Bands of contexts in a doubling."""
+_PER_DOUBLING, _LEAST_CACHE = 2, 1e-6
+"""Bands of contexts in a doubling, and the share of the KV cache of the first band."""
 
 
 class Piece(NamedTuple):
@@ -68,11 +68,10 @@ class Piece(NamedTuple):
         steps = its.decode_steps if knows_steps else max(decoded - its.accepted_tokens, its.drafts)
         if steps <= 0:
             return None
-        speculation = min(its.drafts, steps), its.draft_tokens, its.accepted_tokens
+        work = steps, decoded, its.drafts, its.draft_tokens, its.accepted_tokens
         loads = steps * max(increment.load, 1.0), steps * cache
-        context = its.prompt_tokens + its.generation_tokens / 2
-        work = (increment.end - increment.begin, steps, decoded, *speculation, *loads)
-        return cls(*work, context, its.first_tokens)
+        context = its.prompt_tokens + its.generation_tokens / 2, its.first_tokens
+        return cls(increment.end - increment.begin, *work, *loads, *context)
 
 
 class Blocks(NamedTuple):
@@ -122,21 +121,15 @@ class Blocks(NamedTuple):
     def speedup(self, model: CostModel) -> Estimate | None:
         """Return the speed-up of decoding by the cost at this load; None without drafts, cost or bounds."""
         its, sampled = self.sums, self.tokens_per_step
-        if not its.drafts or sampled is None or not sampled.value:
+        if not its.drafts or sampled is None:
             return None
         cost = model.at(self.running_requests, its.draft_tokens / its.drafts, self.mean_context)
         if cost is None:
             return None
-        work = Work(*(round(each) for each in (its.tokens, its.steps, its.drafts, its.draft_tokens)))
-
-        def at(price: Price, tokens: float) -> float:
-            return work.speedup(price) * tokens / sampled.value
-
-        value, low, high = (
-            at(cost.guess, sampled.value),
-            at(cost.high, sampled.lower),
-            at(cost.low, sampled.upper),
-        )
+        counts = (its.tokens, its.steps, min(its.drafts, its.steps), its.draft_tokens)
+        work = Work(*map(round, counts))
+        prices = zip(sampled[:3], (cost.guess, cost.high, cost.low), strict=True)
+        value, low, high = (tokens * its.steps / work.plain_steps(price) for tokens, price in prices)
         return Estimate(value, min(value, low), max(value, high), sampled.standard_error)
 
     def _ratio(self, x: float, y: float, xx: float, xy: float, yy: float) -> Estimate | None:
@@ -165,8 +158,6 @@ class BlocksByKey:
             piece = Piece._make(map(add, before, piece))
         if piece.seconds < BLOCK_SECONDS:
             self._growing[key] = begin, piece
-            if len(self._growing) > 2 * MAX_KEYS:
-                del self._growing[next(iter(self._growing))]
             return
         self._growing.pop(key, None)
         self.include(key, Blocks.of(piece, begin, wall))
@@ -196,27 +187,7 @@ class BlocksByKey:
         }
         return {key: reduce(Blocks.plus, own) for key, own in recent.items() if own}
 
-    def clear(self) -> None:
-        """Forget everything."""
-        self.kept.clear()
-        self._growing.clear()
 
-
-class UsedTokens(NamedTuple):
-    """A number of draft tokens that was in use, and what it gave."""
-
-    tokens: int
-    """K; 0: the schedule drafted nothing."""
-    blocks: Blocks
-    speedup: Estimate | None
-
-
-def used_tokens(sums: Mapping[int, Blocks], model: CostModel) -> tuple[UsedTokens, ...]:
-    """Return each number of draft tokens in use, ascending, with its speed-up by the cost at its load."""
-    return tuple(UsedTokens(key, each, each.speedup(model)) for key, each in sums.items())
-
-
-# Contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +217,7 @@ class ContextFall:
 
 def context_band(cache: float) -> int:
     """Return the key of contexts that hold a share of the KV cache: two for each doubling."""
-    return floor(_PER_DOUBLING * log2(cache))
+    return floor(_PER_DOUBLING * log2(min(max(cache, _LEAST_CACHE), 1.0)))
 
 
 def fall_by_cache(sums: Mapping[int, Blocks]) -> ContextFall | None:

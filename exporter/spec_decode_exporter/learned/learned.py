@@ -93,7 +93,7 @@ class Learned:
         is_another = drafter.is_another(before)
         self._drafter = drafter if is_another else drafter.completed(before)
         if is_another:
-            self.used.clear()
+            self.used = BlocksByKey()
             self._start_again()
         return is_another
 
@@ -106,7 +106,8 @@ class Learned:
         self._learn_steps(increment, sample, history)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        load = increment.load if self._speculation.is_adaptive else None
+        adapts = self._speculation.is_adaptive or history.varies_tokens
+        load = increment.load if adapts else None
         steps = self._decode_steps(increment, history)
         return self.drops.observe(drafts_of(increment, history.wall), steps, load)
 
@@ -231,6 +232,5 @@ class Learned:
             self.drops.restore(saved.drops)
 
     def _start_again(self) -> None:
-        self.drafting, self._tokens = StepTimes(), 0
-        self.contexts.clear()
+        self.drafting, self.contexts, self._tokens = StepTimes(), BlocksByKey(), 0
         self.drops.start_again()

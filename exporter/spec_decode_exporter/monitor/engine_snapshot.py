@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.learned.baseline import PlainPeriod
-from spec_decode_exporter.learned.blocks import Blocks, UsedTokens, used_tokens
+from spec_decode_exporter.learned.blocks import Blocks
 from spec_decode_exporter.learned.time_saved import DayTime, DecodeTime
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
@@ -58,12 +58,7 @@ class EngineSnapshot:
     find: Callable[[], tuple[Finding, ...] | None] = tuple
     """Return the findings, computed once; None after an internal error."""
     use: Callable[[], Mapping[int, Blocks]] = dict
-    """Return the last days by number of draft tokens in use, computed once."""
-
-    @property
-    def used_tokens(self) -> tuple[UsedTokens, ...]:
-        """Numbers of draft tokens that were in use, ascending, with what they gave."""
-        return used_tokens(self.use(), self.evaluation.known.cost)
+    """Return the last days by number of draft tokens in use, ascending, computed once."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

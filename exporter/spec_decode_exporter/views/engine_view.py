@@ -22,13 +22,14 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.cost import CostModel, CostSource
 from spec_decode_exporter.costs.typical_costs import usual_length
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.learned.blocks import Blocks
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
@@ -42,7 +43,12 @@ from spec_decode_exporter.views.setting_text import (
     setting_text,
     speculative_config,
 )
-from spec_decode_exporter.views.verdict_text import recommendation_text, usual_length_text, verdict_text
+from spec_decode_exporter.views.verdict_text import (
+    memory_text,
+    recommendation_text,
+    usual_length_text,
+    verdict_text,
+)
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
@@ -177,10 +183,10 @@ class UsedTokensView(View):
     """A number of draft tokens that was in use within the last 7 days, and what it gave."""
 
     tokens: int = at("Draft tokens; 0: the schedule drafted nothing at the load.")
-    seconds: float = at("Time in use.", "blocks.sums.seconds")
-    begin: float = at("Unix time of the first use.", "blocks.begin")
-    end: float = at("Unix time of the last use.", "blocks.end")
-    running_requests: float = at("Mean running requests of the steps.", "blocks.running_requests")
+    seconds: float = at("Time in use.", "sums.seconds", "seconds")
+    begin: float = at("Unix time of the first use.")
+    end: float = at("Unix time of the last use.")
+    running_requests: float = at("Mean running requests of the steps.")
     decode_steps: int = at("Decode steps.")
     acceptance_length_tokens: Estimated = at("Null without drafts; bounds need 12 minutes of use.")
     effective_tokens_per_step: Estimated = at("Tokens of a decode step.")
@@ -309,21 +315,20 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
 
 
 def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    found = []
-    for each in snapshot.used_tokens:
-        its, blocks = each.blocks.sums, each.blocks
-        found.append(
-            UsedTokensView.of(
-                each,
-                decode_steps=round(its.steps),
-                acceptance_length_tokens=estimated(
-                    acceptance_length(its.accepted, its.drafts), blocks.acceptance_length
-                ),
-                effective_tokens_per_step=estimated(ratio(its.tokens, its.steps), blocks.tokens_per_step),
-                estimated_speedup_ratio=estimated(each.speedup and each.speedup.value, each.speedup),
-            )
-        )
-    return tuple(found)
+    return tuple(_used_tokens(*each, snapshot.evaluation.known.cost) for each in snapshot.use().items())
+
+
+def _used_tokens(tokens: int, its: Blocks, cost: CostModel) -> UsedTokensView:
+    sums, speedup = its.sums, its.speedup(cost)
+    length = acceptance_length(sums.accepted, sums.drafts)
+    return UsedTokensView.of(
+        its,
+        tokens=tokens,
+        decode_steps=round(sums.steps),
+        acceptance_length_tokens=estimated(length, its.acceptance_length),
+        effective_tokens_per_step=estimated(ratio(sums.tokens, sums.steps), its.tokens_per_step),
+        estimated_speedup_ratio=estimated(speedup and speedup.value, speedup),
+    )
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
@@ -377,6 +382,7 @@ class EngineView(View):
     method_source = _row("`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
+    memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
     usual_acceptance_length = fact("For orientation; null without published measurements.", UsualLengthView | None, lambda view: _usual_length(view.snapshot, view.model_name))
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
