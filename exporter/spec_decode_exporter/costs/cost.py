@@ -121,12 +121,20 @@ class Cost:
         token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
         return replace(self, token=token, step=step)
 
-    def contains(self, other: Cost, tokens: float) -> bool:
-        """Return whether a step with so many draft tokens may cost all that it costs by another one."""
-        (low, high), (its_low, its_high) = (
-            [price.step + tokens * price.token for price in (cost.low, cost.high)] for cost in (self, other)
+    def within(self, other: Cost, tokens: float) -> Cost:
+        """Return this cost within the range of a step with so many draft tokens by another one.
+
+        An end that excludes the guess is no limit.
+        """
+        low, guess, high = (its.step + tokens * its.token for its in (self.low, self.guess, self.high))
+        lowest, highest = (its.step + tokens * its.token for its in (other.low, other.high))
+        below = (guess - lowest) / (guess - low) if low < lowest <= guess else 1.0
+        above = (highest - guess) / (high - guess) if guess <= highest < high else 1.0
+        token, step = (
+            Range(its.guess - below * (its.guess - its.low), its.guess, its.guess + above * its.above)
+            for its in (self.token, self.step)
         )
-        return low <= its_low and its_high <= high
+        return replace(self, token=token, step=step)
 
     def is_valid_at(self, running_requests: float | None) -> bool:
         """Return whether the cost is valid at a load: from half to twice its own."""
@@ -217,7 +225,7 @@ class CostModel:
             return found
         if found is None or found.source is CostSource.MEASURED:
             typical = self.typical(running_requests, tokens, context)
-            return typical if found is None or found.contains(typical, tokens) else found
+            return typical if found is None else found.within(typical, tokens)
         return found
 
     def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
