@@ -177,6 +177,8 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
     (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
+WAYS: Final = tuple(way.name for _, way in _WAYS)
+"""Names of the ways, cheapest first."""
 
 
 def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:

@@ -87,12 +87,19 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     if waiting := countdown(engine, now):
         likely = likely_so_far(its.evaluated).rstrip()
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
-    remedy = _REMEDIES.get(standing) or advice(engine)
     if standing is Verdict.UNCLEAR:
-        short, remedy = _likely(engine), know_text(its.evaluated)
+        short = _likely(engine)
     elif standing is Verdict.MARGINAL:
         short = statement(Verdict.MARGINAL, its)
-    return Headline(tone, short, engine.verdict_text, remedy)
+    return Headline(tone, short, *_matter(engine))
+
+
+def _matter(engine: EngineView) -> tuple[str, str]:
+    """Return the verdict, and what to do; if it is unclear, first what decides it."""
+    if engine.standing is not Verdict.UNCLEAR:
+        return engine.verdict_text, _REMEDIES.get(engine.standing) or advice(engine)
+    likely, end, decides = engine.verdict_text.partition("). ")
+    return f"{likely}{end}".rstrip(), f"{decides} {know_text(engine.snapshot.evaluation.evaluated)}".lstrip()
 
 
 def advice(engine: EngineView) -> str:

@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_kno
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
-from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
+from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
 from spec_decode_exporter.costs.typical_costs import UsualLength
 from spec_decode_exporter.drops.sums import DropKind
@@ -126,6 +126,23 @@ def likely_so_far(its: WindowEvaluation) -> str:
     return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}). "
 
 
+def memory_text(its: WindowEvaluation) -> str:
+    """Return the return on the drafter's memory, beside that of KV cache; empty if it is unknown."""
+    value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
+    if value is None:
+        return ""
+    between = "" if bounds is None else f" ({bounds.lower:,.0f} to {bounds.upper:,.0f})"
+    drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
+    gained = f"{drafter} gain {value:,.0f} tokens a second for each GB{between}."
+    if cache is None:
+        return f"{gained} What they would give as KV cache is unknown."
+    usage = percent(its.window.mean.kv_cache_usage_ratio)
+    if not cache:
+        return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
+    most = f"at most about {cache:,.0f}, by the usual size of a token in it"
+    return f"{gained} As KV cache, which is scarce ({usage} in use), a GB would give {most}."
+
+
 def usual_length_text(what: str, usual: UsualLength, model: UsualLength | None) -> str:
     """Return the usual acceptance length of a method, and of its model where one is published."""
     own = ""
@@ -152,7 +169,11 @@ def _about(speedup: float) -> str:
 def _assumed(cost: Cost | None, even: float | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
-    fixed = f", and a draft up to {cost.high.step:.2g} besides" if cost.high.token < (even or 0.0) else ""
+    fixed = (
+        f", and a draft up to {cost.high.step:.2g} besides"
+        if cost.high.step > 0 and cost.high.token < (even or 0.0)
+        else ""
+    )
     return f"; it costs {cost.low.token:.2g} to {cost.high.token:.2g} here{fixed} ({SOURCES[cost.source]})."
 
 

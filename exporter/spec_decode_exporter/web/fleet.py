@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from spec_decode_exporter.analysis.missing_evidence import WAYS, Way
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Pace
@@ -21,6 +22,8 @@ MAX_ROWS: Final = 200
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
+MAX_PASTES: Final = 3
+"""Maximum texts to paste of a way to know whether speculation pays: engines may differ."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -142,3 +145,17 @@ def is_important(event: RecordedEvent) -> bool:
 def event_sentence(event: RecordedEvent) -> str:
     """Return an event in words."""
     return event_text(event.type, event.fields)
+
+
+def shared_ways(engines: Iterable[EngineView]) -> list[tuple[Way, int, list[str]]]:
+    """Return the ways to know of all unclear engines: that of the first, their number, and what to paste."""
+    found: dict[str, list[Way]] = defaultdict(list)
+    for engine in engines:
+        for way in engine.ways_to_know:
+            found[way.name].append(way)
+    ordered = (found[name] for name in WAYS if name in found)
+    return [(ways[0], len(ways), _distinct(way.paste for way in ways)) for ways in ordered]
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(filter(None, texts)))

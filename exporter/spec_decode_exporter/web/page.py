@@ -41,9 +41,10 @@ from spec_decode_exporter.views.headline import (
     time_saved,
 )
 from spec_decode_exporter.views.history import Trace, acceptance_trace
-from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
+    MAX_PASTES,
     MAX_ROWS,
     SLICE,
     Events,
@@ -51,6 +52,7 @@ from spec_decode_exporter.web.fleet import (
     event_sentence,
     grouped,
     selected,
+    shared_ways,
 )
 from spec_decode_exporter.web.limits import packed
 from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, STATES, VERDICTS, PageQuery
@@ -327,15 +329,17 @@ def no_winner(window: ArmWindowView) -> str:
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
     bucket_text, chart_title, counts, engine_headline, event_sentence, grouped, id_of, in_order, marks,
-    no_winner, paths, prompt_bucket, quote, selected, target_problem, why_unclear,
+    no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem, why_unclear,
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {
     "MAX_EVENTS": MAX_EVENTS,
     "MAX_FILTER": MAX_FILTER,
     "MAX_ID": MAX_ID,
+    "MAX_PASTES": MAX_PASTES,
     "MAX_ROWS": MAX_ROWS,
     "BASES": BASES,
+    "SOURCES": SOURCES,
     "EVENTS": EVENTS,
     "STATES": STATES,
     "VERDICTS": VERDICTS,
