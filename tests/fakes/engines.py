@@ -82,7 +82,7 @@ def busy(findings_of, busy_sample):
         LoadCost(running_requests=80, draft_cost_ratio=0.8),
     ]
     assumptions = Assumptions(
-        Speculation("eagle3", "configured"),
+        Speculation("eagle3", "configured", draft_bytes=1e9),
         CostSettings(loads=loads),
         reference=ReferenceSettings(acceptance_ratio=0.55, tokens=8),
     )

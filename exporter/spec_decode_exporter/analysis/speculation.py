@@ -16,6 +16,7 @@ from spec_decode_exporter.costs.model_architecture import (
     TargetModel,
     target_model,
 )
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 _IN_ONE_PASS: Final = re.compile(r"(?<![a-z])(?:p-?eagle|pard)(?![a-z])", re.IGNORECASE)
@@ -47,6 +48,8 @@ class Speculation:
     """True if the engine chooses how many drafts it verifies, and counts the others as rejected."""
     has_served_tokens: bool = False
     """True if the server reported K: its next process may have another."""
+    draft_bytes: float = 0.0
+    """Weights of the drafter on the GPUs of an engine; 0 if unknown."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -91,8 +94,10 @@ def resolve(
     source = next((source for source, method in methods.items() if method), "")
     draft_model = configured.draft_model or ordered.draft_model or reported.draft_model
     in_parallel = ordered.drafts_in_parallel or reported.drafts_in_parallel
+    method = methods.get(source) or ""
+    named = target_model(draft_model).all_bytes if present_name(method) == DRAFT_MODEL else 0.0
     return Speculation(
-        method=methods.get(source) or "",
+        method=method,
         source=source,
         draft_model=draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
@@ -106,4 +111,5 @@ def resolve(
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
         is_adaptive=configured.adaptive or ordered.is_adaptive or reported.is_adaptive,
         has_served_tokens=bool(reported.tokens) and not (configured.tokens or ordered.tokens),
+        draft_bytes=float(configured.draft_memory or named),
     )

@@ -24,6 +24,7 @@ from spec_decode_exporter.analysis.verdict import (
 )
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost
 from spec_decode_exporter.costs.load_range import largest_drafter, plain_seconds
+from spec_decode_exporter.costs.typical_costs import cache_bytes
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.history import NANO, Window, covered_seconds
@@ -40,6 +41,9 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of each window."""
 _COLUMNS: Final = ("increments", "works", "depths")
 """Values that hold columns of increments."""
+GIGABYTE: Final = 10**9
+TIGHT_CACHE: Final = 0.9
+"""Share of the KV cache in use from which more of it may serve more requests."""
 PROBABLY_PAYS: Final = 0.9
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
@@ -184,6 +188,52 @@ class WindowEvaluation(WindowFigures):
         if speedup is None:
             return None
         return end_to_end(self, speedup, self.speedup_bounds, self.known.request_baseline)
+
+    # Return on memory
+
+    @property
+    def memory_return(self) -> float | None:
+        """Tokens a second gained for each GB of drafter, (1 - 1/S)·G/t, with S the speed-up of decoding."""
+        return self._gained(self.estimated_speedup_ratio)
+
+    @property
+    def memory_return_bounds(self) -> Estimate | None:
+        """Bounds of that by those of S, at the same generated tokens a second."""
+        its = self.speedup_bounds
+        value, lower, upper = map(self._gained, its[:3]) if its and its.lower > 0 else (None,) * 3
+        if value is None or lower is None or upper is None:
+            return None
+        return Estimate(value, lower, upper, 0.0)
+
+    def _gained(self, speedup: float | None) -> float | None:
+        rate = ratio(self.total.generation_tokens, self.window.seconds)
+        if not speedup or rate is None:
+            return None
+        return ratio((1 - 1 / speedup) * rate * GIGABYTE, self.known.speculation.draft_bytes)
+
+    @property
+    def is_cache_tight(self) -> bool | None:
+        """True if more KV cache could serve more: it is nearly full, or requests wait; None if unknown."""
+        mean = self.window.mean
+        if mean.kv_cache_usage_ratio is None:
+            return None
+        is_full = mean.kv_cache_usage_ratio >= TIGHT_CACHE
+        return is_full or (mean.waiting_requests or 0.0) >= 1 or bool(self.total.preemptions)
+
+    @property
+    def cache_return(self) -> float | None:
+        """Most tokens a second that a GB more of KV cache could give; 0 if the cache is not tight.
+
+        It has room for GB / (bytes of a token · context) requests more, which decode as fast as the running
+        ones at best: longer steps take a part of it. None if a size is unknown.
+        """
+        if not self.is_cache_tight:
+            return None if self.is_cache_tight is None else 0.0
+        each, running = cache_bytes(self.known.speculation.target), self.busy_requests
+        rate = ratio(self.total.generation_tokens, self.window.seconds)
+        if each is None or rate is None or running is None or not self.context_tokens:
+            return None
+        return rate / running * GIGABYTE / (each * self.context_tokens)
 
     def _speedup_at(self, price: Price) -> float | None:
         return None if self.work is None else self.work.speedup(price)

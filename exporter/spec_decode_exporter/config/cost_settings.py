@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
 from spec_decode_exporter.config.labels import Printable
 from spec_decode_exporter.config.mistakes import Mistake
-from spec_decode_exporter.config.types import Parameters, Quantity, Section, Share
+from spec_decode_exporter.config.types import Parameters, Quantity, Section, Share, Size
 
 _WAYS: Final = {
     "draft_cost_ratio": "draft_cost_ratio",
@@ -49,6 +49,7 @@ class SpeculativeSettings(Section):
     method: ModelText | None = Field(default=None, description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
     tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens, vLLM's `num_speculative_tokens`.")
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
+    draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`: the return on it is shown. Without it, the name of a draft model may say it.")
     schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
     architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting depends on it. Without it, known names of models decide; an unknown name means either.")
     expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")

@@ -71,6 +71,11 @@ class TargetModel:
         return (self.active_parameters or self.parameters or 0.0) * self.weight_bytes
 
     @property
+    def all_bytes(self) -> float:
+        """Bytes of all weights; 0 if unknown."""
+        return (self.parameters or 0.0) * self.weight_bytes
+
+    @property
     def is_tiny(self) -> bool:
         """True if a step is mostly launches, below 2 billion parameters: no typical cost is known."""
         return (self.parameters or _TINY) < _TINY

@@ -285,6 +285,17 @@ def every_step_pays(method: str) -> bool:
     return drafter is not None and drafter.every_step
 
 
+def cache_bytes(target: TargetModel) -> float | None:
+    """Return about how many bytes a token of a model takes in a KV cache of 16 bits; None if unknown.
+
+    A dense model's, with grouped queries; models with latent attention take a tenth of it.
+    """
+    if target.parameters is None:
+        return None
+    size = 2 * target.parameters / _REFERENCE_BYTES
+    return _CACHE * _REFERENCE_BYTES * size ** (1 - _CACHE_EXPONENT)
+
+
 def pass_by_size(share: float) -> Range:
     """Return what a pass of a draft model costs, by its part of what a plain step reads.
 

@@ -83,3 +83,16 @@ def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, 
     assert speculation.paused_from(running) == first
     assert speculation.scheduled_off(running) is (first is not None)
     assert not Speculation("mtp", tokens=4).scheduled_off(running)
+
+
+@pytest.mark.parametrize(
+    ("settings", "served", "size"),
+    [
+        (None, Served("draft_model", draft_model="Llama-3.2-1B-FP8"), 1e9),
+        (None, Served("eagle3", draft_model="EAGLE3-LLaMA3.1-8B"), 0.0),  # the size is that of the target
+        (Settings(draft_memory="2GiB"), Served("draft_model", draft_model="Llama-3.2-1B"), 2 * 2**30),
+        (Settings(draft_memory="512MiB"), None, 512 * 2**20),
+    ],
+)
+def test_the_memory_of_a_drafter_is_configured_or_in_the_name_of_a_draft_model(settings, served, size):
+    assert resolve(settings, "", served).draft_bytes == pytest.approx(size)

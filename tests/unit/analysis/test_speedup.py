@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point
+from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.window.history import Means
 from tests.fakes.costs import make_cost
@@ -249,3 +250,52 @@ class TestBoundsContainTheCost:
         bounds = found.break_even_cost_bounds
         assert bounds.lower < dear < bounds.value < cheap < bounds.upper
         assert bounds.value == found.break_even_cost_ratio
+
+
+GB = 1e9
+BUSY = summed([{"drafts": 40, "draft_tokens": 160, "accepted_tokens": 80 + 4 * (n % 3), "decode_steps": 40, "generation_tokens": 124 + 4 * (n % 3), "first_tokens": 4, "prompt_tokens": 4000, "gauges": (4.0, 0.0, 0.5)} for n in range(30)], gauges=(4.0, 0.0, 0.5))  # fmt: skip
+
+
+def with_drafter(gauges=(4.0, 0.0, 0.5), *, size=2 * GB, name="Qwen3-8B", **total):
+    """The return of a busy window on the memory of its drafter."""
+    its = Speculation("draft_model", draft_bytes=size, target=target_model(name))
+    busy = replace(BUSY, mean=Means(*gauges), total=BUSY.total._replace(**total))
+    return evaluated(busy, at(0.1), Knowledge(its))
+
+
+class TestReturnOnMemory:
+    def test_is_what_speculation_adds_to_the_rate_for_each_gigabyte(self):
+        its = with_drafter()
+        rate, speedup = its.total.generation_tokens / 30, its.estimated_speedup_ratio
+        assert its.memory_return == pytest.approx((rate - rate / speedup) / 2)
+        bounds = its.memory_return_bounds
+        ends = (bounds.lower, bounds.upper)
+        assert ends == pytest.approx([(rate - rate / end) / 2 for end in its.speedup_bounds[1:3]])
+        assert bounds.lower < bounds.value == its.memory_return < bounds.upper
+
+    def test_is_unknown_without_the_size_of_the_drafter_and_without_a_cost(self):
+        assert with_drafter(size=0.0).memory_return is with_drafter(size=0.0).memory_return_bounds is None
+        assert evaluated(BUSY, None, Knowledge(Speculation("mtp", draft_bytes=GB))).memory_return is None
+
+    @pytest.mark.parametrize(
+        ("gauges", "preemptions", "is_tight"),
+        [
+            ((4.0, 0.0, 0.89), 0, False),
+            ((4.0, 0.0, 0.9), 0, True),
+            ((4.0, 1.0, 0.5), 0, True),
+            ((4.0, 0.9, 0.5), None, False),
+            ((4.0, 0.0, 0.5), 1, True),
+            ((4.0, 2.0, None), 1, None),
+        ],
+    )
+    def test_more_cache_gives_something_only_where_it_is_scarce(self, gauges, preemptions, is_tight):
+        its = with_drafter(gauges, preemptions=preemptions)
+        assert its.is_cache_tight is is_tight
+        assert (its.cache_return is None, its.cache_return == 0) == (is_tight is None, is_tight is False)
+
+    def test_more_cache_has_room_for_more_requests_at_the_speed_of_the_running_ones(self):
+        its = with_drafter((4.0, 1.0, 0.95))
+        # 144 kB a token of 8 billion parameters, 1,000 tokens of a prompt and half of the answer
+        requests = GB / (144e3 * its.context_tokens)
+        assert its.cache_return == pytest.approx(its.total.generation_tokens / 30 / 4 * requests)
+        assert with_drafter((4.0, 1.0, 0.95), name="a-model").cache_return is None

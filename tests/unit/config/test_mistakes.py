@@ -77,7 +77,7 @@ TARGET = [
     ("reference: {acceptance_ratio: 0.7, model_name: a}", "reference.model_name selects a model of a `file`, but no `file` is set; remove it"),
     ("speculative: {tokens: 2.5}", "speculative.tokens must be a whole number, not '2.5'"),
     (f"speculative: {{draft_model: {'a' * 257}}}", "speculative.draft_model must be at most 256 characters long"),
-    ("speculative: {num_speculative_tokens: 3}", "speculative.num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `schedule`, `architecture`, `expected_positions`, `rejection_method`, `adaptive`"),
+    ("speculative: {num_speculative_tokens: 3}", "speculative.num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `draft_memory`, `schedule`, `architecture`, `expected_positions`, `rejection_method`, `adaptive`"),
     *((f"speculative: {{expected_positions: {value}}}", "speculative.expected_positions") for value in ("[1.01]", "0.5", str([0.5] * 129))),
     *((f"speculative: {{schedule: {value}}}", "speculative.schedule") for value in ("[[0, 3, 4]]", "[[1, 9, 4], [8, 64, 0]]", "4")),
 ]  # fmt: skip

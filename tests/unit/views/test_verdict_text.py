@@ -17,7 +17,7 @@ from spec_decode_exporter.costs.cost import Cost, CostSource
 from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
+from spec_decode_exporter.views.verdict_text import memory_text, recommendation_text, verdict_text
 from tests.every import every
 
 AT = 1_790_000_000.0
@@ -213,6 +213,22 @@ def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice
 )  # fmt: skip
 def test_too_little_evidence_is_named(needs, text):
     assert verdict_text(engine(Verdict.INSUFFICIENT, missing=needs)) == text
+
+
+@pytest.mark.parametrize(
+    ("gained", "bounds", "cache", "text"),
+    [
+        (None, None, None, ""),
+        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), 0.0, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
+        (150.4, None, None, "The drafter's 2.00 GB gain 150 tokens a second for each GB. What they would give as KV cache is unknown."),
+        (-20.0, None, 40.0, "The drafter's 2.00 GB gain -20 tokens a second for each GB. As KV cache, which is scarce (31.0 % in use), a GB would give at most about 40, by the usual size of a token in it."),
+    ],
+)  # fmt: skip
+def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
+    known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9))
+    its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
+    its.window.mean.kv_cache_usage_ratio = 0.31
+    assert memory_text(its) == text
 
 
 @pytest.mark.parametrize(
