@@ -14,6 +14,7 @@ from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.measuring_schedule import LoadTime
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
@@ -316,7 +317,7 @@ class EngineMonitor:
         period = self._period() if history.speculates else None
         is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
-            assumed.speculation,
+            self._speculation,
             assumed.cost_model(self._learned_costs()),
             assumed.policy,
             speculates=history.speculates,
@@ -337,6 +338,12 @@ class EngineMonitor:
             server=assumed.server,
             wall=wall,
         )
+
+    @property
+    def _speculation(self) -> Speculation:
+        """Speculation as assumed; adaptive too if the engine changes K while it runs."""
+        assumed = self._assumptions.speculation
+        return replace(assumed, is_adaptive=True) if self.history.varies_tokens else assumed
 
     def _learned_costs(self) -> tuple[Curve, ...]:
         """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""
@@ -376,7 +383,7 @@ class EngineMonitor:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
         its, assumed = self.history, self._assumptions
         known = Knowledge(
-            assumed.speculation,
+            self._speculation,
             policy=assumed.policy,
             speculates=its.speculates,
             is_undecided=its.is_undecided,

@@ -61,6 +61,7 @@ class EngineMark(Enum):
     V0 = auto()  # the engine is vLLM V0: its counters are sums of sums, its gauges are correct
     POSITION_ACCEPTED = auto()  # accepted tokens at each draft position, one series for each ``position``
     POSITION_DRAFTED = auto()  # draft tokens at each position: its first one counts the drafts
+    SPECULATION = auto()  # labels with the method and K
     ANSWER_LENGTHS = auto()
     """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
 
@@ -171,6 +172,7 @@ _TENSORRT_LLM: Final[dict[Quantity, str]] = {
     Gauge.RUNNING_REQUESTS: "num_requests_running",
     Gauge.WAITING_REQUESTS: "num_requests_waiting",
     Gauge.KV_CACHE_USAGE: "kv_cache_utilization",
+    EngineMark.SPECULATION: "speculative_config_info",
     Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
     Latency.TIME_PER_OUTPUT_TOKEN: "time_per_output_token_seconds_bucket",
     Latency.END_TO_END: "e2e_request_latency_seconds_bucket",

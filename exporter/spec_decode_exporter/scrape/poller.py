@@ -22,7 +22,8 @@ from spec_decode_exporter.scrape.errors import PollError, Reason, no_engine_reme
 from spec_decode_exporter.scrape.filtered import PageChoice
 from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
-from spec_decode_exporter.scrape.server_details import ServerDetails
+from spec_decode_exporter.scrape.server_details import DETAILED, ServerDetails
+from spec_decode_exporter.scrape.server_info import labelled_speculation
 
 PHASES: Final = 8
 """Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
@@ -328,7 +329,9 @@ class Poller:
         if record.succeeded(response.seconds, len(response.body), len(reading.samples), wall):
             self._emit(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
         self._failures_in_a_row = 0
-        if reading.engine_kind == "vllm" and self._details.is_due(moment):
+        if reading.settings is not None:
+            record.speculation = labelled_speculation(reading.settings)
+        elif reading.engine_kind in DETAILED and self._details.is_due(moment):
             await self._details.update(moment)
 
     async def _fetch(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:

@@ -125,6 +125,8 @@ class PageReading(NamedTuple):
     front_end: str
     """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
     samples: Mapping[EngineName, Sample]
+    settings: Mapping[str, str] | None = None
+    """Labels with the method of speculation and K; None of an engine without such a series."""
 
 
 class PageSeries(NamedTuple):
@@ -257,6 +259,8 @@ class PageMap:
         names = frozenset(each.name for each in shown)
         self.shown = PageSeries(names, frozenset(each for each in shown if each.name in engines.PLAIN_NAMES))
         quantities = {meanings[index].quantity for index in own}
+        marked = (i for i in own if meanings[i].quantity is EngineMark.SPECULATION)
+        self._settings = next((dict(series[index].labels) for index in marked), None)
         self._kind = kind.name if kind else ""
         self._front_end = _front_end(kind, prefix, quantities, is_open_metrics=layout.is_open_metrics)
         # V0's counters of speculation add up sums of sums (vLLM issue 15415).
@@ -299,7 +303,7 @@ class PageMap:
             name: engine.sample(values, start, with_latencies=with_latencies)
             for name, engine in self._engines.items()
         }
-        return PageReading(self._kind, self._front_end, samples)
+        return PageReading(self._kind, self._front_end, samples, self._settings)
 
 
 _shared: Final[WeakValueDictionary[tuple[tuple[bytes, ...], int], PageMap]] = WeakValueDictionary()

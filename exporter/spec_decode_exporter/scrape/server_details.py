@@ -15,8 +15,10 @@ from spec_decode_exporter.scrape.server_info import served_speculation, served_v
 
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""
-MAX_RESPONSE_BYTES: Final = 64 * 1024
-"""Maximum bytes of a response to ``/server_info`` or ``/version``. vLLM's has 22 kB."""
+DETAILED: Final = frozenset({"vllm", "sglang"})
+"""Kinds of engines with such pages; SGLang has no ``/version``."""
+MAX_RESPONSE_BYTES: Final = 128 * 1024
+"""Maximum bytes of a response to ``/server_info`` or ``/version``. vLLM's has 22 kB, SGLang's more."""
 DETAILS_INTERVAL: Final = 60.0
 """Minimum seconds between two requests for details, also if counters appear to restart with every poll.
 

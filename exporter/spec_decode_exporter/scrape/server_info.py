@@ -25,12 +25,23 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
 _MAX_GPUS: Final = 1024
+_NUMBER: Final = re.compile(r"[0-9]{1,4}+")
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
 )
+
+_METHODS_ELSEWHERE: Final = {
+    # SGLang's --speculative-algorithm; NEXTN is EAGLE with the target's own layers.
+    "EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "mtp", "STANDALONE": "draft_model", "NGRAM": "ngram",
+    "DFLASH": "dflash", "DSPARK": "dspark",
+    # TensorRT-LLM's decoding_type; its PyTorch backend, which counts drafts, has EAGLE-3 alone.
+    "Eagle": "eagle3", "Eagle3": "eagle3", "MTP": "mtp", "Draft_Target": "draft_model", "NGram": "ngram",
+    "PARD": "draft_model", "DFlash": "dflash", "Medusa": "medusa",
+}  # fmt: skip
+"""Methods of other engines in vLLM's spelling."""
 
 
 class _VllmConfig(msgspec.Struct):
@@ -43,6 +54,13 @@ class _Details(msgspec.Struct):
 
     version: Any = None
     vllm_config: _VllmConfig | str | None = None
+    # SGLang:
+    speculative_algorithm: Any = None
+    speculative_num_steps: Any = None
+    speculative_draft_model_path: Any = None
+    speculative_adaptive: Any = None
+    model_path: Any = None
+    tp_size: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +103,28 @@ def speculation_in(response: object) -> ServedSpeculation | None:
         return None
 
 
+def labelled_speculation(labels: Mapping[str, str]) -> ServedSpeculation:
+    """Return the settings in the labels of TensorRT-LLM's ``trtllm_speculative_config_info``."""
+    tokens, method = labels.get("spec_num_tokens", ""), labels.get("spec_method", "")
+    return _elsewhere(
+        method, labels.get("spec_draft_model"), int(tokens) if _NUMBER.fullmatch(tokens) else None
+    )
+
+
+def _elsewhere(
+    method: object, model: object, tokens: object, *, is_adaptive: object = False
+) -> ServedSpeculation:
+    """Return the settings of another engine; without a draft model of its own, EAGLE is the target's MTP."""
+    known = _METHODS_ELSEWHERE.get(method, "") if isinstance(method, str) else ""
+    names = {"method": "mtp" if method == "EAGLE" and not model else known, "model": model}
+    return replace(
+        speculation_of(
+            names | {"num_speculative_tokens": tokens, "enable_adaptive_verification": is_adaptive}
+        ),
+        drafts_in_parallel=method == "PARD",
+    )
+
+
 def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
     """Return the usable part of vLLM's speculation settings, which are untrusted."""
     method, tokens = _label(settings.get("method")), settings.get("num_speculative_tokens")
@@ -114,13 +154,21 @@ def _decoded(body: bytes) -> _Details:
 def _speculation(details: _Details) -> ServedSpeculation | None:
     match details.vllm_config:
         case _VllmConfig(speculative_config=dict(settings), parallel_config=parallel):
-            size = (parallel or {}).get("tensor_parallel_size")
-            gpus = size if type(size) is int and 0 < size <= _MAX_GPUS else None
+            gpus = _gpus((parallel or {}).get("tensor_parallel_size"))
             return replace(speculation_of(settings), tensor_parallel=gpus)
         case str(text) if fields := _TEXT.search(text):
             method, model, tokens = fields.groups()
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
+        case None if details.speculative_algorithm:
+            drafter, steps = details.speculative_draft_model_path, details.speculative_num_steps
+            model, adaptive = None if drafter == details.model_path else drafter, details.speculative_adaptive
+            found = _elsewhere(details.speculative_algorithm, model, steps, is_adaptive=adaptive)
+            return replace(found, tensor_parallel=_gpus(details.tp_size))
     return None
+
+
+def _gpus(size: object) -> int | None:
+    return size if type(size) is int and 0 < size <= _MAX_GPUS else None
 
 
 def _label(value: object, max_characters: int = _MAX_LABEL) -> str:

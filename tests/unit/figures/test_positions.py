@@ -179,3 +179,31 @@ class TestRegimes:
     def test_there_are_none_without_positions_drafts_or_increments(self):
         for counts in ((10, 30, 15), (10, 20, 15, 0, 0, 0), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
             assert positions_of(*counts).regimes == ()
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=60))
+def test_counted_draft_tokens_of_a_position_tell_the_drafts_that_had_it(drafts):
+    drafts = [(length, min(length, accepted)) for length, accepted in drafts]
+    lengths, accepted = zip(*drafts, strict=True)
+    had, survived = (
+        [sum(each > place for each in counts) for place in range(4)] for counts in (lengths, accepted)
+    )
+    totals = len(drafts), sum(lengths), sum(accepted)
+    found = Positions(window(*totals, positions=survived, drafted=tuple(had)))
+    shares = [a / d if d else None for a, d in zip(survived, had, strict=True)]
+    if min(lengths) < 4:  # else as without the counts
+        assert found.acceptance == [found.highest_acceptance(place) for place in range(4)] == shares
+        assert [found.drafts_with(place) for place in range(4)] == had
+        expected = [sum(min(length, tokens) for length in lengths) / len(drafts) for tokens in range(5)]
+        assert [found.drafted_up_to(tokens) for tokens in range(5)] == pytest.approx(expected)
+    assert found.common == min(lengths)
+    assert [found.least_drafted(place) for place in range(4)] == had
+
+
+def test_a_draft_that_ended_before_a_position_is_like_the_others():
+    its = window(100, 250, 150, positions=(90, 40, 20), drafted=(100, 100, 50))
+    found = Positions(its)
+    assert found.counts == [(90, 100), (40, 90), (20, 20)]
+    assert found.conditional == [0.9, 40 / 90, 1.0]
+    unverified = Positions(its, are_verified=False)
+    assert (unverified.acceptance, unverified.drafts_with(2)) == ([], None)

@@ -350,6 +350,28 @@ async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(
     assert server.kinds().count("info") == 1
 
 
+@pytest.mark.parametrize(
+    ("page", "info", "speculation"),
+    [
+        (
+            "sglang.prom",
+            b'{"speculative_algorithm":"EAGLE3","speculative_num_steps":4}',
+            ServedSpeculation("eagle3", 4),
+        ),
+        ("tensorrt_llm.prom", StatusError(404), ServedSpeculation("eagle3", 3, "/models/eagle3")),
+        ("llamacpp.prom", SERVED, None),
+    ],
+)
+async def test_other_engines_tell_their_settings_beside_the_metrics_or_among_them(
+    make, server, polls, page, info, speculation
+):
+    server.page, server.info = (PAGES / page).read_bytes(), info
+    poller = make()
+    await polls(poller, 3)
+    assert (poller.record.speculation, poller.record.up) == (speculation, True)
+    assert server.kinds().count("info") == (page == "sglang.prom")
+
+
 # Pages that cost much.
 
 

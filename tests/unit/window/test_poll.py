@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
 from tests.conftest import make_sample
 from tests.every import every
@@ -242,3 +243,57 @@ def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_
         assert known._replace(**{name: None}).decoded_tokens is None
     for name in ("draft_tokens", "accepted_tokens"):
         assert known._replace(**{name: None}).rejected_tokens is None
+
+
+# Engines that count verifications of requests that ended
+
+
+def ended(requests, verifications, generated, steps=3.0):
+    """Read a page of SGLang."""
+    counts = {"num_requests": requests, "spec_verify_calls": verifications, "generation_tokens": generated}
+    lines = [f"sglang:{name}_total {count}\n" for name, count in counts.items()]
+    page = "".join([*lines, f"sglang:spec_num_steps {steps}\n"]).encode()
+    (sample,) = SampleReader().read(page, with_latencies=False).samples.values()
+    return sample
+
+
+REQUEST = st.lists(st.integers(0, 3), max_size=5)  # accepted tokens of each draft
+
+
+@given(st.lists(st.tuples(REQUEST, st.booleans()), min_size=1, max_size=20))
+def test_counters_that_follow_from_verifications_are_exact_whenever_a_page_is_read(requests):
+    """A torn page has the tokens of a request, but not yet the request and its verifications."""
+    poll, totals, sums = first(ended(5, 40, 100), 0.0), [0, 0, 0], [5, 40, 100]
+    for moment, (drafts, is_torn) in enumerate(requests, 1):
+        tokens = 1 + len(drafts) + sum(drafts)
+        pages = [(1, len(drafts), tokens)]
+        if is_torn:
+            pages = [(0, 0, tokens), (1, len(drafts), 0)]
+        for place, page in enumerate(pages):
+            sums = [old + new for old, new in zip(sums, page, strict=True)]
+            taken = step(poll, ended(*sums), moment + place / 2, WALL + moment + place / 2)
+            assert taken.reset is None
+            poll = taken.poll
+            totals = [old + new for old, new in zip(totals, taken.increment.counters[:3], strict=True)]
+    drafts = [accepted for request, _ in requests for accepted in request]
+    assert totals[0] == len(drafts)
+    assert sums[2] - sums[0] - sums[1] <= poll.counters.accepted_tokens
+    assert totals[1] >= 3 * len(drafts)
+    if not any(is_torn for _, is_torn in requests):
+        assert totals == [len(drafts), 3 * len(drafts), sum(drafts)]
+    assert poll.tokens == 3
+
+
+def test_k_is_the_largest_that_the_gauge_has_shown_and_drafts_count_by_that_of_the_time():
+    poll = first(ended(0, 0, 0, steps=0.0))
+    assert poll.tokens == 0
+    found = []
+    for number, steps in enumerate((5.0, 2.0, 0.0), 1):
+        taken = step(poll, ended(number, 10 * number, 10 * number + number), number, WALL + number)
+        poll = taken.poll
+        found.append((taken.increment.counters.draft_tokens, poll.tokens))
+        poll = step(poll, ended(number, 10 * number, 10 * number + number, steps), number, WALL).poll
+    assert found == [(30, 3), (30, 5), (30, 5)]
+    # Requests that ran with a larger K may have more accepted tokens than K of now allows.
+    taken = step(poll, ended(4, 40, 94, steps=1.0), 9.0, WALL + 9.0)
+    assert (taken.reset, taken.increment.counters[1:3]) == (None, (50, 50))
