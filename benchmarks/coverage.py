@@ -199,7 +199,7 @@ def _figures(drafts: float, drafted: float, accepted: float, steps: float) -> di
     return {
         "length": 1 + accepted / drafts,
         "rate": accepted / drafted,
-        "speed-up": (steps + accepted) / (steps * (1 + STEP) + TOKEN * drafted),
+        "speed-up": (steps + accepted) / (steps + STEP * drafts + TOKEN * drafted),
     }
 
 

@@ -102,7 +102,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
         "first_tokens": 100,
         "preemptions": 0,
     }
-    names = {*Counters._fields, "seconds", "length", "increments"} & more.keys()
+    names = {*Counters._fields, "seconds", "length", "increments", "counts_at_end"} & more.keys()
     counters |= {name: more.pop(name) for name in names}
     usual = {"running": 8.0, "waiting": 0.0, "kv_cache_usage": 0.5}
     gauges = tuple(more.pop(name, usual[name]) for name in GAUGES)
@@ -170,6 +170,7 @@ EDGES = {
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
     "adaptive_verification": ({"speculation": Speculation(is_adaptive=True)}, {}),
+    "counted_at_end": ({"counts_at_end": True}, {}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
     "another_depth": ({**measured(0.3), **recommended(2)}, {**measured(0.1), **recommended(3)}),
@@ -346,7 +347,7 @@ def test_no_finding_reads_positions_or_draft_tokens_that_an_engine_may_not_have_
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_drops_and_broken_counters_are_findings_of_a_partial_window(name):
-    partial = found(**EDGES[name][0], length=300.0, seconds=20.0)
+    partial = found(**EDGES[name][0], length=300.0, seconds=14.0)
     assert (name in partial) is (name in OF_PARTIAL_WINDOWS)
     assert partial.keys() <= OF_PARTIAL_WINDOWS
 
