@@ -22,7 +22,7 @@ DONE: Final = frozenset({None, NoMeasuring.KNOWN, NoMeasuring.MEASURING})
 """Results that leave nothing to do but to restart, or to wait."""
 _FIELDS: Final = {
     *("id", "target", "model_name", "engine", "method", "draft_model", "configured_tokens", "verdict"),
-    "setting",
+    *("setting", "warning", "used_tokens"),
 }
 
 

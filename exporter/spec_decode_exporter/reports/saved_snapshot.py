@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, field_validator
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, batch_schedule
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
-from spec_decode_exporter.views.document import Estimated, View
+from spec_decode_exporter.views.document import Estimated, View, computed
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.measuring_view import MeasuringView
@@ -101,9 +101,9 @@ class SavedEngine(Saved):
     findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]
 
-    @property
+    @computed
     def warning(self) -> str:
-        """Text of the finding that acceptance depends on the context; empty without it."""
+        """Text of the finding that acceptance falls with the context; empty without it."""
         found = (each.text for each in self.findings if each.name == "acceptance_falls_with_context")
         return next(found, "")
 

@@ -83,6 +83,19 @@ def test_json_has_the_setting_of_each_engine(engine):
     assert shown["setting"]["schedule"] == [[1, 15, 4], [16, 64, 2]]
 
 
+def test_every_format_warns_of_acceptance_that_falls_with_the_context(engine):
+    found = (
+        {"name": "acceptance_falls_with_context", "text": "With long contexts it falls."},
+        {"name": "other", "text": "Another one."},
+    )
+    its = SavedEngine.model_validate({**engine().model_dump(exclude={"warning"}), "findings": found})
+    for form in FORMATS:
+        text = written([its], form, TextStyle())
+        assert "With long contexts it falls." in text
+        assert "Another one." not in text
+        assert "With long" not in written([engine()], form, TextStyle())
+
+
 def test_names_of_servers_cannot_control_the_terminal(busy):
     view = EngineView(labels={**LABELS, "model_name": "m\x1b[2J"}, snapshot=busy)
     hostile = SavedEngine.model_validate(view)

@@ -20,7 +20,8 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.views.engine_view import EngineView, view_of_setting
+from spec_decode_exporter.views.document import Estimated
+from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
 from spec_decode_exporter.views.fleet_view import (
     ArmFirstTokenView,
     ArmSpeedupView,
@@ -101,6 +102,21 @@ async def test_an_unknown_engine_in_the_address_has_a_notice(watched_snapshot, e
     assert f'<a href="./?engine={engines[0].id}" class="chip">Close' in html
 
 
+LENGTH = Estimated(value=2.92, lower=2.9, upper=2.95)
+USED = UsedTokensView(
+    tokens=3,
+    seconds=9000.0,
+    begin=1_789_993_600.0,
+    end=1_790_093_600.0,
+    running_requests=7.9,
+    decode_steps=1000,
+    acceptance_length_tokens=LENGTH,
+    effective_tokens_per_step=LENGTH,
+    estimated_speedup_ratio=Estimated(value=None, lower=None, upper=None),
+)
+SO_FAR = 'data-key="Draft tokens so far"'
+
+
 def advised(setting, text="", measure=""):
     return view_of_setting(setting, Speculation("mtp"), text, measure)
 
@@ -131,8 +147,10 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
         ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
+        ({"used_tokens": (USED, changed(USED, tokens=5))}, [SO_FAR, 'data-key="used-5"', "2.5\u202fh", "21 Sep 12:26 to 22 Sep 16:13 UTC", ">2.95</data>"], []),
+        ({"used_tokens": (USED,)}, [], [SO_FAR]),
     ],
-    ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off"],
+    ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off", "two numbers of tokens", "one number"],
 )  # fmt: skip
 async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines, update, parts, absent):
     view = changed(engines[0], **update)
