@@ -9,11 +9,12 @@ from math import ceil, inf
 from shlex import quote
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
+from spec_decode_exporter.analysis.recommended_setting import no_measuring
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.costs.cost import ESTIMATED
 from spec_decode_exporter.costs.load_range import largest_drafter
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, every_step_pays, is_known_method
+from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
@@ -158,20 +159,18 @@ def _counts_steps(its: WindowEvaluation) -> bool:
 
 
 def _can_pause(its: WindowEvaluation) -> bool:
-    """Return whether the engine takes a schedule, and its steps without drafts are plain ones."""
-    known = its.known
-    is_vllm = known.engine_kind in {"", "vllm"} and not known.data_parallel
-    is_free = known.speculation.is_adaptive or every_step_pays(known.speculation.method)
-    return is_vllm and not is_free and not known.speculation.schedule.pauses and _counts_steps(its)
+    return no_measuring(its.known, its.cost, Verdict.UNCLEAR, 1) is None and _counts_steps(its)
 
 
+SCHEDULE: Final = "schedule"
+"""Name of the way by a schedule that measures itself."""
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
     (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
     (lambda its: its.cost is None and its.known.speculation.method == DRAFT_MODEL, Way("sizes", "Name the sizes of both models: the cost is then a range around their ratio", "a minute", paste="cost: {{draft_parameters: 1B, target_parameters: 8B}}")),
     (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
     (loads_to_know, Way("load_range", "Wait for more load: it was seen with {seen}, and with {needed} or more it can be known", "the time until then")),
     (_counts_steps, Way("history", "Let the exporter read a Prometheus that has this server from before it speculated", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_can_pause, Way("schedule", "Restart the server with a schedule that drafts nothing in a narrow range of loads, and so measures itself", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
+    (_can_pause, Way(SCHEDULE, "Restart the server with a schedule that drafts nothing in a narrow range of loads: it measures itself", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
     (_counts_steps, Way("plain_period", "Restart the server without {speculation} for ten minutes of traffic: the exporter learns its step times", "two restarts and ten minutes of traffic", "what drafts gain, for ten minutes")),
     (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
     (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),

@@ -5,7 +5,7 @@ A window has one field for each row of the figure table, with the description of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,7 +16,8 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.missing_evidence import Way, ways_to_know
+from spec_decode_exporter.analysis.measuring_schedule import NoMeasuring
+from spec_decode_exporter.analysis.missing_evidence import SCHEDULE, Way, ways_to_know
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
@@ -35,7 +36,12 @@ from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
-from spec_decode_exporter.views.measuring_view import MeasuringView, ObstacleView, measuring_view
+from spec_decode_exporter.views.measuring_view import (
+    MeasuringView,
+    ObstacleView,
+    measuring_view,
+    with_measuring,
+)
 from spec_decode_exporter.views.setting_text import (
     measure_text,
     obstacle_text,
@@ -166,6 +172,7 @@ class BaselineView(View):
     end: float = at("Unix time of its end.")
     age_seconds: float = at("Time from its end to the newest poll.")
     time_to_first_token_seconds: float | None = at("Mean time to first token, queue included; null if unknown.", "request.first_token_seconds", default=None)
+    time_per_output_token_seconds: float | None = at("Mean time per output token after the first; null if unknown.", "request.token_seconds", default=None)
     prefix_cache_hit_ratio: float | None = at("Share of the looked-up prompt tokens that the prefix cache held; null if unknown.", "request.prefix_hit_ratio", default=None)
 
 
@@ -349,6 +356,16 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
     return TotalsView.of(its.counters, **more)
 
 
+def _ways(view: EngineView) -> Iterator[Way]:
+    """Yield the ways to know; that of a schedule names the schedule where it is known."""
+    its = view.snapshot.evaluation
+    for way in ways_to_know(its.evaluated) if its.verdict is Verdict.UNCLEAR else ():
+        if way.name != SCHEDULE or view.measuring.reason is NoMeasuring.NO_STEPS:
+            yield way
+        elif view.measuring.reason is None:
+            yield with_measuring(way, view.measuring)
+
+
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
     """Return a field that is computed of an engine's snapshot."""
     return fact(description, type_, lambda view: read(view.snapshot))
@@ -373,7 +390,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = _row("Ways to know whether speculation pays, cheapest first; empty unless the verdict is `unclear`.", tuple[Way, ...], lambda its: ways_to_know(its.evaluation.evaluated) if its.evaluation.verdict is Verdict.UNCLEAR else ())
+    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the verdict is `unclear`.", tuple[Way, ...], lambda view: tuple(_ways(view)))
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)

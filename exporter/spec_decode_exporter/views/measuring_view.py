@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from shlex import quote
 from typing import Final
 
 from spec_decode_exporter.analysis.measuring_schedule import (
@@ -13,6 +15,7 @@ from spec_decode_exporter.analysis.measuring_schedule import (
     NoMeasuring,
     measuring_schedule,
 )
+from spec_decode_exporter.analysis.missing_evidence import Way
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, no_measuring, obstacles
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, SCHEDULE_KEY, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.types import format_duration
@@ -116,6 +119,25 @@ def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> Me
     )
 
 
+def with_measuring(way: Way, its: MeasuringView) -> Way:
+    """Return the way to know by a schedule with this one: its loads, its price, and what to paste."""
+    text = f"Restart the server with a schedule that drafts nothing {_loads_of(its.bands)}: it measures itself"
+    if its.obstacles:
+        text += "; read the warnings of `spec-decode-exporter recommend --measure` first"
+    minutes, price = plural(max(round((its.seconds or 0.0) / 60), 1), "minute"), its.price_ratio
+    return replace(
+        way,
+        text=text,
+        takes=f"a restart and about {minutes} of such traffic",
+        costs=way.costs if price is None else f"at most {percent(price)} of the tokens per second",
+        paste=f"--speculative-config {quote(its.speculative_config)}" if its.complete else way.paste,
+    )
+
+
+def _loads_of(bands: Sequence[MeasuringBand]) -> str:
+    return loads_text([(band.first, band.last) for band in bands])
+
+
 def closed(schedule: BatchSchedule, loads: Sequence[LoadTime]) -> list[tuple[int, int, int]]:
     """Return the ranges of a schedule; the last one, which has no end, ends at twice the highest load."""
     ranges = list(schedule.ranges)
@@ -127,7 +149,7 @@ def closed(schedule: BatchSchedule, loads: Sequence[LoadTime]) -> list[tuple[int
 
 
 def _text(found: MeasuringSchedule, price: float | None) -> str:
-    loads = loads_text([(band.first, band.last) for band in found.bands])
+    loads = _loads_of(found.bands)
     costs = "" if price is None else f" That costs at most {percent(price)} of the tokens per second."
     return (
         f"Draft nothing {loads}, where the engine spends {percent(found.share_ratio)} of its busy time.{costs} At this "

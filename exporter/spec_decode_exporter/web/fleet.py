@@ -22,8 +22,8 @@ MAX_ROWS: Final = 200
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
-MAX_PASTES: Final = 3
-"""Maximum texts to paste of a way to know whether speculation pays: engines may differ."""
+MAX_PASTES, MAX_ASKED = 3, 16
+"""Maximum texts to paste of a way to know whether speculation pays, and engines whose ways are collected."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -148,7 +148,7 @@ def event_sentence(event: RecordedEvent) -> str:
 
 
 def shared_ways(engines: Iterable[EngineView]) -> list[tuple[Way, int, list[str]]]:
-    """Return the ways to know of all unclear engines: that of the first, their number, and what to paste."""
+    """Return the ways to know of unclear engines: that of the first, their number, and what to paste."""
     found: dict[str, list[Way]] = defaultdict(list)
     for engine in engines:
         for way in engine.ways_to_know:

@@ -43,6 +43,7 @@ from spec_decode_exporter.views.headline import (
 from spec_decode_exporter.views.history import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.web.fleet import (
+    MAX_ASKED,
     MAX_EVENTS,
     MAX_PASTES,
     MAX_ROWS,
@@ -333,6 +334,7 @@ _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {
+    "MAX_ASKED": MAX_ASKED,
     "MAX_EVENTS": MAX_EVENTS,
     "MAX_FILTER": MAX_FILTER,
     "MAX_ID": MAX_ID,
