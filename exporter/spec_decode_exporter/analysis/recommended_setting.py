@@ -112,15 +112,17 @@ def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | No
 
 
 def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
-    """Return the setting by load, else the advice as a number."""
-    present = len(its.positions)
+    """Return the setting by load, else the advice as a number; it has no bands that measure."""
+    present, schedule = len(its.positions), its.known.speculation.schedule
     more = advice.tokens if advice.action is Action.INCREASE else None
     by_load = setting_by_load(its, more or present)
-    if by_load is not None:
+    if by_load is not None and (by_load.tokens is not None or not schedule.measuring_bands):
         return by_load
     tokens = {Action.KEEP: present, Action.DISABLE: 0}.get(advice.action)
     if advice.action in {Action.INCREASE, Action.DECREASE}:
         tokens = advice.tokens
+    if tokens == present and schedule.measuring_bands:
+        return SpeculationSetting(tokens, schedule.without_bands, is_change=True)
     return SpeculationSetting(tokens, is_change=tokens not in {None, present})
 
 

@@ -34,7 +34,7 @@ from itertools import islice
 from math import hypot, isfinite
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.cost import CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.costs.cost import CostSource, Curve, Point, is_near, measured_curves
 from spec_decode_exporter.costs.model_architecture import UNKNOWN_DEPLOYMENT, Deployment
 from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
@@ -72,6 +72,8 @@ DRAFTING_PREFILLS: Final = 0.15
 """Excess of a prefill in drafting steps over that in plain ones. Assumed: 0 where arithmetic limits both."""
 LINE_MISFIT, LINE_POINTS = 0.03, 16
 """Relative difference of a step from these lines, as by the padding of CUDA graphs, and at how many loads."""
+UNSURE: Final = 1.5
+"""Ratio of ranges from which on a cost is much surer than another."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
@@ -123,7 +125,24 @@ def costs(
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
         ]
-    return measured_curves(found, method, deployment)
+    return measured_curves(_surest(found), method, deployment)
+
+
+def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource, Point]]:
+    """Return the costs without those near a much surer one, which is valid there too.
+
+    Beside a narrow range of loads without drafts, plain steps are at other loads than those that draft.
+    """
+    return [
+        (source, its)
+        for source, its in found
+        if not any(
+            is_near(other.running_requests, its.running_requests)
+            and its.token.high - its.token.low > UNSURE * (other.token.high - other.token.low)
+            for same, other in found
+            if same is source
+        )
+    ]
 
 
 def _costs(

@@ -46,10 +46,10 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:+-]{0,255}|/[A-Za-z0-
 def setting_text(snapshot: EngineSnapshot) -> str:
     """Return what to set and why; the advice about the present load if no setting by load is known."""
     setting = snapshot.evaluation.setting
-    if setting.tokens is None or not setting.bands:
-        return recommendation_text(snapshot)
-    texts = by_load_text(setting), _measured(snapshot.evaluation), _acceptance(snapshot.evaluation)
-    return " ".join(filter(None, texts))
+    has_bands = setting.tokens is not None and setting.bands
+    text = by_load_text(setting) if has_bands else recommendation_text(snapshot)
+    acceptance = _acceptance(snapshot.evaluation) if has_bands else ""
+    return " ".join(filter(None, (text, _measured(snapshot.evaluation), acceptance)))
 
 
 def by_load_text(setting: SpeculationSetting) -> str:
@@ -72,7 +72,8 @@ def measure_text(evaluation: Evaluation) -> str:
     if pause is not None and pause.drafted is None:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
-    if collects or evaluation.known.speculation.is_adaptive or (setting.bands and setting.tokens is not None):
+    is_known = setting.tokens is not None and (setting.bands or _measured(evaluation))
+    if collects or evaluation.known.speculation.is_adaptive or is_known:
         return ""
     ways = ways_text(evaluation.evaluated)
     if not setting.bands:
@@ -201,7 +202,7 @@ def ranges(setting: SpeculationSetting) -> list[tuple[int, int, int]]:
     found = list(setting.schedule.ranges)
     if found:
         first, _, tokens = found[-1]
-        found[-1] = (first, max(setting.bands[-1].last, first), tokens)
+        found[-1] = (first, max(setting.bands[-1].last if setting.bands else 2 * first, first), tokens)
     return found
 
 
