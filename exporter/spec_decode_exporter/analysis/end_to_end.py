@@ -59,6 +59,8 @@ class RequestBaseline:
     requests_per_second: float | None = None
     context_tokens: float | None = None
     """Mean tokens of a request in the middle of its answer; None if unknown."""
+    token_seconds: float | None = None
+    """Mean time per output token after the first, in seconds."""
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
     """Histograms over these requests."""
     name: str = ""

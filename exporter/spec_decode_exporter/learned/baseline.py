@@ -79,13 +79,15 @@ class PlainRequests(NamedTuple):
     seconds: Amount = 0.0
     running_seconds: Amount = 0.0
     generation_tokens: Amount = 0.0
-    """0 in states of versions that did not keep it."""
+    decode_nanoseconds: Amount = 0.0
+    """Both are 0 in states of versions that did not keep them."""
 
     def mean(self) -> RequestBaseline | None:
         """Return the mean request; None with too few."""
         first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
         if not first_token or self.first_tokens < MIN_REQUESTS:
             return None
+        decoded = max(0.0, self.generation_tokens - self.first_tokens)
         is_context_known = self.prompt_tokens and self.generation_tokens
         context = self.prompt_tokens + self.generation_tokens / 2 if is_context_known else None
         hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
@@ -97,6 +99,7 @@ class PlainRequests(NamedTuple):
             requests=self.first_tokens,
             requests_per_second=ratio(self.first_tokens, self.seconds),
             context_tokens=ratio(context, self.first_tokens),
+            token_seconds=ratio(self.decode_nanoseconds, decoded * NANO),
         )
 
 
@@ -124,7 +127,8 @@ def _checked(found: LearnedHistogram) -> LearnedHistogram:
     return found
 
 
-_counted: Final = attrgetter(*PlainRequests._fields[:5])
+_waited: Final = attrgetter(*PlainRequests._fields[:5])
+_decoded: Final = attrgetter(*PlainRequests._fields[7:])
 _Histograms = dict[Latency, Annotated[LearnedHistogram, AfterValidator(_checked)]]
 
 
@@ -142,8 +146,8 @@ class Period:
     def add(self, increment: Increment, running: float, wall: float) -> None:
         """Add an increment with requests, with the running requests and the Unix time at its end."""
         seconds = increment.end - increment.begin
-        counters = increment.counters
-        added = (*_counted(counters), seconds, seconds * running, counters.generation_tokens)
+        waited, decoded = _waited(increment.counters), _decoded(increment.counters)
+        added = (*waited, seconds, seconds * running, *decoded)
         self.requests = PlainRequests(*faded(self.requests, wall - self.end, added))
         self.seconds, self.end = self.seconds + seconds, max(self.end, wall)
 

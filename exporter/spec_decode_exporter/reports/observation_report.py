@@ -29,6 +29,7 @@ from spec_decode_exporter.views.engine_view import (
 )
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
+from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES
 
 _Item = EngineView | RecordedEvent
@@ -185,13 +186,8 @@ def percentiles(quantiles: QuantilesView) -> tuple[str, ...]:
 
 def quantile(value: float | None, bucket: BucketView | None) -> str:
     """Write an interpolated quantile; the edges of its bucket if they are far apart."""
-    if value is None or bucket is None:
-        return numbers.duration(value)
-    edges = Edges(bucket.lower, inf if bucket.upper is None else bucket.upper)
-    if not edges.are_far_apart:
-        return numbers.duration(value)
-    in_seconds = (bucket.lower if bucket.upper is None else bucket.upper) >= 1
-    return numbers.within(*edges, *((1.0, "s") if in_seconds else (1e-3, "ms")))
+    edges = bucket and Edges(bucket.lower, inf if bucket.upper is None else bucket.upper)
+    return quantile_text(value, edges)
 
 
 _CONTEXT: Final[dict[str, Any]] = {

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.latency_comparison import ComparedQuantile, Incomparable
-from spec_decode_exporter.core.number_formats import ABSENT, duration, three_digits, within
+from spec_decode_exporter.core.number_formats import ABSENT, count, duration, three_digits, within
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import (
     Edges,
@@ -119,7 +119,7 @@ def reason_text(evaluation: Evaluation) -> str:
             what, then, now = "context", baseline.context_tokens, its.context_tokens
         case _:
             what, then, now = "prompt", baseline.prompt_tokens, ratio(total.prompt_tokens, total.first_tokens)
-    return f"Not comparable: the mean {what} had {_number(then)} tokens, and has {_number(now)} now."
+    return f"Not comparable: the mean {what} had {count(then)} tokens, and has {count(now)} now."
 
 
 def _factor(value: float) -> str:

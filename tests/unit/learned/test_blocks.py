@@ -161,13 +161,18 @@ class TestContexts:
             ([0.6] * 12, True),
             ([1.17] * 12, False),
             ([1.15] * 12, True),
-            ([0.0, 2.4] * 6, False),
+            ([0.0, 2.2] * 6, False),
             ([0.6] * 5, False),
         ],
         ids=["clear", "less than a tenth", "a tenth", "by chance", "few blocks"],
     )
     def test_it_must_be_large_and_significant(self, long, falls):
         assert (self.fall((long, 0.03), ([1.39, 1.41] * 6, 0.01)) is not None) is falls
+
+    def test_the_ends_share_no_block(self):
+        short, middle, long = [1.4] * 3, [1.0, 1.0] * 2, [0.6] * 3
+        assert self.fall((short, 0.01), (middle, 0.03), (long, 0.09)) is None
+        assert self.fall((short, 0.01), (short, 0.015), (middle, 0.03), (long, 0.06), (long, 0.09)) is not None
 
     def test_longer_contexts_with_a_higher_acceptance_are_no_fall(self):
         assert self.fall(([0.6] * 12, 0.01), ([1.4] * 12, 0.03)) is None

@@ -223,6 +223,16 @@ class TestTheBaseline:
         assert histograms.keys() == set(COMPARED)
         assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
 
+    def test_latencies_are_compared_with_the_newest_requests_without_speculation(self, make_sample):
+        server = Engine(make_sample, DRAFT_MODEL).run(600, drafts=False)
+        arm = Engine(make_sample).run(1200, drafts=False)
+        server.restart().run(120)
+        own, others = server.learned.latency_baseline(), server.learned.latency_baseline([arm.learned])
+        assert own.name == "10 min without speculation on 21 September"
+        assert others.name == "20 min without speculation on 21 September"
+        assert own.histograms[COMPARED[0]].counts == pytest.approx([5 * 599] * 2, rel=0.02)
+        assert Engine(make_sample).run(120).learned.latency_baseline() is None
+
 
 class TestPlainSteps:
     def test_pauses_of_the_same_process_are_measured(self, make_sample):

@@ -1,0 +1,104 @@
+"""Latencies beside those of a baseline: documents, ratios as text, and the reasons against them."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.figures.quantile import Edges, QuantileRatio
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.views.latency_view import latency_comparison_view, ratio_text
+
+TOKEN = Latency.TIME_PER_OUTPUT_TOKEN
+BASELINE = RequestBaseline(
+    0.1,
+    None,
+    prompt_tokens=500.0,
+    running_requests=20.0,
+    requests_per_second=5.0,
+    histograms={TOKEN: Buckets((0.1, 1.0, inf), (0, 400, 400))},
+    name="3 h without speculation on 12 November",
+)
+
+
+@pytest.fixture(name="view")
+def view_fixture(busy):
+    def view(counts=(200, 400, 400), **changed):
+        known = replace(busy.evaluation.known, latency_baseline=replace(BASELINE, **changed))
+        windows = [
+            replace(its.window, total=its.total._replace(prompt_tokens=500 * its.total.first_tokens))
+            for its in busy.evaluation.windows
+        ]
+        return latency_comparison_view(Evaluation(windows, known, {TOKEN: Buckets((0.1, 1.0, inf), counts)}))
+
+    return view
+
+
+def test_each_quantile_has_a_ratio_with_bounds_or_the_reason_why_not(view):
+    found = view((200, 300, 300))
+    assert (found.baseline, found.reason, found.text) == (BASELINE.name, None, "")
+    assert found.latencies.keys() == {TOKEN}
+    half, most, nearly_all = found.latencies[TOKEN].values()
+    assert (half.quantiles, half.text) == (("< 100 ms", "0.1 to 1 s"), "at most 1")
+    assert (half.baseline_seconds, half.lower, half.upper) == (pytest.approx(0.55), 0.0, pytest.approx(1.0))
+    assert half.ratio == pytest.approx(0.075 / 0.55)
+    assert (most.ratio, most.text) == (pytest.approx((0.1 + 0.9 * 85 / 100) / 0.955), "0.1 to 10")
+    assert (nearly_all.ratio, nearly_all.upper, nearly_all.text) == (None, None, "needs 381 requests")
+    assert nearly_all.baseline_seconds == pytest.approx(0.991)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "text"),
+    [
+        ((0.55, 0.7), "0.62 (0.55 to 0.7)"),
+        ((0.25, 1.0), "0.25 to 1"),
+        ((0.0, 0.8), "at most 0.8"),
+        ((1.25, inf), "at least 1.25"),
+    ],
+)
+def test_a_ratio_has_no_more_digits_than_the_buckets_allow(bounds, text):
+    assert ratio_text(QuantileRatio(0.62, Edges(*bounds))) == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "counts", "text"),
+    [
+        ({"histograms": {TOKEN: Buckets((0.2, inf), (400, 400))}}, (400,) * 3, "the server has other buckets now"),
+        ({"histograms": {TOKEN: Buckets((0.1, 1.0, inf), (400,) * 3)}}, (400,) * 3, "the server's buckets are too wide"),
+    ],
+)  # fmt: skip
+def test_a_quantile_without_a_ratio_has_its_reason(view, changed, counts, text):
+    assert view(counts, **changed).latencies[TOKEN]["p50"].text == text
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        pytest.param(
+            {"running_requests": 4.0, "requests_per_second": 1.0},
+            "Not comparable: then 4.0 requests ran and 1.0 began a second; now 20.0 run and 5.0 begin.",
+            id="load",
+        ),
+        pytest.param(
+            {"context_tokens": 3000.0},
+            "Not comparable: the mean context had 3,000 tokens, and has 680 now.",
+            id="context",
+        ),
+        pytest.param(
+            {"prompt_tokens": 50.0},
+            "Not comparable: the mean prompt had 50 tokens, and has 500 now.",
+            id="prompt",
+        ),
+    ],
+)
+def test_a_baseline_of_other_traffic_has_no_ratio_and_says_which_traffic(view, changed, text):
+    found = view(**changed)
+    assert found.text == text
+    assert found.latencies == {}
+
+
+def test_without_a_baseline_there_is_none(busy):
+    assert latency_comparison_view(busy.evaluation) is None
