@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from math import fsum, inf, sqrt
-from operator import mul
+from math import inf, sqrt
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import Depths
@@ -22,12 +21,13 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost
 from spec_decode_exporter.costs.load_range import largest_drafter, plain_seconds
 from spec_decode_exporter.costs.typical_costs import cache_bytes
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.window.history import NANO, Window, covered_seconds
+from spec_decode_exporter.window.history import NANO, Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
@@ -39,7 +39,7 @@ _BOUNDED: Final = (
     "request",
 )
 """Values that need columns of increments, and are read of each window."""
-_COLUMNS: Final = ("increments", "works", "depths")
+_COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
 GIGABYTE: Final = 10**9
 TIGHT_CACHE: Final = 0.9
@@ -111,9 +111,7 @@ class WindowEvaluation(WindowFigures):
             return None
         steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
         times = [each / NANO for each in nanoseconds]
-        covered = covered_seconds(self.increments)
-        decoding = [ratio(*each) or 0.0 for each in zip(times, covered, strict=True)]  # by Little's law
-        load = max(fsum(map(mul, steps, decoding)) / total.decode_steps, 1.0)
+        load = max(self.decoding_requests or 0.0, 1.0)
         tokens = load * (1 + self.uncached_tokens / total.decoded_tokens)
         contexts = load * (self.context_tokens or 0.0)
         plain = plain_seconds(self.known.load_range, drafter, tokens, contexts)
@@ -265,6 +263,8 @@ class WindowEvaluation(WindowFigures):
 
     def _falls_with_load(self, cost: Cost) -> bool:
         """Return whether a draft token costs less at twice the load."""
+        if cost.source in ESTIMATED and self.known.cost.target.architecture is Architecture.DENSE:
+            return False
         tokens = self.draft_length_tokens or len(self.positions)
         double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens, self.context_tokens)
         return double is not None and double.token.guess < cost.token.guess

@@ -119,31 +119,37 @@ class WindowFigures:
         return fsum(map(mul, loads(self.window.increments), drafted)) / total if total else running
 
     @cached_property
+    def decoding_requests(self) -> float | None:
+        """Mean decoding requests of an engine by Little's law, itl / seconds, weighted by steps."""
+        if not self.total.decode_steps or not self.total.decode_nanoseconds:
+            return None
+        steps, spent = columns(self.window.increments, "decode_steps", "decode_nanoseconds")
+        lengths = covered_seconds(self.window.increments)
+        rates = [itl / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
+        return fsum(map(mul, steps, rates)) / (self.total.decode_steps * NANO)
+
+    @cached_property
     def other_requests(self) -> tuple[float, ...]:
         """Loads that the steps may have had instead of ``drafting_requests``, which polls see at their ends.
 
-        One is L, the mean of decoding requests by Little's law, itl / seconds: in bursts fewer decode than a
-        poll sees. Where it sees fewer than L, short requests come and go between polls: another load is all
-        that began in a poll, F. All are weighted by steps. Requests that last a poll are each seen by one.
+        One is L, ``decoding_requests``: in bursts fewer decode than a poll sees. Where it sees fewer than L,
+        short requests come and go between polls: another load is all that began in a poll, F. All are
+        weighted by steps. Requests that last a poll are each seen by one.
         """
         total, increments, load = self.total, self.window.increments, self.drafting_requests
-        if not total.decode_steps or not total.decode_nanoseconds or load is None:
+        if self.decoding_requests is None or load is None or not self.window.seconds:
             return ()
-        if not self.window.seconds:
-            return ()
-        steps, spent, first = columns(increments, "decode_steps", "decode_nanoseconds", "first_tokens")
         lengths = covered_seconds(increments)
-        rates = [itl / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
-        engines = sum(lengths) / self.window.seconds
-        decoding = engines * fsum(map(mul, steps, rates)) / (total.decode_steps * NANO)
+        decoding = sum(lengths) / self.window.seconds * self.decoding_requests
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         if decoding <= LIKE_LOADS * load:
             return ()
-        if total.decode_nanoseconds >= NANO * sum(lengths) / len(lengths) * (total.first_tokens or 0):
+        mean_length = NANO * sum(lengths) / len(lengths)
+        if (total.decode_nanoseconds or 0) >= mean_length * (total.first_tokens or 0):
             return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
-        began = fsum(map(mul, steps, first)) / total.decode_steps
-        return decoding, max(decoding, began)
+        steps, first = columns(increments, "decode_steps", "first_tokens")
+        return decoding, max(decoding, fsum(map(mul, steps, first)) / sum(steps))
 
     @cached_property
     def busy_requests(self) -> float | None:
@@ -443,9 +449,17 @@ class WindowFigures:
         """Increments for bounds: sums of neighbours."""
         return self.window.increments.merged(MAX_INCREMENTS)
 
+    @cached_property
+    def _columns(self) -> dict[str, list[int]]:
+        """Columns of these increments that were read."""
+        return {}
+
     def columns(self, *names: str) -> list[list[int]]:
-        """Return columns of these increments."""
-        return columns(self.increments, *names)
+        """Return columns of these increments, which nothing changes."""
+        for name in names:
+            if name not in self._columns:
+                (self._columns[name],) = columns(self.increments, name)
+        return [self._columns[name] for name in names]
 
     def _estimate(
         self, numerator: str, denominator: str, possible: tuple[float, float], min_error: float = 0.0
