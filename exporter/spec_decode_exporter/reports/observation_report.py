@@ -186,7 +186,7 @@ def percentiles(quantiles: QuantilesView) -> tuple[str, ...]:
 
 def quantile(value: float | None, bucket: BucketView | None) -> str:
     """Write an interpolated quantile; the edges of its bucket if they are far apart."""
-    edges = bucket and Edges(bucket.lower, inf if bucket.upper is None else bucket.upper)
+    edges = Edges(bucket.lower, inf if bucket.upper is None else bucket.upper) if bucket else None
     return quantile_text(value, edges)
 
 

@@ -108,18 +108,16 @@ def reason_text(evaluation: Evaluation) -> str:
     comparison, its = evaluation.latency_comparison, evaluation.longest
     if comparison is None or comparison.reason is None:
         return ""
-    baseline, total = comparison.baseline, its.total
-    match comparison.reason:
-        case Incomparable.LOAD:
-            arrivals = ratio(total.first_tokens, its.window.seconds)
-            then = f"{_number(baseline.running_requests)} requests ran and {_number(baseline.requests_per_second)}"
-            now = f"{_number(its.busy_requests)} run and {_number(arrivals)} begin"
-            return f"Not comparable: then {then} began a second; now {now}."
-        case Incomparable.CONTEXTS:
-            what, then, now = "context", baseline.context_tokens, its.context_tokens
-        case _:
-            what, then, now = "prompt", baseline.prompt_tokens, ratio(total.prompt_tokens, total.first_tokens)
-    return f"Not comparable: the mean {what} had {count(then)} tokens, and has {count(now)} now."
+    before, requests = comparison.baseline, its.total.first_tokens
+    if comparison.reason is Incomparable.LOAD:
+        arrivals = ratio(requests, its.window.seconds)
+        then = f"{_number(before.running_requests)} requests ran and {_number(before.requests_per_second)}"
+        now = f"{_number(its.busy_requests)} run and {_number(arrivals)} begin"
+        return f"Not comparable: then {then} began a second; now {now}."
+    what, tokens, own = "prompt", before.prompt_tokens, ratio(its.total.prompt_tokens, requests)
+    if comparison.reason is Incomparable.CONTEXTS:
+        what, tokens, own = "context", before.context_tokens, its.context_tokens
+    return f"Not comparable: the mean {what} had {count(tokens)} tokens, and has {count(own)} now."
 
 
 def _factor(value: float) -> str:

@@ -20,6 +20,7 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
 from spec_decode_exporter.views.fleet_view import (
@@ -29,6 +30,7 @@ from spec_decode_exporter.views.fleet_view import (
     ArmWindowView,
     ExperimentView,
 )
+from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
 from spec_decode_exporter.web.query import PageQuery
@@ -114,6 +116,18 @@ USED = UsedTokensView(
     effective_tokens_per_step=LENGTH,
     estimated_speedup_ratio=Estimated(value=None, lower=None, upper=None),
 )
+COMPARISON = LatencyComparisonView(
+    baseline="2 h without speculation",
+    reason=None,
+    text="",
+    latencies={
+        Latency.TIME_PER_OUTPUT_TOKEN: {
+            "p95": ComparedQuantileView(
+                baseline=0.03, upper=1.0, reason=None, text="0.4 to 1", quantiles=("> 10 ms", "25 to 50 ms")
+            )
+        }
+    },
+)
 SO_FAR = 'data-key="Draft tokens so far"'
 
 
@@ -149,8 +163,10 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
         ({"used_tokens": (USED, changed(USED, tokens=5))}, [SO_FAR, 'data-key="used-5"', "2.5\u202fh", "21 Sep 12:26 to 22 Sep 16:13 UTC", ">2.95</data>"], []),
         ({"used_tokens": (USED,)}, [], [SO_FAR]),
+        ({"latency_comparison": COMPARISON}, ["Time per output token, p95", "10 ms", "0.4 to 1", "below 1 is shorter", "2 h without"], []),
+        ({"latency_comparison": changed(COMPARISON, latencies={}, text="Not comparable: why.")}, ["Not comparable: why.", "2 h without"], ["below 1 is shorter"]),
     ],
-    ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off", "two numbers of tokens", "one number"],
+    ids=["unreachable", "unclear", "advice to keep", "advice to change", "advice to switch off", "by load", "to measure", "no advice", "off", "two numbers of tokens", "one number", "a baseline", "no comparable baseline"],
 )  # fmt: skip
 async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines, update, parts, absent):
     view = changed(engines[0], **update)
