@@ -249,7 +249,11 @@ def decode_step_tail(context: FindingContext) -> Found | None:
 def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
-    boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
+    narrow = {edge for first, last in schedule.measuring_bands for edge in (first, last + 1)}
+    boundaries, changed = (
+        [each for each in schedule.firsts[1:] if each not in narrow],
+        context.its.schedule_changes,
+    )
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed
@@ -292,6 +296,12 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 def adaptive_verification(context: FindingContext) -> Found | None:
     text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
     return Found(text, {}) if context.known.speculation.is_adaptive else None
+
+
+@HINTS.finding(drafting)
+def counted_at_end(context: FindingContext) -> Found | None:
+    text = "The engine counts the drafts and tokens of a request when it ends. All figures are about the requests that ended in the window, from their first token on. A change shows once the requests that ran at the time have ended, and drafts a second come in bursts."
+    return Found(text, {}) if context.its.window.counts_at_end else None
 
 
 @HINTS.finding(accepting)

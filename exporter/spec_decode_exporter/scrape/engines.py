@@ -191,25 +191,29 @@ class EngineKind:
     prefixes: tuple[str, ...]
     names: Mapping[Quantity, tuple[str, ...]]
     """Sample names of each quantity without a prefix, newest first."""
+    tokens_setting: str
+    """Name of the setting of K."""
     counts_at_end: bool
     """True if the drafts and tokens of a request are counted when it ends, not with each step."""
 
 
 def _kind(
-    name: str, title: str, prefixes: str, rows: Mapping[Quantity, str], *, counts_at_end: bool = False
+    name: str, title: str, prefixes: str, rows: Mapping[Quantity, str], setting: str, *, at_end: bool = False
 ) -> EngineKind:
     names = {quantity: tuple(text.split()) for quantity, text in rows.items()}
-    return EngineKind(name, title, tuple(prefixes.split()), names, counts_at_end)
+    return EngineKind(name, title, tuple(prefixes.split()), names, setting, at_end)
 
 
 ENGINES: Final = (
     # Prefixes of vLLM itself, OTLP and Datadog pipelines, new Ray, old Ray.
-    _kind("vllm", "vLLM", "vllm: vllm_ ray_vllm_ ray_vllm:", _VLLM),
-    _kind("lmdeploy", "LMDeploy", "lmdeploy:", _LMDEPLOY),
-    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP, counts_at_end=True),
-    _kind("sglang", "SGLang", "sglang:", _SGLANG, counts_at_end=True),
-    _kind("tensorrt_llm", "TensorRT-LLM", "trtllm_", _TENSORRT_LLM, counts_at_end=True),
+    _kind("vllm", "vLLM", "vllm: vllm_ ray_vllm_ ray_vllm:", _VLLM, "num_speculative_tokens"),
+    _kind("lmdeploy", "LMDeploy", "lmdeploy:", _LMDEPLOY, "--speculative-num-draft-tokens"),
+    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP, "--draft-max", at_end=True),
+    _kind("sglang", "SGLang", "sglang:", _SGLANG, "--speculative-num-steps", at_end=True),
+    _kind("tensorrt_llm", "TensorRT-LLM", "trtllm_", _TENSORRT_LLM, "max_draft_len", at_end=True),
 )
+TOKENS_SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES}
+"""Setting of K by the name of the kind."""
 KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
 """Names of all kinds, for documents."""
 

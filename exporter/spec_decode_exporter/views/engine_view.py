@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.measuring_schedule import NoMeasuring
-from spec_decode_exporter.analysis.missing_evidence import SCHEDULE, Way, ways_to_know
+from spec_decode_exporter.analysis.missing_evidence import SCHEDULE, Way, needs_cost, ways_to_know
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
@@ -43,6 +43,7 @@ from spec_decode_exporter.views.measuring_view import (
     with_measuring,
 )
 from spec_decode_exporter.views.setting_text import (
+    SpeculativeConfig,
     measure_text,
     obstacle_text,
     ranges,
@@ -218,7 +219,7 @@ class SettingView(View):
     tokens: int | None = at("`num_speculative_tokens` to set; 0 is no speculation, null is unknown.")
     schedule: tuple[tuple[int, int, int], ...] = at("`num_speculative_tokens_per_batch_size` to set: first and last number of running requests, and draft tokens; empty for one number at every load.")
     change: bool = at("Whether it differs from the setting in force.", "is_change")
-    speculative_config: str = at("Value of vLLM's `--speculative-config`, JSON; empty without tokens.")
+    speculative_config: str = at("Value of vLLM's `--speculative-config`, JSON; empty without tokens, and of another engine.")
     complete: bool = at("Whether `speculative_config` has all keys that vLLM needs; else it has those to change.")
     text: str = at("What to set and why.")
     measure: str = at("What to measure for a setting, or for one by load; empty if it is known.")
@@ -269,10 +270,10 @@ else:
 
 
 def view_of_setting(
-    setting: SpeculationSetting, speculation: Speculation, text: str, measure: str
+    setting: SpeculationSetting, speculation: Speculation, text: str, measure: str, *, is_vllm: bool = True
 ) -> SettingView:
     """Return the document of a setting with its texts: what to set, and what to measure."""
-    config = speculative_config(setting, speculation)
+    config = speculative_config(setting, speculation) if is_vllm else SpeculativeConfig("", is_complete=False)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
@@ -291,7 +292,8 @@ def setting_view(snapshot: EngineSnapshot) -> SettingView:
     """Return the document of an engine's recommended setting."""
     evaluation = snapshot.evaluation
     texts = setting_text(snapshot), measure_text(evaluation)
-    return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts)
+    is_vllm = evaluation.known.engine_kind in {"", "vllm"}
+    return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts, is_vllm=is_vllm)
 
 
 def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
@@ -359,7 +361,7 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
 def _ways(view: EngineView) -> Iterator[Way]:
     """Yield the ways to know; that of a schedule names the schedule where it is known."""
     its = view.snapshot.evaluation
-    for way in ways_to_know(its.evaluated) if its.verdict is Verdict.UNCLEAR else ():
+    for way in ways_to_know(its.evaluated) if needs_cost(its.evaluated, its.verdict) else ():
         if way.name != SCHEDULE or view.measuring.reason is NoMeasuring.NO_STEPS:
             yield way
         elif view.measuring.reason is None:
@@ -390,7 +392,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the verdict is `unclear`.", tuple[Way, ...], lambda view: tuple(_ways(view)))
+    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[Way, ...], lambda view: tuple(_ways(view)))
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)

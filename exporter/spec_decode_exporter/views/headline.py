@@ -154,6 +154,7 @@ _FLAGS: Final = {
     "sglang": "start SGLang with `--speculative-algorithm`",
     "lmdeploy": "start LMDeploy with `--speculative-algorithm`",
     "llamacpp": "start llama.cpp's server with `--model-draft`",
+    "tensorrt_llm": "set TensorRT-LLM's options `speculative_config` and `return_perf_metrics: true`",
 }
 
 

@@ -21,6 +21,7 @@ from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import TOKENS_SETTINGS
 
 STATES: Final = {
     State.DISABLED: "The engine does not speculate.",
@@ -315,9 +316,10 @@ def _keep(snapshot: EngineSnapshot) -> str:
 def _change(snapshot: EngineSnapshot, direction: str) -> str:
     """Name the recommended number of tokens; advice that is held may outlive it."""
     best, now = snapshot.evaluation.recommended, snapshot.tokens
+    setting = TOKENS_SETTINGS[snapshot.evaluation.known.engine_kind or "vllm"]
     if best is None:
-        return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
-    return f"Try {plural(best.tokens, 'token')} instead of {now} (num_speculative_tokens)."
+        return f"Try {direction} draft tokens than {now} ({setting})."
+    return f"Try {plural(best.tokens, 'token')} instead of {now} ({setting})."
 
 
 def _disable(snapshot: EngineSnapshot) -> str:

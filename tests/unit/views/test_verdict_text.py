@@ -67,7 +67,13 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "depths": (),
         "recommended": None,
     }
-    usual = {"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()}
+    usual = {
+        "speculation": Speculation(),
+        "wall": AT,
+        "faster_method": None,
+        "policy": Policy(),
+        "engine_kind": "",
+    }
     known = SimpleNamespace(**usual | (known or {}))
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
     evaluation.evaluated.verdict = newest or verdict
@@ -149,6 +155,9 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
 )  # fmt: skip
 def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text):
     assert recommendation_text(engine(action=action, recommended=depth, crossover=40.2)) == text
+    other = engine(action=action, recommended=depth, crossover=40.2, known={"engine_kind": "tensorrt_llm"})
+    if "(num_speculative_tokens)" in text:
+        assert recommendation_text(other) == text.replace("num_speculative_tokens", "max_draft_len")
 
 
 @pytest.mark.parametrize(
