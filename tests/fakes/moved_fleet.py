@@ -20,6 +20,7 @@ from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulated_request import Answer as RequestAnswer
+from spec_decode_exporter.simulator.simulated_server import server_info
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from spec_decode_exporter.web.server import ListenAddress
@@ -50,6 +51,8 @@ class Answers:
             raise PollError("refused", "Connection refused")
         if path == "/version":
             return b'{"version": "0.32.0"}'
+        if path == "/server_info" and simulation.scenario.dev_mode:
+            return json.dumps(server_info(simulation, "json")).encode()
         if simulation.scenario.front_end == "rust" and path == "/metrics":
             return metrics_page(simulation)
         if simulation.scenario.front_end == "python" and path == "/metrics":

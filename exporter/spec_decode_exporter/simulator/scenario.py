@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
+from math import pi, sin
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -65,11 +66,21 @@ class Load(ScenarioPart):
 
     concurrency: Annotated[int, Field(ge=0, le=10_000)] | None = None
     rate: Annotated[float, Field(ge=0, le=10_000)] | None = None
+    swing: Share = 0.0
+    """Amplitude of a sine of the number of clients, as a share of it."""
+    period: Annotated[Duration, Field(gt=0)] = 120.0
+
+    def clients(self, moment: float) -> int:
+        """Return the number of clients at a moment."""
+        wave = self.swing * sin(2 * pi * moment / self.period) if self.swing else 0.0
+        return round((self.concurrency or 0) * (1 + wave))
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a mistake unless the load is stated once."""
         if (self.concurrency is None) == (self.rate is None):
             yield (), "takes either `concurrency` or `rate`; give exactly one of them"
+        if self.swing and self.concurrency is None:
+            yield ("swing",), "is a share of `concurrency`; give that instead of `rate`"
 
 
 class Outputs(ScenarioPart):

@@ -167,8 +167,6 @@ class SimulatedEngine:
         kinds: Sequence[RequestKind | None] = conditions.mix or [None]
         self._mix = [(kind, conditions if kind is None else conditions.of(kind)) for kind in kinds]
         self._shares = [1.0 if kind is None else kind.share for kind in kinds]
-        clients = conditions.load.concurrency or 0
-        self._clients = clients // self._engines + (self._index < clients % self._engines)
         self._rate = (conditions.load.rate or 0.0) / self._engines
         self._arrival = self._after(moment)
 
@@ -201,7 +199,9 @@ class SimulatedEngine:
 
     def _take_arrivals(self) -> None:
         """Queue new requests. A client sends its next one as soon as its response is complete."""
-        moments = [self._now] * max(0, self._clients - self.running - len(self.waiting))
+        all_clients = self._conditions.load.clients(self._now)
+        clients = all_clients // self._engines + (self._index < all_clients % self._engines)
+        moments = [self._now] * max(0, clients - self.running - len(self.waiting))
         while self._arrival <= self._now:
             moments.append(self._arrival)
             self._arrival = self._after(self._arrival)

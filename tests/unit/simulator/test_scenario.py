@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.simulator.scenario import Scenario, changes, load_scenario
+from spec_decode_exporter.simulator.scenario import Load, Scenario, changes, load_scenario
 
 
 def messages(**keys):
@@ -18,6 +18,7 @@ def messages(**keys):
     [
         ({"load": {}}, "exactly one"),
         ({"load": {"rate": 1, "concurrency": 2}}, "exactly one"),
+        ({"load": {"rate": 1, "swing": 0.5}}, "give that instead of `rate`"),
         ({"front_end": "rust", "api_servers": 2}, "only the Python front end"),
         ({"machine": {"kv_tokens": 1000, "max_model_len": 4000}}, "kv_tokens"),
         ({"machine": {"max_batched_tokens": 100, "max_requests": 64}}, "max_batched_tokens"),
@@ -45,6 +46,17 @@ def test_a_scenario_may_be_a_file_and_an_empty_one_is_steady(tmp_path):
     file.write_text("")
     steady = load_scenario("steady").model_dump(exclude={"description"})
     assert load_scenario(str(file)).model_dump(exclude={"description"}) == steady
+
+
+def test_the_clients_of_a_load_swing_around_their_number():
+    load = Load(concurrency=14, swing=0.5, period="1m")
+    assert [load.clients(moment) for moment in (0, 15, 30, 45, 60)] == [14, 21, 14, 7, 14]
+    assert Load(concurrency=3).clients(15) == 3
+
+
+def test_operators_know_no_cost_of_a_scenario_that_says_so():
+    known = {"speculation": {"method": "eagle3"}, "cost_known": False}
+    assert Scenario.model_validate(known).target_settings() == {"speculative": {"method": "eagle3"}}
 
 
 def test_an_unknown_name_lists_the_scenarios_and_a_directory_is_none(tmp_path):
