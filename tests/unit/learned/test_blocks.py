@@ -170,9 +170,9 @@ class TestContexts:
         assert (self.fall((long, 0.03), ([1.39, 1.41] * 6, 0.01)) is not None) is falls
 
     def test_the_ends_share_no_block(self):
-        short, middle, long = [1.4] * 3, [1.0, 1.0] * 2, [0.6] * 3
-        assert self.fall((short, 0.01), (middle, 0.03), (long, 0.09)) is None
-        assert self.fall((short, 0.01), (short, 0.015), (middle, 0.03), (long, 0.06), (long, 0.09)) is not None
+        middle = [1.0], 0.03
+        assert self.fall(([1.4] * 5, 0.01), middle, ([0.6] * 5, 0.09)) is None
+        assert self.fall(([1.4] * 5, 0.01), middle, ([0.6] * 6, 0.09)) is not None
 
     def test_longer_contexts_with_a_higher_acceptance_are_no_fall(self):
         assert self.fall(([0.6] * 12, 0.01), ([1.4] * 12, 0.03)) is None
