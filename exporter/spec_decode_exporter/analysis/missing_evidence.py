@@ -180,6 +180,13 @@ WAYS: Final = tuple(way.name for _, way in _WAYS)
 """Names of the ways, cheapest first."""
 
 
+def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
+    """Return whether the cost decides: with an unclear verdict, or before one at the known range of costs."""
+    found, even = its.speedup_range, its.known.policy.speedup.harmful
+    is_early = verdict is Verdict.INSUFFICIENT and its.likely_share_ratio is not None and found is not None
+    return verdict is Verdict.UNCLEAR or (is_early and found.at_highest_cost < even <= found.at_lowest_cost)
+
+
 def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
     low, high, needed = loads_to_know(its) or (0.0, 0.0, 0)

@@ -4,11 +4,16 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+import yaml
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
+from spec_decode_exporter.analysis.missing_evidence import WAYS, Evidence, Need, missing, ways_to_know
 from spec_decode_exporter.analysis.verdict import SpeedupRange
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from tests.fakes.evaluations import busy_window, knowledge
 
@@ -89,3 +94,65 @@ def test_a_whole_window_needs_narrower_bounds(length, need):
 def test_the_time_to_bounds_and_verdict_is_extrapolated_at_the_present_rate(seconds, more, bounds, verdict):
     expected = None if bounds is None else pytest.approx((bounds, verdict))
     assert after(seconds, **more).countdown == expected
+
+
+# Ways to know
+
+STEPS = ["history", "schedule", "plain_period", "replica", "by_hand"]
+AT_TWO = SeenSteps(seconds=0.001, tokens=8.0, contexts=0.0, drafting=1.0, draft_tokens=3.0)
+TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        ({}, ["method", *STEPS]),
+        ({"method": "draft_model"}, ["sizes", *STEPS]),
+        (TYPICAL, STEPS),
+        ({**TYPICAL, "load_range": [AT_TWO]}, ["load_range", *STEPS]),
+        ({**TYPICAL, "load_range": [AT_TWO._replace(tokens=16.0, draft_tokens=7.0)]}, STEPS),
+        ({**TYPICAL, "schedule": BatchSchedule((1, 9, 12), (3, 0, 3))}, ["schedule_in_force", "history", *STEPS[2:]]),
+        ({**TYPICAL, "engine_kind": "sglang"}, ["history", *STEPS[2:]]),
+        ({**TYPICAL, "data_parallel": True}, ["history", *STEPS[2:]]),
+        ({**TYPICAL, "method": "ngram"}, ["history", *STEPS[2:]]),
+    ],
+    ids=["nothing known", "sizes unknown", "typical", "loads seen", "load out of reach", "a band in force", "SGLang", "data parallel", "a search"],
+)  # fmt: skip
+def test_ways_to_know_apply_where_they_can_help_cheapest_first(known, names):
+    assert [way.name for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(**known)))] == names
+    assert [name for name in WAYS if name in names] == names
+
+
+def test_an_engine_that_adapts_or_counts_no_steps_has_fewer_ways():
+    known, its = knowledge(**TYPICAL), busy_window()
+    adaptive = replace(known, speculation=replace(known.speculation, is_adaptive=True))
+    without_steps = replace(its, total=its.total._replace(decode_steps=None))
+    found = [ways_to_know(WindowEvaluation(*each)) for each in ((its, adaptive), (without_steps, known))]
+    assert [[way.name for way in ways] for ways in found] == [
+        ["history", "plain_period", "replica"],
+        ["replica", "by_hand"],
+    ]
+
+
+def test_what_to_paste_names_the_server_and_is_valid():
+    known = knowledge(**TYPICAL, server="http://vllm-a:8000", load_range=[AT_TWO])
+    ways = {way.name: way for way in ways_to_know(WindowEvaluation(busy_window(), known))}
+    assert ways["schedule"].paste == "spec-decode-exporter recommend --measure http://vllm-a:8000"
+    assert ways["by_hand"].paste == "--cost.draft-cost-ratio C --cost.running-requests 4"
+    assert ways["by_hand"].text.endswith("C is (T1 / T0 - 1) / 4")
+    assert "it was seen with 2 requests, and with 8 or more it can be known" in ways["load_range"].text
+    (experiment,) = yaml.safe_load(ways["replica"].paste)["experiments"]
+    assert ExperimentSettings.model_validate(experiment).arms["on"].match == {"method": "eagle3"}
+    (sizes,) = [
+        way
+        for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(method="draft_model")))
+        if way.name == "sizes"
+    ]
+    assert CostSettings.model_validate(yaml.safe_load(sizes.paste)["cost"]).ratio == 1 / 8
+
+
+def test_a_method_that_vllm_does_not_have_is_never_in_a_text_to_paste():
+    known = knowledge(method='x"}}; rm -rf')
+    assert not [
+        way for way in ways_to_know(WindowEvaluation(busy_window(), known)) if "; rm" in way.paste + way.text
+    ]

@@ -11,6 +11,8 @@ from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports import observation as module
 from spec_decode_exporter.reports.observation import Observation, observed_config, watch
+from spec_decode_exporter.reports.observation_report import report
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.simulator.scenario import load_scenario
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import settle
@@ -55,6 +57,19 @@ async def test_thirty_seconds_from_the_first_poll_to_the_last_are_enough_for_a_v
     (its,) = evaluation.windows
     assert (its.window.length, its.window.seconds) == (30, pytest.approx(30))
     assert its.total.drafts == server.simulation.engines[0].counts.drafts - before
+
+
+@pytest.mark.parametrize(("seconds", "running"), [(15, 60), (15, 90), (60, 60)])
+async def test_at_an_unknown_cost_a_harmful_drafter_probably_does_not_pay_and_the_report_says_how_to_know(
+    network, clock, seconds, running
+):
+    network.servers["a:1"] = Server(clock, "harmful", running=running)
+    seen = await observed(clock, seconds, {"url": "http://a:1"})
+    assert only(seen).evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
+    headline, _, rest = report(seen.view(), TextStyle()).partition("\n")
+    assert "peculation probably does not pay: about 0.9 times as fast" in headline
+    assert "### How to know\n\n1. " in rest
+    assert "`--baseline.prometheus.url http://PROMETHEUS:9090`" in rest
 
 
 class SilentHistory:
