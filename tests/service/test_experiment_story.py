@@ -123,3 +123,8 @@ async def advice_follows(told):
     # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
     assert cost * usual == pytest.approx(EAGLE.draft_cost_ratio(8), rel=0.25)
+    # The time per token is that of the arm without drafts, or shorter: both are in one of two wide buckets.
+    metric = "spec_decode_time_per_output_token_quantile_baseline_ratio"
+    (ratio,) = of(found[metric], target="eagle", quantile="0.5")
+    assert 0.3 < ratio < 1
+    assert of(found[metric], target="off") == []

@@ -85,6 +85,7 @@ def test_unknown_figures_of_a_baseline_count_as_similar():
         (Buckets(BOUNDS, (0, 300, 380, 380)), P99, Incomparable.FEW_REQUESTS),
         (Buckets(BOUNDS, (0, 300, 381, 381)), P99, None),
         (Buckets(BOUNDS, (0, 50, 72, 72)), P95, Incomparable.FEW_REQUESTS),
+        (Buckets(BOUNDS, (0, 9000, 9999, 9999)), P99, None),
         (Buckets(BOUNDS, (0, 0, 0, 1000)), P50, Incomparable.WIDE_BUCKETS),
     ],
 )
