@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from math import inf, sqrt
 from operator import add
 from typing import Final, NamedTuple
@@ -24,7 +25,7 @@ from spec_decode_exporter.window.history import NANO
 
 BASELINE_ERROR: Final = 0.10
 """Least relative error of a baseline's time to first token: it is of another day."""
-ARRIVALS: Final = 1 / (1 - 1 / 3)
+ARRIVALS: Final = float(1 / (1 - Fraction(1, 3)))
 """If arrivals are fixed, slower steps leave more requests running, and these make steps slower again: with
 step times proportional to b^e for b running requests, requests are faster by S^(1 / (1 - e)); e is 1/3."""
 REQUEST_VARIATION: Final = 4.0
