@@ -72,8 +72,7 @@ def readme(text: str, values: str) -> str:
 def table(values: str) -> str:
     """Return a table of the described values, with each default that is neither empty nor an object."""
     defaults = yaml.safe_load(values)
-    rows = [f"| `{key}{_default(_at(defaults, key))}` | {text} |" for key, text in described(values)]
-    return "\n".join(["| Value | Meaning |", "|---|---|", *rows])
+    return "\n".join(f"- `{key}{_default(_at(defaults, key))}`: {text}" for key, text in described(values))
 
 
 def described(values: str) -> Iterator[tuple[str, str]]:

@@ -24,8 +24,6 @@ _INTRODUCTION: Final = """\
   [observe](../guide/observe.md#exit-status), [recommend](../guide/recommend.md) and
   [plan](../guide/plan.md#outcome) have more.
 
-| Command | Purpose |
-|---|---|
 """
 
 _MANY: Final = 5
@@ -35,7 +33,7 @@ _SKIPPED: Final = frozenset({"--help", "--version"})
 
 def markdown() -> str:
     """Return docs/reference/command-line.md."""
-    rows = [f"| [`{name}`](#{name}) | {text} |\n" for name, text in COMMANDS.items()]
+    rows = [f"- [`{name}`](#{name}): {text}\n" for name, text in COMMANDS.items()]
     return _INTRODUCTION + "".join([*rows, *(part for name in COMMANDS for part in _section(name))])
 
 
@@ -61,18 +59,17 @@ def _section(name: str) -> Iterator[str]:
         shared = set(_rows(command_parser(other)))
         common = [row for row in own if row in shared]
         if len(common) >= _MANY:
-            names = ", ".join(row.split(" ")[1].strip("`").join("``") for row in common)
+            names = ", ".join(row.split(" ")[1].strip("`:").join("``") for row in common)
             yield f"\nAs for [`{other}`](#{other}): {names}.\n"
             own = [row for row in own if row not in shared]
-    yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(own)
+    yield "\n" + "".join(own)
 
 
 def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction) or _SKIPPED & {*action.option_strings}:  # noqa: SLF001
             continue
-        cells = (f"`{_written(action)}`", (action.help or "") % vars(action))
-        yield "| {} | {} |\n".format(*(cell.replace("|", "\\|") for cell in cells))
+        yield f"- `{_written(action)}`: {(action.help or '') % vars(action)}\n"
 
 
 def _written(action: argparse.Action) -> str:

@@ -46,7 +46,7 @@ def test_the_index_names_every_page_of_a_part_with_a_sentence(part):
     (section,) = re.findall(
         rf"^## {part.title()}\n(.*?)(?=^## |\Z)", TEXTS["docs/README.md"], re.MULTILINE | re.DOTALL
     )
-    rows = dict(re.findall(r"^\| \[[^\]]+\]\(([^)]+)\) \| (.+) \|$", section, flags=re.MULTILINE))
+    rows = dict(re.findall(r"^- \[[^\]]+\]\(([^)]+)\): (.+)$", section, flags=re.MULTILINE))
     pages = {path.relative_to(DOCS).as_posix() for path in (DOCS / part).glob("*.md")}
     assert {*rows} - {"maintainers/decisions/README.md"} == pages
     assert all(sentence.endswith(".") for sentence in rows.values())

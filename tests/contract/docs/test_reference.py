@@ -22,7 +22,7 @@ def test_generated_files_are_current_and_no_other_dashboard_is_there():
 def test_every_command_has_its_section_and_every_argument_its_meaning_at_any_width(monkeypatch):
     text = command_line.markdown()
     assert re.findall(r"^## (.*)$", text, flags=re.MULTILINE) == [*COMMANDS]
-    rows = re.findall(r"^\| `(.+?)` \| (.*) \|$", text, flags=re.MULTILINE)
+    rows = re.findall(r"^- `(.+?)`: (.*)$", text, flags=re.MULTILINE)
     assert len(rows) > 50
     assert [name for name, meaning in rows if not meaning] == []
     monkeypatch.setenv("COLUMNS", "40")
