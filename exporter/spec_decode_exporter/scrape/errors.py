@@ -34,7 +34,7 @@ _REMEDIES: Final = {
     "dns": "correct the name of the host",
     "tls": "set `tls_config.ca_file`, or `http://` for a server without TLS",
     "too_large": f"check port and path, for vLLM `{METRICS_URL}`, or raise `poll.max_body`",
-    "malformed": f"check port and path, for vLLM `{METRICS_URL}`",
+    "malformed": f"check port and path: for vLLM `{METRICS_URL}`, for TensorRT-LLM `/prometheus/metrics`",
     "status 3": "name the address to which it redirects",
     "status 401": "set the target's credentials",
     "status 403": "set the target's credentials",

@@ -216,6 +216,14 @@ def test_a_window_without_drafts_has_cosines_for_other_figures_alone():
     assert idle.passing_requests is idle.effective_requests is None
 
 
+@pytest.mark.parametrize(("counts_at_end", "busy"), [(False, 3 * 10 / 2), (True, 3 * 10 / 5)])
+def test_polls_in_which_no_request_ended_are_busy_if_requests_ran(counts_at_end, busy):
+    """Of ten polls five have running requests, and two the tokens of those that ended."""
+    rows = [{"generation_tokens": 500 * (n in {1, 4}), "gauges": (6.0 * (n < 5), 0, 0)} for n in range(10)]
+    its = window(generation_tokens=1000, gauges=(3.0,), increments=rows, counts_at_end=counts_at_end)
+    assert WindowFigures(its).busy_requests == pytest.approx(busy)
+
+
 WORKING, QUIET = {"drafts": 10, "generation_tokens": 30}, {"generation_tokens": 30}
 
 

@@ -297,3 +297,11 @@ def test_k_is_the_largest_that_the_gauge_has_shown_and_drafts_count_by_that_of_t
     # Requests that ran with a larger K may have more accepted tokens than K of now allows.
     taken = step(poll, ended(4, 40, 94, steps=1.0), 9.0, WALL + 9.0)
     assert (taken.reset, taken.increment.counters[1:3]) == (None, (50, 50))
+
+
+@pytest.mark.parametrize(("kind", "reset"), [("sglang", None), ("vllm", Reset.DECREASE)])
+def test_a_batch_may_end_at_once_with_more_tokens_than_a_second_allows(kind, reset):
+    tokens = "generation_tokens_total"
+    pages = [f"{kind}:{tokens} {count}\n".encode() for count in (5, 2 * 10**6)]
+    readings = [SampleReader().read(page, with_latencies=False).samples.values() for page in pages]
+    assert after(*(sample for (sample,) in readings)).reset is reset
