@@ -8,10 +8,9 @@ load is like the baseline's if the arrivals are, or the running requests.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import sqrt
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.end_to_end import COMPARABLE_PROMPTS, RequestBaseline, are_within
 from spec_decode_exporter.figures.estimate import ratio
@@ -20,7 +19,6 @@ from spec_decode_exporter.figures.quantile import (
     Quantile,
     QuantileRatio,
     needed_observations,
-    quantile,
     quantile_ratio,
 )
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -47,37 +45,31 @@ class Incomparable(StrEnum):
     """Both quantiles are in the first bucket, or one is in the last bucket."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedQuantile:
-    """A quantile of the baseline in seconds, and the ratio of the present one to it."""
-
-    baseline: float | None
-    ratio: QuantileRatio | None
-    reason: Incomparable | None
-    """None exactly if there is a ratio."""
-
-
-@dataclass(frozen=True, slots=True)
-class LatencyComparison:
+class LatencyComparison(NamedTuple):
     """Comparison of an engine's latencies with those of a baseline."""
 
     baseline: RequestBaseline
     reason: Incomparable | None
     """Reason against all ratios."""
-    latencies: Mapping[Latency, Mapping[Quantile, ComparedQuantile]] = field(default_factory=dict)
-    """Empty exactly with such a reason."""
+    latencies: Mapping[Latency, Mapping[Quantile, QuantileRatio | Incomparable]]
+    """Ratio of each quantile to that of the baseline, or the reason against it; empty with the one above."""
 
 
 def compared_latencies(
     now: Mapping[Latency, Buckets], figures: WindowFigures, baseline: RequestBaseline | None
 ) -> LatencyComparison | None:
-    """Compare the histograms of a window with those of a baseline; None if one of them has none."""
-    common = [each for each in COMPARED if baseline and each in now and each in baseline.histograms]
+    """Compare the histograms of a window with those of a baseline; None if they have none in common."""
+    before = baseline.histograms if baseline else {}
+    common = [each for each in COMPARED if each in now and each in before]
     if baseline is None or not common:
         return None
     reason = _reason(figures, baseline)
-    latencies = {each: _compared(now[each], baseline.histograms[each]) for each in common}
-    return LatencyComparison(baseline, reason, {} if reason else latencies)
+    ratios = {
+        each: {which: _compared(which.share, now[each], before[each]) for which in LATENCY_QUANTILES}
+        for each in common
+        if reason is None
+    }
+    return LatencyComparison(baseline, reason, ratios)
 
 
 def _reason(figures: WindowFigures, baseline: RequestBaseline) -> Incomparable | None:
@@ -90,20 +82,13 @@ def _reason(figures: WindowFigures, baseline: RequestBaseline) -> Incomparable |
         return Incomparable.CONTEXTS
     arrivals = ratio(total.first_tokens, figures.window.seconds)
     loads = (arrivals, baseline.requests_per_second), (figures.busy_requests, baseline.running_requests)
-    if not any(are_within(COMPARABLE_QUANTILE_LOAD, *each) for each in loads):
-        return Incomparable.LOAD
-    return None
+    is_similar = any(are_within(COMPARABLE_QUANTILE_LOAD, *each) for each in loads)
+    return None if is_similar else Incomparable.LOAD
 
 
-def _compared(now: Buckets, before: Buckets) -> Mapping[Quantile, ComparedQuantile]:
-    return {each: _quantile(each.share, now, before) for each in LATENCY_QUANTILES}
-
-
-def _quantile(share: float, now: Buckets, before: Buckets) -> ComparedQuantile:
-    plain, requests = quantile(share, before), min(now.counts[-1], before.counts[-1])
+def _compared(share: float, now: Buckets, before: Buckets) -> QuantileRatio | Incomparable:
     if now.bounds != before.bounds:
-        return ComparedQuantile(plain, None, Incomparable.OTHER_BUCKETS)
-    if requests < needed_observations(share):
-        return ComparedQuantile(plain, None, Incomparable.FEW_REQUESTS)
-    found = quantile_ratio(share, now, before)
-    return ComparedQuantile(plain, found, None if found else Incomparable.WIDE_BUCKETS)
+        return Incomparable.OTHER_BUCKETS
+    if min(now.counts[-1], before.counts[-1]) < needed_observations(share):
+        return Incomparable.FEW_REQUESTS
+    return quantile_ratio(share, now, before) or Incomparable.WIDE_BUCKETS

@@ -26,6 +26,7 @@ from spec_decode_exporter.figures.quantile import (
     LATENCY_QUANTILES,
     QUANTILE_LABEL,
     SPREAD_QUANTILES,
+    QuantileRatio,
     quantile,
 )
 from spec_decode_exporter.figures.window_figures import seconds
@@ -117,8 +118,9 @@ def _baseline_ratio(latency: Latency, place: int) -> Callable[[EngineSnapshot], 
     def read(engine: EngineSnapshot) -> Numbers:
         comparison, label = engine.evaluation.latency_comparison, engine.evaluation.longest.label
         compared = comparison.latencies.get(latency, {}) if comparison else {}
-        known = [(each, (its.ratio.value, *its.ratio.bounds)) for each, its in compared.items() if its.ratio]
-        return [((label, each.label), found[place]) for each, found in known if isfinite(found[place])]
+        known = [(each, its) for each, its in compared.items() if isinstance(its, QuantileRatio)]
+        numbers = [(each.label, (its.value, *its.bounds)[place]) for each, its in known]
+        return [((label, own), number) for own, number in numbers if isfinite(number)]
 
     return read
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.latency_comparison import ComparedQuantile, Incomparable
+from spec_decode_exporter.analysis.latency_comparison import Incomparable
 from spec_decode_exporter.core.number_formats import ABSENT, count, duration, three_digits, within
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import (
@@ -23,16 +23,22 @@ from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import View, at
 
+_REASONS: Final = {
+    Incomparable.OTHER_BUCKETS: "the server has other buckets now",
+    Incomparable.WIDE_BUCKETS: "the server's buckets are too wide",
+}
+"""Reasons against one ratio, short enough for a cell; else there are too few requests."""
+
 
 # fmt: off
 class ComparedQuantileView(View):
     """A quantile of the baseline, and the ratio of the present one to it."""
 
-    baseline_seconds: float | None = at("Interpolated quantile of the baseline.", "baseline")
-    ratio: float | None = at("Present quantile over that of the baseline, both interpolated; below 1 is faster.", "ratio.value", default=None)
-    lower: float | None = at("Lower 95 % bound of the ratio, as buckets and requests allow.", "ratio.bounds.lower", default=None)
-    upper: float | None = at("Upper 95 % bound; null without a limit, if the baseline's quantile is in the first bucket.")
-    reason: Incomparable | None = at("Reason why there is no ratio.")
+    baseline_seconds: float | None = at("Interpolated quantile of the baseline.")
+    ratio: float | None = at("Present quantile over that of the baseline, both interpolated; below 1 is faster.", default=None)
+    lower: float | None = at("Lower 95 % bound of the ratio, as buckets and requests allow.", default=None)
+    upper: float | None = at("Upper 95 % bound; null without a limit, if the baseline's quantile is in the first bucket.", default=None)
+    reason: Incomparable | None = at("Reason why there is no ratio.", default=None)
     text: str = at("The ratio with its bounds, or the reason against it.")
     quantiles: Annotated[tuple[str, str], Field(exclude=True)]
     """Both quantiles as texts: the present one, and that of the baseline."""
@@ -50,29 +56,30 @@ class LatencyComparisonView(View):
 
 def latency_comparison_view(evaluation: Evaluation) -> LatencyComparisonView | None:
     """Return the document of a comparison; None without one."""
-    comparison = evaluation.latency_comparison
-    if comparison is None:
+    found = evaluation.latency_comparison
+    if found is None:
         return None
-    return LatencyComparisonView.of(
-        comparison,
-        text=reason_text(evaluation),
-        latencies={
-            latency: {
-                each.name: _view(
-                    each, its, evaluation.latencies[latency], comparison.baseline.histograms[latency]
-                )
-                for each, its in quantiles.items()
-            }
-            for latency, quantiles in comparison.latencies.items()
-        },
-    )
+    latencies = {
+        latency: {
+            each.name: _view(each, its, evaluation.latencies[latency], found.baseline.histograms[latency])
+            for each, its in quantiles.items()
+        }
+        for latency, quantiles in found.latencies.items()
+    }
+    return LatencyComparisonView.of(found, text=reason_text(evaluation), latencies=latencies)
 
 
-def _view(each: Quantile, its: ComparedQuantile, *histograms: Buckets) -> ComparedQuantileView:
-    upper = its.ratio.bounds.upper if its.ratio else inf
-    text = _cell_text(its.reason, each) if its.ratio is None else ratio_text(its.ratio)
-    quantiles = [quantile_text(quantile(each.share, found), edges(each.share, found)) for found in histograms]
-    return ComparedQuantileView.of(its, upper=upper if upper < inf else None, text=text, quantiles=quantiles)
+def _view(each: Quantile, found: QuantileRatio | Incomparable, *histograms: Buckets) -> ComparedQuantileView:
+    values = [quantile(each.share, its) for its in histograms]
+    texts = [
+        quantile_text(value, edges(each.share, its)) for value, its in zip(values, histograms, strict=True)
+    ]
+    more: dict[str, object] = {"baseline_seconds": values[-1], "quantiles": texts}
+    if isinstance(found, Incomparable):
+        text = _REASONS.get(found, f"needs {needed_observations(each.share)} requests")
+        return ComparedQuantileView(**more, text=text, reason=found)
+    ends = {name: end for name, end in found.bounds._asdict().items() if end < inf}
+    return ComparedQuantileView(**more, **ends, text=ratio_text(found), ratio=found.value)
 
 
 def quantile_text(value: float | None, bucket: Edges | None) -> str:
@@ -90,17 +97,6 @@ def ratio_text(its: QuantileRatio) -> str:
         return f"at least {_factor(low)}" if low else f"at most {_factor(high)}"
     bounds = f"{_factor(low)} to {_factor(high)}"
     return bounds if its.bounds.are_far_apart else f"{its.value:.2f} ({bounds})"
-
-
-def _cell_text(reason: Incomparable | None, quantile: Quantile) -> str:
-    """Return the reason against one ratio, short enough for a cell."""
-    match reason:
-        case Incomparable.FEW_REQUESTS:
-            return f"needs {needed_observations(quantile.share)} requests"
-        case Incomparable.OTHER_BUCKETS:
-            return "the server has other buckets now"
-        case _:
-            return "the server's buckets are too wide"
 
 
 def reason_text(evaluation: Evaluation) -> str:

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.missing_evidence import Way
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
@@ -123,7 +124,7 @@ COMPARISON = LatencyComparisonView(
     latencies={
         Latency.TIME_PER_OUTPUT_TOKEN: {
             "p95": ComparedQuantileView(
-                baseline=0.03, upper=1.0, reason=None, text="0.4 to 1", quantiles=("> 10 ms", "25 to 50 ms")
+                baseline_seconds=0.03, upper=1.0, text="0.4 to 1", quantiles=("> 10 ms", "25 to 50 ms")
             )
         }
     },
@@ -144,7 +145,7 @@ BY_LOAD = SpeculationSetting(
 )
 OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
 MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
-PROBABLY = "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+PROBABLY = "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
 CHANGE, COPY, SETTING = '<small class="advice change" title="', "Copy</button>", 'data-key="Setting"'
 SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">'
 
@@ -173,6 +174,34 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
     assert [part for part in parts if part not in html] == []
     assert [part for part in absent if part in html] == []
+
+
+WAIT = Way("load_range", "Wait for 12 requests", "the time until then")
+MEASURED = Way(
+    "schedule", "Restart it", "ten minutes", "about 5 % of what drafts gain", "recommend --measure"
+)
+UNSURE = {"verdict": Verdict.UNCLEAR, "verdict_text": f"{PROBABLY} It pays if a draft token costs less."}
+
+
+async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_open_one_its_own(engines):
+    views = [
+        changed(engines[0], **UNSURE, id=str(number), ways_to_know=ways)
+        for number, ways in enumerate([(WAIT, MEASURED), (replace(MEASURED, paste="recommend --measure b"),)])
+    ]
+    text = text_of(await shown(views=[*views, engines[1]]))
+    banner = text[text.index("How to know, cheapest first: 2 engines are unclear") : text.index("Engines ")]
+    assert (
+        banner.count(
+            "Wait for 12 requests. Takes the time until then, costs no speed; for 1 of the 2 engines."
+        )
+        == 1
+    )
+    assert banner.count("Restart it. Takes ten minutes, costs about 5 % of what drafts gain.") == 1
+    assert "recommend --measure Copy recommend --measure b Copy" in banner
+    assert "How to know it stands below, cheapest first." in text[: text.index(banner)]
+    own = text_of(await shown(query=PageQuery("", ("1",)), views=views[1:], trace=lambda _: None))
+    assert own.count("Restart it. Takes ten minutes") == 2
+    assert "To know it:" not in own
 
 
 # Targets and the exporter
