@@ -24,7 +24,7 @@ from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.costs.cost import CostModel, CostSource
-from spec_decode_exporter.costs.typical_costs import usual_length
+from spec_decode_exporter.costs.typical_costs import present_name, usual_length
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
@@ -311,7 +311,8 @@ def _usual_length(snapshot: EngineSnapshot, model_name: str) -> UsualLengthView 
     if found is None:
         return None
     model = usual_length(its.method, tokens, model_name)
-    text = usual_length_text(f"{its.method} with {plural(tokens, 'token')}", found, model)
+    what = f"{present_name(its.method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
+    text = usual_length_text(what, found, model)
     return UsualLengthView.of(found, text=text)
 
 

@@ -132,9 +132,10 @@ def memory_text(its: WindowEvaluation) -> str:
     value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
     if value is None:
         return ""
-    between = "" if bounds is None else f" ({bounds.lower:,.0f} to {bounds.upper:,.0f})"
+    between = "" if bounds is None else f" (a gain of {bounds.lower:,.0f} to {bounds.upper:,.0f})"
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
-    gained = f"{drafter} gain {value:,.0f} tokens a second for each GB{between}."
+    does = "gain" if value >= 0 else "lose"
+    gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."
     if cache is None:
         return f"{gained} What they would give as KV cache is unknown."
     usage = percent(its.window.mean.kv_cache_usage_ratio)

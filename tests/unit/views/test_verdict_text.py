@@ -228,9 +228,9 @@ def test_too_little_evidence_is_named(needs, text):
     ("gained", "bounds", "cache", "text"),
     [
         (None, None, None, ""),
-        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), 0.0, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
+        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), 0.0, "The drafter's 2.00 GB gain 150 tokens a second for each GB (a gain of 90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
         (150.4, None, None, "The drafter's 2.00 GB gain 150 tokens a second for each GB. What they would give as KV cache is unknown."),
-        (-20.0, None, 40.0, "The drafter's 2.00 GB gain -20 tokens a second for each GB. As KV cache, which is scarce (31.0 % in use), a GB would give at most about 40, by the usual size of a token in it."),
+        (-20.0, None, 40.0, "The drafter's 2.00 GB lose 20 tokens a second for each GB. As KV cache, which is scarce (31.0 % in use), a GB would give at most about 40, by the usual size of a token in it."),
     ],
 )  # fmt: skip
 def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
