@@ -4,12 +4,12 @@ Inside a band steps are plain, beside it they draft, so ``learned.step_cost`` se
 
 - takes about ``SHARE`` of the time: that share of the drafts' gain is its price;
 - is at least ``WIDTH`` of its load wide: load crosses a narrower one within a poll, and all polls look alike;
-- ends at or below the median load. Steps without drafts are slower, so the load rises in a band. Below the
-  median it rises with drafts too, and leaves the band sooner. Above it the load would fall back to the upper
-  edge, and stay there: on the simulator a band with 7 % of the time then took 29 %;
+- ends below the median load of a peak. Steps without drafts are slower, so the load rises in a band.
+  Below the median it rises with drafts too, and leaves the band sooner. Above it the load would fall back to
+  the upper edge, and stay there: on the simulator a band with 7 % of the time then took 29 %;
 - has drafts on both sides.
 
-A second band measures loads that are too far from the first: a cost is valid from half to twice its load.
+A second peak of loads has a band of its own.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ NEAR_SECONDS: Final = 240.0
 """Time near a band until its cost is known."""
 MIN_SEEN_SECONDS: Final = 30.0
 """Time that the loads of an engine must cover."""
-MAX_BANDS, OTHER_SHARE, FLANK = 2, 0.2, 0.7
-"""A further band needs this share of the time at loads that the others do not measure, and a peak there: the
-tail of a peak has none of its own, and its loads would fall back to the band's upper edge."""
+MAX_BANDS, OTHER_SHARE, APART = 2, 0.2, 4.0
+"""A further band needs this share of the time at loads that differ by this ratio from the first band."""
 _SPREAD: Final = sqrt(3.0)
 """Half the width of a uniform distribution over its standard deviation."""
 
@@ -89,6 +88,11 @@ class MeasuringBand:
     share_ratio: Amount
     """Share of the time at these loads."""
 
+    @property
+    def middle(self) -> float:
+        """Load in the middle."""
+        return sqrt(self.first * self.last)
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuringSchedule:
@@ -125,14 +129,15 @@ def measuring_schedule(
     known = {*range(1, max(shares) + 2), *present.firsts}
     drafted = {load: tokens if (k := present.at(load)) is None else k for load in sorted(known)}
     left = dict(shares)
-    while len(bands) < MAX_BANDS and sum(left.values()) >= (OTHER_SHARE if bands else 0.0):
-        band = _best_band(left, drafted, FLANK if bands else 1.0)
+    while len(bands) < MAX_BANDS and sum(left.values()) >= OTHER_SHARE:
+        peak = _peak(left)
+        band = _best_band(peak, drafted)
         if band is None:
-            break
+            left = {load: share for load, share in left.items() if load not in peak}
+            continue
         bands.append(band)
-        middle = sqrt(band.first * band.last)
-        near.append(sum(share for load, share in shares.items() if 1 / REACH <= load / middle <= REACH))
-        left = {load: share for load, share in left.items() if not is_near(middle, load)}
+        near.append(_near(band.middle, shares))
+        left = {load: share for load, share in left.items() if not 1 / APART < load / band.middle < APART}
     if not bands:
         return NoMeasuring.CONSTANT_LOAD
     for band in bands:
@@ -159,26 +164,36 @@ def _shares(times: Sequence[LoadTime]) -> dict[int, float]:
     return dict(sorted(shares.items()))
 
 
-def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int], flank: float) -> MeasuringBand | None:
-    """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none.
-
-    Its loads have at most ``flank`` of the share of the most frequent one.
-    """
+def _median(shares: Mapping[int, float]) -> int:
     loads, sums = list(shares), list(accumulate(shares.values()))
-    if not sums:
-        return None
-    median = loads[bisect_left(sums, sums[-1] / 2)]
+    return loads[bisect_left(sums, sums[-1] / 2)]
+
+
+def _peak(shares: Mapping[int, float]) -> dict[int, float]:
+    """Return the loads around the median one, or around the most frequent ones if most are elsewhere."""
+
+    def around(usual: int) -> dict[int, float]:
+        return {load: share for load, share in shares.items() if is_near(usual, load)}
+
+    found = around(_median(shares))
+    if 2 * sum(found.values()) >= sum(shares.values()):
+        return found
+    return around(max(shares, key=lambda load: _near(load, shares)))
+
+
+def _near(load: float, shares: Mapping[int, float]) -> float:
+    """Return the share of the time near a load."""
+    return sum(share for each, share in shares.items() if 1 / REACH <= each / load <= REACH)
+
+
+def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
+    """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
+    usual = _median(shares)
+    bands = _bands({load: share for load, share in shares.items() if load < usual}, drafted)
 
     def rank(band: MeasuringBand) -> float:
-        middle = sqrt(band.first * band.last)
-        near = sum(share for load, share in shares.items() if 1 / REACH <= load / middle <= REACH)
-        return 1.5 * abs(log(band.share_ratio / SHARE)) - 0.5 * log(near)
+        return 1.2 * log(band.share_ratio / SHARE) ** 2 - log(_near(band.middle, shares))
 
-    peak = max(loads, key=shares.__getitem__)
-    highest = median if flank == 1 else min(median, peak)
-    rare = {load: its for load, its in shares.items() if its <= flank * shares[peak] and load <= highest}
-    found = _bands(rare, drafted)
-    bands = (band for band in found if is_near(sqrt(band.first * band.last), median))
     return min(bands, key=rank, default=None)
 
 

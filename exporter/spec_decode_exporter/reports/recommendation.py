@@ -56,7 +56,8 @@ def measured_together(engines: Iterable[SavedEngine]) -> list[MeasuredTogether]:
     for engine in engines:
         its = engine.measuring
         if its is not None and engine.state is not State.DISABLED:
-            reason: NoMeasuring | None = None if its.reason in BY_LOADS else its.reason
+            is_open = its.reason in BY_LOADS and its.present_config
+            reason: NoMeasuring | None = None if is_open else its.reason or NoMeasuring.NO_TOKENS
             key = engine.model_name, its.present_config, reason, engine.id if reason else ""
             groups.setdefault(key, []).append((engine, its))
     found = []

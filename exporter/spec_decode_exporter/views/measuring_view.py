@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from shlex import quote
 from typing import Final
 
@@ -18,7 +19,6 @@ from spec_decode_exporter.analysis.measuring_schedule import (
 from spec_decode_exporter.analysis.missing_evidence import Way
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, no_measuring, obstacles
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, SCHEDULE_KEY, BatchSchedule, batch_schedule
-from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import percent, plural
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.document import View, at
@@ -121,10 +121,12 @@ def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> Me
 
 def with_measuring(way: Way, its: MeasuringView) -> Way:
     """Return the way to know by a schedule with this one: its loads, its price, and what to paste."""
-    text = f"Restart the server with a schedule that drafts nothing {_loads_of(its.bands)}: it measures itself"
+    text = (
+        f"Restart the server with a schedule that drafts nothing {_loads_of(its.bands)}: it measures itself"
+    )
     if its.obstacles:
         text += "; read the warnings of `spec-decode-exporter recommend --measure` first"
-    minutes, price = plural(max(round((its.seconds or 0.0) / 60), 1), "minute"), its.price_ratio
+    minutes, price = _minutes(its.seconds or 0.0), its.price_ratio
     return replace(
         way,
         text=text,
@@ -132,6 +134,10 @@ def with_measuring(way: Way, its: MeasuringView) -> Way:
         costs=way.costs if price is None else f"at most {percent(price)} of the tokens per second",
         paste=f"--speculative-config {quote(its.speculative_config)}" if its.complete else way.paste,
     )
+
+
+def _minutes(seconds: float) -> str:
+    return plural(ceil(seconds / 60), "minute")
 
 
 def _loads_of(bands: Sequence[MeasuringBand]) -> str:
@@ -152,6 +158,6 @@ def _text(found: MeasuringSchedule, price: float | None) -> str:
     loads = _loads_of(found.bands)
     costs = "" if price is None else f" That costs at most {percent(price)} of the tokens per second."
     return (
-        f"Draft nothing {loads}, where the engine spends {percent(found.share_ratio)} of its busy time.{costs} At this "
-        f"traffic the cost is known after about {format_duration(max(round(found.seconds / 60), 1) * 60)}."
+        f"Draft nothing {loads}, where the engine spends {percent(found.share_ratio)} of its busy time.{costs} "
+        f"At this traffic the cost is known after about {_minutes(found.seconds)}."
     )

@@ -1,5 +1,7 @@
 """Sources of a cost, its range, the loads at which it is known, and the load up to which speculation pays."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -210,3 +212,32 @@ class TestCrossover:
     def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
         settings = configured((8, 0.1), (40, 0.4))
         assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
+
+
+class TestAMeasuredCostWithinTheTypicalRange:
+    TYPICAL = make_cost(0.08, 0.0, low=0.02, high=0.14)
+
+    @pytest.mark.parametrize(
+        ("measured", "expected"),
+        [
+            ((0.0, 0.05, 0.5), (0.02, 0.05, 0.14)),
+            ((0.04, 0.05, 0.06), (0.04, 0.05, 0.06)),
+            ((0.04, 0.05, 0.5), (0.04, 0.05, 0.14)),
+            ((0.1, 0.3, 0.5), (0.1, 0.3, 0.5)),  # an end that excludes the guess is no limit
+            ((0.0, 0.01, 0.5), (0.0, 0.01, 0.14)),
+        ],
+    )
+    def test_an_end_is_the_nearer_one(self, measured, expected):
+        low, guess, high = measured
+        found = make_cost(guess, 0.0, low=low, high=high).within(self.TYPICAL, 4)
+        assert found.token == pytest.approx(expected)
+
+    def test_c_and_c0_share_what_a_step_costs_less(self):
+        wide = replace(make_cost(0.05, high=0.25), step=Range(0.1, 0.1, 0.5))
+        found = wide.within(self.TYPICAL, 4)
+        assert found.high.step + 4 * found.high.token == pytest.approx(4 * 0.14)
+
+    def test_a_method_without_a_typical_cost_keeps_the_measured_one(self):
+        curves = measured((20, 0.1), method="draft_model")
+        found = cost(method="draft_model", measured=curves)
+        assert (found.token, found.source) == (curves[0].points[0].token, CostSource.MEASURED)

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.model_architecture import Deployment
-from spec_decode_exporter.costs.typical_costs import fixed_tokens
+from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
+from spec_decode_exporter.learned import step_cost
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
     DRAFTING_PREFILLS,
     LEAST_ERROR,
     MIN_SECONDS,
     MIN_SECONDS_BESIDE,
+    UNSURE,
     USUAL_GROWTH,
     PlainSteps,
     costs,
@@ -82,6 +84,14 @@ def paused(number=600, threshold=24.0, seed=2):
     """Loads around a threshold above which nothing drafts."""
     random = Random(seed)
     return [(load, float(load < threshold)) for load in (random.uniform(20.0, 28.0) for _ in range(number))]
+
+
+def banded(number=900, band=(23.5, 24.5), seed=2, low=18.0, high=30.0):
+    """Loads around a band of one request without drafts, which a poll may be in for a part of its time."""
+    random = Random(seed)
+    loads = [random.uniform(low, high) for _ in range(number)]
+    inside = [max(0.0, min(load + 0.5, band[1]) - max(load - 0.5, band[0])) for load in loads]
+    return [(load, 1 - share) for load, share in zip(loads, inside, strict=True)]
 
 
 def always(number=600, share=1.0, load=24.0):
@@ -238,6 +248,35 @@ class TestTheCost:
         assert {each.running_requests for each in curve.points} == {16.0}
         apart = Server(noise=0.0).times([*always(300, load=8.0), *always(300, share=0.0, load=23.0)])
         assert costs([apart], [], "") == ()
+
+    def test_a_narrow_band_of_loads_without_drafts_shows_it(self):
+        ((curve),) = costs([Server(0.3).times(banded())], [], "")
+        for point in curve.points:
+            kappa = [1 + TOKENS * each for each in point.token]
+            assert kappa[0] < KAPPA < kappa[2]
+            assert kappa[2] - kappa[0] < 0.6
+            assert 20 < point.running_requests < 28
+
+    def test_a_cost_that_is_much_less_certain_than_one_near_it_is_left_out(self, monkeypatch):
+        times = Server(0.3).times(banded(low=14.0, high=36.0))
+        ((kept),) = costs([times], [], "")
+        monkeypatch.setattr(step_cost, "UNSURE", inf)
+        ((every),) = costs([times], [], "")
+        left_out = {*every.points} - {*kept.points}
+        surest = min(each.token.high - each.token.low for each in kept.points)
+        assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
+
+    def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
+        times, passed = [Server(noise=0.0).times(mixed())], Range(0.02, 0.05, 0.1)
+        ((plain),), ((longer),) = costs(times, [], ""), costs(times, [], "", undrafted=passed)
+        for point, other in zip(plain.points, longer.points, strict=True):
+            for before, after, share in zip(point.token, other.token, passed, strict=True):
+                assert 1 + TOKENS * after == pytest.approx((1 + TOKENS * before) * (1 + share))
+
+    def test_plain_steps_of_others_have_no_drafter(self):
+        others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        drafting, passed = Server().times(always()), Range(0.02, 0.05, 0.1)
+        assert costs([drafting], others, "", undrafted=passed) == costs([drafting], others, "")
 
     @settings(max_examples=60, deadline=None)
     @given(seed=st.integers(0, 10**6))
