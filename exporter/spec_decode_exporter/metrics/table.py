@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from enum import StrEnum
 from functools import cache, partial
-from itertools import accumulate, chain
+from itertools import accumulate
 from math import isfinite
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONGEST, MINIMAL, STANDARD
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -94,25 +93,7 @@ def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
     return read
 
 
-def _baseline_ratios(latency: Latency) -> Iterator[Metric]:
-    """Yield the rows of the ratios of a latency's quantiles to those of a baseline, and of their bounds."""
-    name = f"spec_decode_{latency}_quantile_baseline_ratio"
-    text = "Quantiles of the {} in the longest window over those of the baseline; below 1 is faster."
-    texts = (
-        text.format(latency.replace("_", " ")),
-        *(f"The {side} 95 % bound of {name} in the longest window." for side in ("lower", "upper")),
-    )
-    for place, (suffix, text) in enumerate(zip(("", "_lower", "_upper"), texts, strict=True)):
-        yield Metric(
-            *(Group.LATENCY, FULL if suffix else STANDARD, f"{name}{suffix}", text),
-            _baseline_ratio(latency, place),
-            ("window", QUANTILE_LABEL),
-            kind="unknown",
-            source=_SOURCES[latency],
-        )
-
-
-def _baseline_ratio(latency: Latency, place: int) -> Callable[[EngineSnapshot], Numbers]:
+def _baseline_ratio(latency: Latency, place: int = 0) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of the ratios of a latency (0), or of their lower (1) or upper (2) bounds."""
 
     def read(engine: EngineSnapshot) -> Numbers:
@@ -217,9 +198,10 @@ _TIMES: Final = (
     "vllm:e2e_request_latency_seconds",
     *("running_requests", "generation_tokens"),
 )
-_SOURCES: Final = {
-    Latency.TIME_TO_FIRST_TOKEN: ("vllm:time_to_first_token_seconds",),
-    Latency.TIME_PER_OUTPUT_TOKEN: ("vllm:request_time_per_output_token_seconds",),
+_FIRST, _TOKEN = Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN
+_SOURCE: Final = {
+    _FIRST: ("vllm:time_to_first_token_seconds",),
+    _TOKEN: ("vllm:request_time_per_output_token_seconds",),
 }
 _SPECULATION: Final = ("drafts", "draft_tokens", "accepted_tokens", "positions")
 _TRAFFIC: Final = ("running_requests", "first_tokens", "prompt_tokens", "generation_tokens")
@@ -230,6 +212,7 @@ _PROMPT: Final = ("response: usage.prompt_tokens", *_ANSWER)
 _reported = partial(Metric, Group.ACCEPTANCE, STANDARD)
 _sum = partial(Metric, Group.SUMS, windows=EACH)
 _quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE_LABEL), kind="unknown")
+_ratio_bound = partial(Metric, Group.LATENCY, FULL, labels=("window", QUANTILE_LABEL), kind="unknown")
 _spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows=EACH, reduced=LONGEST, source=("accepted_tokens", "draft_tokens"))
 _pay = partial(Metric, Group.PAY, source=_WORK)
 _end_to_end = partial(Metric, Group.PAY, windows=LONGEST, labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
@@ -263,9 +246,14 @@ METRICS: Final[tuple[Metric, ...]] = (
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
     _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced=LONGEST, source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
-    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(Latency.TIME_TO_FIRST_TOKEN), source=_SOURCES[Latency.TIME_TO_FIRST_TOKEN]),
-    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(Latency.TIME_PER_OUTPUT_TOKEN), source=_SOURCES[Latency.TIME_PER_OUTPUT_TOKEN]),
-    *chain.from_iterable(map(_baseline_ratios, COMPARED)),
+    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(_FIRST), source=_SOURCE[_FIRST]),
+    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(_TOKEN), source=_SOURCE[_TOKEN]),
+    _quantiles("spec_decode_time_to_first_token_quantile_baseline_ratio", "Quantiles of the time to first token in the longest window over those of the baseline; below 1 is faster.", _baseline_ratio(_FIRST), source=_SOURCE[_FIRST]),
+    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_FIRST, 1), source=_SOURCE[_FIRST]),
+    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_FIRST, 2), source=_SOURCE[_FIRST]),
+    _quantiles("spec_decode_time_per_output_token_quantile_baseline_ratio", "Quantiles of the time per output token in the longest window over those of the baseline; below 1 is faster.", _baseline_ratio(_TOKEN), source=_SOURCE[_TOKEN]),
+    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 1), source=_SOURCE[_TOKEN]),
+    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 2), source=_SOURCE[_TOKEN]),
     _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,), kind="unknown"),
     _spread("spec_decode_interval_acceptance_ratio_min", "Lowest acceptance rate of a poll in the window.", lambda its: its.poll_rates[0][0] if its.poll_rates else None),
     _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
