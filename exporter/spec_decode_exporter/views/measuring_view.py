@@ -30,7 +30,7 @@ _PLAIN_PERIOD: Final = (
 REASONS: Final[Mapping[NoMeasuring, str]] = {
     NoMeasuring.KNOWN: "The cost of drafting is known, and so is whether it pays: there is nothing to measure.",
     NoMeasuring.MEASURING: "The schedule in force measures the cost: it drafts nothing {loads}. Wait for some minutes of these loads.",
-    NoMeasuring.NOT_VLLM: f"Only vLLM takes a schedule by load. {_PLAIN_PERIOD}",
+    NoMeasuring.NOT_VLLM: "Only vLLM takes a schedule by load. Instead, serve one replica without drafts, and compare both in an experiment.",
     NoMeasuring.DATA_PARALLEL: f"vLLM ignores a schedule with data parallelism. {_PLAIN_PERIOD}",
     NoMeasuring.ADAPTIVE: f"The engine chooses how many drafts it verifies, so no range of loads is without drafts. {_PLAIN_PERIOD}",
     NoMeasuring.SEARCH: f"The method searches in every step, without a draft too. {_PLAIN_PERIOD}",

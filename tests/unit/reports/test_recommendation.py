@@ -6,13 +6,21 @@ import shlex
 import pytest
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.cost import CostModel, CostSource
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
+from spec_decode_exporter.reports.recommendation import (
+    FORMATS,
+    measured_together,
+    measuring_status,
+    recommendation_status,
+    written,
+    written_measuring,
+)
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
@@ -111,3 +119,66 @@ def test_the_status_is_good_only_if_every_setting_is_known(engine):
     without = engine(UNKNOWN_SETTING, speculates=False)
     assert recommendation_status([known, without]) is ExitStatus.GOOD
     assert recommendation_status([without]) is ExitStatus.UNKNOWN
+
+
+LOADS = tuple(LoadTime(float(load), 0.0, 6.0 * load) for load in range(4, 13))
+
+
+class TestMeasuring:
+    @pytest.fixture(name="replica")
+    def fixture_replica(self, engine):
+        def replica(target="chat-0", speculation=EAGLE, loads=LOADS, **known):
+            cost = CostModel(method=speculation.method)
+            found = engine(UNKNOWN_SETTING, speculation, Action.MEASURE_COST, loads=loads, cost=cost, **known)
+            return found.model_copy(update={"target": target, "id": target})
+
+        return replica
+
+    def test_replicas_of_one_model_get_one_line(self, replica):
+        engines = [replica("chat-0"), replica("chat-1")]
+        (line,) = [
+            each for each in written_measuring(engines, "vllm", TextStyle()).splitlines() if each[0] != "#"
+        ]
+        flag, value = shlex.split(line)
+        assert flag == "--speculative-config"
+        assert json.loads(value)["num_speculative_tokens_per_batch_size"][1][2] == 0
+        text = written_measuring(engines, "text", TextStyle())
+        assert "2 engines of org/target: chat-0, chat-1" in text
+        (group,) = json.loads(written_measuring(engines, "json", TextStyle()))["measuring"]
+        assert group["engines"] == ["chat-0", "chat-1"]
+        assert measuring_status(engines) is ExitStatus.GOOD
+
+    def test_other_settings_and_reasons_are_apart(self, replica):
+        others = (
+            replica("chat-1", Speculation("mtp", "configured", "", 8)),
+            replica("chat-2", data_parallel=True),
+        )
+        engines = [replica("chat-0"), *others]
+        names = [[each.target for each in group.engines] for group in measured_together(engines)]
+        assert names == [["chat-0"], ["chat-1"], ["chat-2"]]
+        assert "vLLM ignores a schedule" in written_measuring(engines, "text", TextStyle())
+        assert measuring_status(engines) is ExitStatus.UNKNOWN
+
+    def test_a_replica_whose_own_loads_are_unknown_gets_the_schedule_of_the_others(self, replica):
+        (group,) = measured_together([replica("chat-0", loads=()), replica("chat-1")])
+        assert group.measuring.schedule
+
+    def test_without_engines_that_draft_nothing_can_be_measured(self, replica):
+        for engines in ([], [replica(speculates=False)]):
+            assert measuring_status(engines) is ExitStatus.UNKNOWN
+            assert "No engine" in written_measuring(engines, "text", TextStyle())
+
+    def test_the_text_names_the_obstacles_and_the_way_back(self, replica):
+        text = written_measuring([replica()], "text", TextStyle())
+        assert "Warning: On Model Runner V1" in text
+        assert f"--speculative-config '{replica().measuring.present_config}'" in text
+        assert "schedule: [[1, " in text
+
+    @pytest.mark.parametrize(
+        "text", ["{", "[]", "{}", '{"num_speculative_tokens": 4, "num_speculative_tokens_per_batch_size": 1}']
+    )
+    def test_a_saved_setting_that_is_none_is_rejected(self, replica, text):
+        saved = replica().model_dump()
+        saved["measuring"]["present_config"] = text
+        with pytest.raises(ValueError, match="present_config"):
+            SavedEngine.model_validate(saved)
