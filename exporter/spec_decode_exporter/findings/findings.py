@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from spec_decode_exporter.analysis.depth import best_tokens
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import ways_text
@@ -385,18 +386,25 @@ def short_parallel_draft(context: FindingContext) -> Found | None:
 
 @HINTS.finding(drafting)
 def acceptance_falls_with_context(context: FindingContext) -> Found | None:
-    text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). vLLM cannot choose the number of draft tokens by context: serve long contexts on a replica of their own with fewer draft tokens, or draft fewer if most contexts are long."
-    fall = context.fall
+    text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). "
+    fewer = "No setting chooses the number by context, and {best_tokens:.0f} of the {tokens:.0f} draft tokens are about best there: serve long contexts on a replica of their own."
+    fall, k = context.fall, context.tokens
     if fall is None:
         return None
-    contexts = {"short_tokens": fall.short_tokens, "long_tokens": fall.long_tokens}
-    ends = {"short": (fall.short_length, *fall.short_bounds), "long": (fall.long_length, *fall.long_bounds)}
-    bounds = {
-        f"{end}{part}": value
-        for end, values in ends.items()
-        for part, value in zip(("", "_lower", "_upper"), values, strict=True)
+    best = best_tokens(context.its.possible_cost.guess, fall.long_length, k)
+    values = {
+        "short_tokens": float(f"{fall.short_tokens:.2g}"),
+        "short": fall.short_length,
+        "short_lower": fall.short_bounds[0],
+        "short_upper": fall.short_bounds[1],
+        "long_tokens": float(f"{fall.long_tokens:.2g}"),
+        "long": fall.long_length,
+        "long_lower": fall.long_bounds[0],
+        "long_upper": fall.long_bounds[1],
     }
-    return Found(text, {**{name: float(f"{each:.2g}") for name, each in contexts.items()}, **bounds})
+    if best >= k or context.known.speculation.is_adaptive:
+        return Found(text + "Drafts gain less there.", values)
+    return Found(text + fewer, {**values, "best_tokens": best, "tokens": k})
 
 
 @HINTS.finding(accepting)
