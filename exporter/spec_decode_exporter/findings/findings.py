@@ -387,7 +387,7 @@ def short_parallel_draft(context: FindingContext) -> Found | None:
 @HINTS.finding(drafting)
 def acceptance_falls_with_context(context: FindingContext) -> Found | None:
     text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). "
-    fewer = "No setting chooses the number by context, and {best_tokens:.0f} of the {tokens:.0f} draft tokens are about best there: serve long contexts on a replica of their own."
+    fewer = "No setting chooses the number of draft tokens by context; about {best_tokens:.0f} instead of {tokens:.0f} are best there: serve long contexts on a replica of their own."
     fall, k = context.fall, context.tokens
     if fall is None:
         return None
