@@ -1,5 +1,7 @@
 """Snapshots of a busy engine after some minutes of polls."""
 
+import gzip
+import json
 from math import inf
 
 import pytest
@@ -14,8 +16,15 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from tests.fakes.windows import increment
+from tests.paths import DATA
 
 WALL = 1_790_000_000.0
+
+
+def trace(name):
+    """Return the polls of a recorded trace that were answered."""
+    with gzip.open(DATA / "traces" / f"{name}.jsonl.gz", "rt") as lines:
+        return [row for row in map(json.loads, lines) if "page" in row]
 
 
 def poll(watch, sample, moment, wall=WALL, histograms=1.0):

@@ -4,13 +4,11 @@
 """
 
 import asyncio
-import gzip
 import json
 from datetime import UTC, datetime
 
 from spec_decode_exporter.analysis import figure_table
 from spec_decode_exporter.analysis.figure_table import ACCEPTANCE, RATIO, STANDARD, TOKENS, Figure, Line
-from tests.paths import DATA
 
 ROW = Figure(
     *(STANDARD, ACCEPTANCE, TOKENS),
@@ -23,7 +21,6 @@ ROW = Figure(
     report=Line("Acceptance", "decoded per draft"),
     compared=Line("Acceptance", "decoded per draft"),
 )
-TRACE = DATA / "traces" / "restart_k3_k5.jsonl.gz"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 
@@ -32,10 +29,9 @@ def snapshot():
     """Return an engine after the first 25 s of a recorded trace."""
     from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
     from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-    from tests.fakes.engines import poll
+    from tests.fakes.engines import poll, trace
 
-    with gzip.open(TRACE, "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if row["t"] < 25]
+    rows = [row for row in trace("restart_k3_k5") if row["t"] < 25]
     engine, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
         reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])

@@ -1,7 +1,5 @@
 """All detectors of an engine: recordings, status, and the persisted state."""
 
-import gzip
-import json
 import random
 from math import isfinite, sqrt
 
@@ -15,10 +13,9 @@ from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, draf
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.history import History
+from tests.fakes.engines import trace
 from tests.fakes.windows import increment
-from tests.paths import DATA
 
-TRACES = DATA / "traces"
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
 STATE = TypeAdapter(DropState)
@@ -29,9 +26,7 @@ BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEA
 def replayed(name, model, engine="0"):
     """Replay a trace as the exporter does; return the detectors and the drops with their moments."""
     reader, history, drops, found = SampleReader(), History(300.0), Drops(DropPolicy()), []
-    with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if "page" in row]
-    for row in rows:
+    for row in trace(name):
         samples = reader.read(row["page"].encode(), with_latencies=False).samples
         taken = history.observe(samples[EngineName(model, engine)], row["t"], WALL + row["t"], 1.0)
         if taken.reset:

@@ -3,9 +3,6 @@
 The truth was measured beside each recording: the same traffic with and without speculation.
 """
 
-import gzip
-import json
-
 import pytest
 
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
@@ -17,10 +14,8 @@ from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
-from tests.fakes.engines import poll
-from tests.paths import DATA
+from tests.fakes.engines import poll, trace
 
-TRACES = DATA / "traces"
 WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
 """Unix time of the beginning of each."""
 TOKEN, REQUEST = 2.37, 2.28
@@ -32,17 +27,15 @@ BUSY_TOKEN, BUSY_REQUEST = 1.054, 1.002
 BUSY_SIZES = CostSettings(draft_parameters=8_915_456, target_parameters=101_212_672)
 
 
-def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
+def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=SIZES):
     """The engine's state at a moment of a trace."""
     speculation = Speculation(method="draft_model", target=TargetModel(architecture))
     monitor = EngineMonitor((30.0, 60.0, 120.0), Assumptions(speculation, cost))
     reader = SampleReader()
-    with gzip.open(TRACES / f"{trace}.jsonl.gz", "rt") as lines:
-        rows = [row for row in map(json.loads, lines) if "page" in row and row["t"] <= moment]
-    for row in rows:
+    for row in [row for row in trace(name) if row["t"] <= moment]:
         page = reader.read(row["page"].encode(), with_latencies=row["histograms"])
         [sample] = page.samples.values()
-        poll(monitor, sample, row["t"], WALLS[trace], 10.0)
+        poll(monitor, sample, row["t"], WALLS[name], 10.0)
     return monitor.snapshot
 
 
@@ -75,9 +68,9 @@ def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_si
 
 
 def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_restart():
-    before = snapshot_at(80.0, trace="deep_baseline", cost=BUSY_SIZES)
+    before = snapshot_at(80.0, name="deep_baseline", cost=BUSY_SIZES)
     assert before.baseline.seconds == pytest.approx(78, abs=1)
-    after = snapshot_at(300.0, trace="deep_baseline", cost=BUSY_SIZES)
+    after = snapshot_at(300.0, name="deep_baseline", cost=BUSY_SIZES)
     assert after.baseline.seconds == pytest.approx(84, abs=1)
     bounds = after.evaluation.longest.speedup_bounds
     assert bounds.lower <= BUSY_TOKEN <= bounds.upper

@@ -3,8 +3,6 @@
 What is expected is read from the pages by prometheus_client's parser and added up here, the restart by hand.
 """
 
-import gzip
-import json
 from collections import defaultdict
 from itertools import pairwise
 
@@ -14,10 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.poll import Reset
-from tests.fakes.engines import poll
-from tests.paths import DATA
+from tests.fakes.engines import poll, trace
 
-TRACES = DATA / "traces"
 WINDOWS = (10.0, 30.0, 60.0, 300.0)
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
@@ -39,11 +35,6 @@ SECONDS = "vllm:inter_token_latency_seconds_sum"
 POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 
 
-def lines_of(name):
-    with gzip.open(TRACES / name, "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
 def parsed(page, engine):
     """All values of one engine by sample name, a list where there are positions or buckets."""
     values = defaultdict(dict)
@@ -61,15 +52,13 @@ class Replay:
     def __init__(self, name, engine):
         self.watch = EngineMonitor(WINDOWS)
         self.reader = SampleReader()
-        self.rows = lines_of(name)
+        self.rows = trace(name)
         self.engine = engine
         self.pages = []
 
     def polls(self):
         """Feed poll after poll; yield the moment after each that succeeded."""
         for row in self.rows:
-            if "page" not in row:
-                continue
             reading = self.reader.read(row["page"].encode(), with_latencies=row["histograms"])
             sample = reading.samples[EngineName("tiny-llama", self.engine)]
             poll(self.watch, sample, row["t"], WALL, 10.0)
@@ -98,10 +87,10 @@ def grown(increments, name, key=""):
 
 
 @pytest.mark.parametrize(
-    ("trace", "engine"), [("restart_k3_k5", "0"), ("dp2_multiapi", "0"), ("dp2_multiapi", "1")]
+    ("name", "engine"), [("restart_k3_k5", "0"), ("dp2_multiapi", "0"), ("dp2_multiapi", "1")]
 )
-def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, engine):
-    replay = Replay(f"{trace}.jsonl.gz", engine)
+def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(name, engine):
+    replay = Replay(name, engine)
     for newest in replay.polls():
         increments = replay.increments()
         for evaluated in replay.watch.snapshot.evaluation.windows:
@@ -123,7 +112,7 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, eng
 
 
 def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing():
-    replay = Replay("restart_k3_k5.jsonl.gz", "0")
+    replay = Replay("restart_k3_k5", "0")
     assert sum("error" in row for row in replay.rows) == 42
     replay.run()
     first, last_of_3 = replay.pages[0][1], next(page for t, page, _ in replay.pages if t == 49.131)
