@@ -48,6 +48,14 @@ class BatchSchedule:
         lasts = [*(first - 1 for first in self.firsts[1:]), MAX_BATCH]
         return tuple(zip(self.firsts, lasts, self.tokens, strict=False))
 
+    def up_to(self, highest: int) -> list[tuple[int, int, int]]:
+        """Return the ranges; the last one ends at a batch size, or where it begins if that is higher."""
+        found = list(self.ranges)
+        if found:
+            first, _, tokens = found[-1]
+            found[-1] = (first, min(max(highest, first), MAX_BATCH), tokens)
+        return found
+
     @property
     def measuring_bands(self) -> tuple[tuple[int, int], ...]:
         """Batch sizes without drafts between others with drafts: they measure the cost of drafting."""

@@ -18,7 +18,7 @@ from spec_decode_exporter.analysis.measuring_schedule import (
 )
 from spec_decode_exporter.analysis.missing_evidence import Way
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, no_measuring, obstacles
-from spec_decode_exporter.config.batch_schedule import MAX_BATCH, SCHEDULE_KEY, BatchSchedule, batch_schedule
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, BatchSchedule, batch_schedule
 from spec_decode_exporter.core.number_formats import percent, plural
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.document import View, at
@@ -78,7 +78,7 @@ def measuring_view(snapshot: EngineSnapshot) -> MeasuringView:
         evaluation.known.speculation.schedule,
     )
     reason = no_measuring(known, evaluation.cost, evaluation.verdict, snapshot.tokens)
-    config = config_of(snapshot.tokens, closed(present, known.loads), known.speculation)
+    config = config_of(snapshot.tokens, present.up_to(_highest(known.loads)), known.speculation)
     view = MeasuringView(
         reason=reason,
         text="" if reason is None else REASONS[reason].format(loads=loads_text(present.measuring_bands)),
@@ -86,11 +86,16 @@ def measuring_view(snapshot: EngineSnapshot) -> MeasuringView:
         present_config=config.text,
         complete=config.is_complete,
         obstacles=tuple(
-            ObstacleView(name=each, text=OBSTACLES[each].format(tokens=plural(snapshot.tokens, "token")))
+            ObstacleView(name=each, text=_warning(each).format(tokens=plural(snapshot.tokens, "token")))
             for each in obstacles(known, _BAND)
         ),
     )
     return view if reason else with_schedule([view], bounds and bounds.estimate.upper)
+
+
+def _warning(obstacle: Obstacle) -> str:
+    piecewise = " They make steps with and without drafts longer alike, so the measured cost would be too low."
+    return f"{OBSTACLES[obstacle]}{piecewise if obstacle is Obstacle.PIECEWISE_GRAPHS else ''}"
 
 
 def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> MeasuringView:
@@ -101,7 +106,7 @@ def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> Me
     found = measuring_schedule(loads, keys["num_speculative_tokens"], present)
     if isinstance(found, NoMeasuring):
         return first.model_copy(update={"reason": found, "text": REASONS[found], "loads": tuple(loads)})
-    ranges = closed(found.schedule, loads)
+    ranges = found.schedule.up_to(_highest(loads))
     price = found.price_ratio(speedup)
     return MeasuringView(
         reason=None,
@@ -136,22 +141,16 @@ def with_measuring(way: Way, its: MeasuringView) -> Way:
     )
 
 
+def _highest(loads: Sequence[LoadTime]) -> int:
+    return 2 * max((round(load.running_requests) for load in loads), default=1)
+
+
 def _minutes(seconds: float) -> str:
     return plural(ceil(seconds / 60), "minute")
 
 
 def _loads_of(bands: Sequence[MeasuringBand]) -> str:
     return loads_text([(band.first, band.last) for band in bands])
-
-
-def closed(schedule: BatchSchedule, loads: Sequence[LoadTime]) -> list[tuple[int, int, int]]:
-    """Return the ranges of a schedule; the last one, which has no end, ends at twice the highest load."""
-    ranges = list(schedule.ranges)
-    if ranges:
-        first, _, tokens = ranges[-1]
-        highest = max((round(load.running_requests) for load in loads), default=first)
-        ranges[-1] = (first, min(max(2 * highest, first), MAX_BATCH), tokens)
-    return ranges
 
 
 def _text(found: MeasuringSchedule, price: float | None) -> str:

@@ -199,11 +199,7 @@ def config_of(
 
 def ranges(setting: SpeculationSetting) -> list[tuple[int, int, int]]:
     """Return the ranges of the schedule; the last one ends at the highest load with a known cost."""
-    found = list(setting.schedule.ranges)
-    if found:
-        first, _, tokens = found[-1]
-        found[-1] = (first, max(setting.bands[-1].last if setting.bands else 2 * first, first), tokens)
-    return found
+    return setting.schedule.up_to(setting.bands[-1].last if setting.bands else 0)
 
 
 def _named(speculation: Speculation) -> dict[str, str] | None:
