@@ -98,8 +98,8 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(name, engi
             inside = [one for one in increments if one[0] >= newest - window.length - 0.5]
             assert window.polls == len(inside)
             assert window.seconds == pytest.approx(sum(end - begin for begin, end, *_ in inside))
-            for counter, name in NAMES.items():
-                assert getattr(window.total, counter) == grown(inside, name)
+            for counter, series in NAMES.items():
+                assert getattr(window.total, counter) == grown(inside, series)
             seconds = pytest.approx(grown(inside, SECONDS), abs=1e-6)
             assert window.total.decode_nanoseconds / 1e9 == seconds
             positions = replay.pages[-1][1][POSITIONS]
@@ -111,10 +111,10 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(name, engi
             assert mean == (pytest.approx(sum(running) / len(running)) if running else None)
 
 
-def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing():
+def test_a_restart_after_42_s_without_an_answer_with_another_k_loses_and_adds_nothing():
     replay = Replay("restart_k3_k5", "0")
-    assert sum("error" in row for row in replay.rows) == 42
     replay.run()
+    assert max(after[0] - before[0] for before, after in pairwise(replay.pages)) > 42
     first, last_of_3 = replay.pages[0][1], next(page for t, page, _ in replay.pages if t == 49.131)
     last = replay.pages[-1][1]
     totals = replay.watch.history.totals()
