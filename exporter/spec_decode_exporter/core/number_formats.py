@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import inf
 from typing import Final
 
 ABSENT: Final = "-"
 
 _MILLISECOND: Final = 1e-3
-_HOUR: Final = 3600
+_DAY: Final = 86_400
+_UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (_DAY, ""))
 _GIGABYTE: Final = 10**9
 _MEGABYTE: Final = 10**6
 
@@ -111,9 +113,12 @@ def utc_span(begin: float, end: float) -> str:
     return f"{first.day} {first:%b %H:%M} to {day}{last:%H:%M} UTC"
 
 
-def hours(seconds: float) -> str:
-    """Write a long time in minutes or hours: ``45 min``, ``2.5 h``, ``112 h``."""
-    return f"{seconds / 60:.0f} min" if seconds < 2 * _HOUR else f"{three_digits(seconds / _HOUR, 1)} h"
+def long_time(seconds: float) -> str:
+    """Write a time in the unit of which it has two or more: ``90 s``, ``2 min``, ``119 min``, ``2 days``."""
+    for (unit, name), (following, _) in pairwise(_UNITS):
+        if seconds < 2 * following:
+            return f"{seconds / unit:.0f} {name}"
+    return plural(round(seconds / _DAY), "day")
 
 
 def ago(seconds: float) -> str:

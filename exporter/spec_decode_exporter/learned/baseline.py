@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.latency_comparison import COMPARED
-from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.number_formats import long_time
 from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, faded
@@ -36,9 +36,6 @@ SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
 MAX_BUCKETS: Final = 64
 """Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
-_DAY: Final = 86_400
-_UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (_DAY, ""))
-"""A length from two of the next unit on is written in that: 90 s, 2 min; 119 min, 2 h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +55,7 @@ class PlainPeriod:
     def name(self) -> str:
         """Name in a sentence, with the day of its end (UTC): ``3 h without speculation on 12 November``."""
         day = datetime.fromtimestamp(self.end, UTC)
-        return f"{_length(self.seconds)} without speculation on {day.day} {day:%B}"
-
-
-def _length(seconds: float) -> str:
-    for (unit, name), (following, _) in pairwise(_UNITS):
-        if seconds < 2 * following:
-            return f"{seconds / unit:.0f} {name}"
-    return plural(round(seconds / _DAY), "day")
+        return f"{long_time(self.seconds)} without speculation on {day.day} {day:%B}"
 
 
 class PlainRequests(NamedTuple):

@@ -9,7 +9,7 @@ Sums of a key cover its present half week and the half week of polls before it: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import accumulate
@@ -103,6 +103,11 @@ class Blocks(NamedTuple):
         return ratio(self.sums.running, self.sums.steps) or 0.0
 
     @property
+    def cache_share(self) -> float:
+        """Mean share of the KV cache that a request holds."""
+        return ratio(self.sums.cache, self.sums.steps) or 0.0
+
+    @property
     def mean_context(self) -> float | None:
         """Mean tokens of a request in the middle of its answer; None if unknown."""
         return ratio(self.sums.context, self.sums.requests) or None
@@ -172,22 +177,11 @@ class BlocksByKey:
         if len(self.kept) > MAX_KEYS:
             del self.kept[min(self.kept, key=lambda each: self.kept[each][-1].end)]
 
-    def restore(self, saved: Mapping[int, Sequence[Blocks]]) -> None:
-        """Add the sums of an earlier process."""
-        for key, blocks in saved.items():
-            later = self.kept.pop(key, [])
-            for each in (*blocks, *later):
-                self.include(key, each)
-
     def sums(self, wall: float) -> dict[int, Blocks]:
         """Return the sums of each key, ascending, of the last 7 days before a Unix time."""
-        recent = {
-            key: [each for each in self.kept[key] if each.end > wall - 2 * HALF_WEEK]
-            for key in sorted(self.kept)
-        }
+        begin = wall - 2 * HALF_WEEK
+        recent = {key: [each for each in self.kept[key] if each.end > begin] for key in sorted(self.kept)}
         return {key: reduce(Blocks.plus, own) for key, own in recent.items() if own}
-
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,16 +227,14 @@ def fall_by_cache(sums: Mapping[int, Blocks]) -> ContextFall | None:
     bands = list(sums.values())
     (few, short), (more, long) = _end(bands), _end(bands[::-1])
     first, last = short and short.acceptance_length, long and long.acceptance_length
-    if first is None or last is None or few + more > len(bands):
+    if short is None or long is None or first is None or last is None or few + more > len(bands):
         return None
-    if last.upper >= first.lower or last.value > REMAINING * first.value:
+    is_lower = last.upper < first.lower and last.value <= REMAINING * first.value
+    whole, contexts = reduce(Blocks.plus, bands), (short.cache_share, long.cache_share)
+    scale = ratio(whole.mean_context, whole.cache_share)
+    if not is_lower or scale is None or contexts[1] < LONGER * contexts[0]:
         return None
-    whole = reduce(Blocks.plus, bands)
-    scale = ratio((whole.mean_context or 0.0) * whole.sums.steps, whole.sums.cache) or 0.0
-    contexts = [scale * (ratio(each.sums.cache, each.sums.steps) or 0.0) for each in (short, long) if each]
-    if contexts[1] < LONGER * contexts[0] or not scale:
-        return None
-    return ContextFall.of((contexts[0], first), (contexts[1], last))
+    return ContextFall.of((scale * contexts[0], first), (scale * contexts[1], last))
 
 
 def _end(bands: Iterable[Blocks]) -> tuple[int, Blocks | None]:

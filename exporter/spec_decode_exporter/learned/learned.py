@@ -226,7 +226,8 @@ class Learned:
         if saved.drafter.is_another(self._drafter):
             return
         self._drafter = self._drafter.completed(saved.drafter)
-        self.used.restore(saved.used)
+        for number, each in ((number, each) for number, own in saved.used.items() for each in own):
+            self.used.include(number, each)
         if saved.tokens == tokens:
             self._tokens = tokens
             self.drops.restore(saved.drops)

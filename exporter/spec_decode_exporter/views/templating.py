@@ -34,7 +34,7 @@ _FORMATS: Final[dict[str, Callable[..., str]]] = {
         number_formats.count,
         number_formats.duration,
         number_formats.gigabytes,
-        number_formats.hours,
+        number_formats.long_time,
         number_formats.percent,
         number_formats.plain,
         number_formats.rate,

@@ -97,17 +97,6 @@ class TestSums:
         assert list(its.kept) == list(range(1, MAX_KEYS + 1))
 
 
-
-    def test_restored_sums_precede_later_ones_of_the_same_half_week(self):
-        earlier, its = BlocksByKey(), BlocksByKey()
-        earlier.add(4, piece(1.0), WALL)
-        its.add(4, piece(2.0), WALL + 1000)
-        its.add(5, piece(2.0), WALL + 1000)
-        its.restore(earlier.kept)
-        assert {key: [each.number for each in own] for key, own in its.kept.items()} == {4: [2], 5: [1]}
-        assert its.sums(WALL + 1000)[4].begin == WALL - BLOCK_SECONDS
-
-
 class TestSpeedup:
     MODEL = CostModel(CostSettings(draft_cost_ratio=0.1, running_requests=8.0))
 
