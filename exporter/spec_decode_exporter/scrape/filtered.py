@@ -111,11 +111,14 @@ def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str
 def _engine_names(
     kind: EngineKind, prefix: str, present: frozenset[bytes], *, with_latencies: bool
 ) -> Iterator[str]:
-    """Yield the newest present name of each quantity, and those that appear with the first draft."""
+    """Yield the newest present name of each quantity, and those that appear later: with drafts, or ends."""
     for quantity, row in kind.names.items():
         if quantity in HISTOGRAMS and not with_latencies:
             continue
         names = [prefix + name for name in row]
+        if kind.counts_at_end:  # their counters appear when the first request ends
+            yield from names
+            continue
         newest = next((name for name in names if name.encode() in present), None)
         if newest is not None or quantity in SPECULATION:
             yield newest or names[0]

@@ -372,6 +372,27 @@ async def test_other_engines_tell_their_settings_beside_the_metrics_or_among_the
     assert server.kinds().count("info") == (page == "sglang.prom")
 
 
+@pytest.mark.parametrize(
+    ("page", "gauge"), [("sglang.prom", b"num_running"), ("tensorrt_llm.prom", b"num_requests_run")]
+)
+async def test_series_that_appear_when_the_first_request_ends_are_on_the_filtered_page(
+    make, server, received, polls, page, gauge
+):
+    whole = (PAGES / page).read_bytes()
+    server.page = b"".join(line for line in whole.splitlines(keepends=True) if gauge in line)
+    poller = make()
+    await polls(poller, 3)
+    assert (received[-1].reading.samples.popitem()[1][Counter.DRAFTS], server.kinds()[-1]) == (None, "few")
+    server.page = whole
+    await polls(poller, 3)
+    ended = received[-1].reading.samples.popitem()[1]
+    assert (ended[Counter.DRAFTS] > 0, ended[Counter.FIRST_TOKENS] in {39, 60}, server.kinds()[-1]) == (
+        True,
+        True,
+        "few",
+    )
+
+
 # Pages that cost much.
 
 
