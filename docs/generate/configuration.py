@@ -28,12 +28,10 @@ _INTRODUCTION: Final = """\
 <!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
 
 The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
-`--config.file=FILE` names a YAML file of up to 1 MiB. `spec-decode-exporter check-config FILE` lists every
-mistake in it with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
-[config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file whose
-first
-line is `# yaml-language-server: $schema=PATH`, with the path of
-[configuration.schema.json](configuration.schema.json).
+`--config.file=FILE` names a YAML file. `spec-decode-exporter check-config FILE` lists every mistake in it with
+its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
+[config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file that begins
+with `# yaml-language-server: $schema=PATH`, the path of [configuration.schema.json](configuration.schema.json).
 
 - **Durations** have a unit: `500ms`, `30s`, `5m`, `1h30m`. **Sizes** are in powers of 1024: `512KiB`,
   `16MiB`.
@@ -41,21 +39,16 @@ line is `# yaml-language-server: $schema=PATH`, with the path of
 - **Variables**: `${NAME}` in a value is an environment variable, `$$` a dollar sign. An unset variable is a
   mistake. Quote the value inside `[…]` and `{…}`.
 - **Secrets** are not allowed in the file. Name a file that holds the secret, or write `${NAME}` and nothing
-  else. The exporter never shows them. Files with secrets, certificates or targets are read again when they
-  change.
+  else. Files with secrets, certificates or targets are read again when they change.
 - **Paths** are relative to the directory of the configuration file; in flags, to the working directory.
-- An unknown or repeated key is a mistake. A key without a value counts as absent.
 
 To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`. With
 `--config.auto-reload`
 the exporter reloads within 5 s of a change. After a mistake the old configuration stays in effect.
 
-**Flags** configure a sidecar without a file: `--target`, `--poll.interval`, `--state.file`,
-`--cost.draft-cost-ratio` with `--cost.running-requests`, and `--speculative.method` for every
-`--target`. Each flag of `run` is also an environment variable:
-`SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file; flags about targets are allowed only
-without a file. `--speculative.config` takes vLLM's own `--speculative-config`, for keys that the configured
-targets do not set. Access to the exporter's own pages has its own file, `--web.config.file`:
+[Flags](command-line.md#run) configure a sidecar without a file. A flag overrides the key of the file; flags
+about targets are allowed only without a file. `--speculative.config` takes vLLM's own `--speculative-config`,
+for keys that the configured targets do not set. Access to the exporter's own pages has its own file:
 [web.md](web.md).
 """
 
