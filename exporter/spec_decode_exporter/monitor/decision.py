@@ -28,6 +28,8 @@ class ShownDecision:
         self.shown = self._newest = Decision()
         self._offered_since = self._shown_at = self._paid_at = -inf
         """Moments: the newest one is offered since, the shown one was offered last, and "pays" was."""
+        self._paying_since = inf
+        """Moment since which all that is offered pays, whatever its grade."""
 
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False
@@ -45,7 +47,9 @@ class ShownDecision:
         if decision != self._newest:
             self._newest, self._offered_since = decision, now
         if decision.verdict in PAYING:
-            self._paid_at = now
+            self._paid_at, self._paying_since = now, min(self._paying_since, now)
+        else:
+            self._paying_since = inf
         is_doubt = may_pay and is_likely and now - self._paid_at < DOUBT_SECONDS
         is_news = self._is_news(decision, may_pay=may_pay, is_doubt=is_doubt)
         if is_news or self._is_over(now) or decision == self.shown:
@@ -68,7 +72,9 @@ class ShownDecision:
         return is_first and not is_better
 
     def _is_over(self, now: float) -> bool:
-        return now - self._offered_since >= STAYED_SECONDS or now - self._shown_at >= ABSENT_SECONDS
+        is_known = self.shown.verdict is Verdict.UNCLEAR and now - self._paying_since >= STAYED_SECONDS
+        is_steady = now - self._offered_since >= STAYED_SECONDS
+        return is_steady or is_known or now - self._shown_at >= ABSENT_SECONDS
 
 
 class ShownSetting:

@@ -74,6 +74,14 @@ class TestDecision:
         assert its.offer(doubt, 1.0, is_likely=True) == doubt
         assert Offers(KEEP).offer(decision("poor"), 1.0, is_likely=True) == decision("poor"), "at once"
 
+    def test_an_unclear_verdict_ends_once_all_grades_pay_for_three_minutes(self):
+        unclear, grades = decision("unclear", "keep", 4), (decision("marginal", "keep", 4), KEEP)
+        its = Offers(unclear)
+        for one in (*grades, unclear, *grades):
+            assert its.offer(one, 60.0) == unclear
+        assert its.offer(grades[0], STAYED_SECONDS - 61.0) == unclear
+        assert its.offer(KEEP, 1.0) == KEEP
+
     def test_an_interruption_starts_the_three_minutes_again(self):
         its = Offers(KEEP)
         for one, later, expected in (
