@@ -95,16 +95,13 @@ async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: As
     from spec_decode_exporter.cli.simulate import PastClock, live_through, request_sender, simulated
 
     clock, sender, background = PastClock(), request_sender(), Background()
-    found = [
-        await stack.enter_async_context(simulated(scenario, sender.take, clock))
-        for scenario in arguments.simulate
-    ]
-    arguments.simulated = [target for target, _ in found]
+    opened = [simulated(scenario, sender.take, clock) for scenario in arguments.simulate]
+    found = [await stack.enter_async_context(each) for each in opened]
+    arguments.simulated, servers = [target for target, _ in found], [server for _, server in found]
     service = Service(_reader(arguments), options, clock)
     stack.push_async_callback(background.cancel)
 
     async def begin(urls: Sequence[str]) -> None:
-        servers = [server for _, server in found]
         await live_through(clock, servers, lambda: [each.poller() for each in service.fleet])
         await _print_start(service, urls, options)
         if options.web_config is None:  # the sender has no password

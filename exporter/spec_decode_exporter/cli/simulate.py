@@ -156,9 +156,7 @@ class PastClock(SystemClock):
 
 
 async def live_through(
-    clock: PastClock,
-    servers: Sequence[SimulatedServer],
-    pollers: Callable[[], Iterable[Poller]],
+    clock: PastClock, servers: Sequence[SimulatedServer], pollers: Callable[[], Iterable[Poller]]
 ) -> None:
     """Poll all targets once for each second of the past.
 

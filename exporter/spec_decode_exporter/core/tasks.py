@@ -64,22 +64,12 @@ async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:
     await asyncio.gather(*cancelled, return_exceptions=True)
 
 
-class StoppedError(Exception):
-    """Work was cancelled because its caller should stop."""
-
-
-async def unless_stopped(work: Awaitable[Result], stop: asyncio.Event) -> Result:
-    """Return the result of ``work``; once ``stop`` is set, cancel it.
-
-    Raises:
-        StoppedError: It was cancelled.
-    """
+async def unless_stopped(work: Awaitable[Result], stop: asyncio.Event) -> Result | None:
+    """Return the result of ``work``; None if ``stop`` is set meanwhile, which cancels it."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise StoppedError
-        return working.result()
+        return working.result() if working.done() else None
     finally:
         working.cancel()
         stopping.cancel()

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
-from spec_decode_exporter.core.tasks import StoppedError, unless_stopped
+from spec_decode_exporter.core.tasks import unless_stopped
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.client import Client
@@ -203,11 +203,11 @@ class QueryApi:
             )
         try:
             get = self._client.get(f"{self._url}/api/v1/{path}?{query}")
-            body = (await unless_stopped(get, self._stop)).body
+            if (response := await unless_stopped(get, self._stop)) is None:
+                raise HistoryError(f"{self.name}: interrupted")
+            body = response.body
             check_values(body, self._max_values)
             return _decoder(wanted).decode(body).data
-        except StoppedError:
-            raise HistoryError(f"{self.name}: interrupted") from None
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
         except TooManyValuesError as error:

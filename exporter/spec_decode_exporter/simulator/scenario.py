@@ -72,8 +72,7 @@ class Load(ScenarioPart):
 
     def clients(self, moment: float) -> int:
         """Return the number of clients at a moment."""
-        wave = self.swing * sin(2 * pi * moment / self.period) if self.swing else 0.0
-        return round((self.concurrency or 0) * (1 + wave))
+        return round((self.concurrency or 0) * (1 + self.swing * sin(2 * pi * moment / self.period)))
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a mistake unless the load is stated once."""
