@@ -28,10 +28,11 @@ _INTRODUCTION: Final = """\
 <!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
 
 The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
-`--config.file=FILE` names a YAML file. `spec-decode-exporter check-config FILE` lists every mistake in it with
-its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
-[config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file that begins
-with `# yaml-language-server: $schema=PATH`, the path of [configuration.schema.json](configuration.schema.json).
+`--config.file=FILE` names a YAML file. `spec-decode-exporter check-config FILE` lists every mistake in it
+with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
+[config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file that
+begins with `# yaml-language-server: $schema=PATH`, the path of
+[configuration.schema.json](configuration.schema.json).
 
 - **Durations** have a unit: `500ms`, `30s`, `5m`, `1h30m`. **Sizes** are in powers of 1024: `512KiB`,
   `16MiB`.
