@@ -13,7 +13,6 @@ from spec_decode_exporter.learned.blocks import (
     HALF_WEEK,
     MAX_KEYS,
     MIN_BLOCKS,
-    Blocks,
     BlocksByKey,
     Piece,
     context_band,
@@ -26,19 +25,8 @@ WALL = 3000 * HALF_WEEK
 
 def piece(accepted=2.0, drafts=1000.0, seconds=BLOCK_SECONDS, tokens=4, **more):
     """Return steps that all draft, with ``accepted`` tokens of each draft."""
-    its = {
-        "seconds": seconds,
-        "steps": drafts,
-        "tokens": drafts * (1 + accepted),
-        "drafts": drafts,
-        "draft_tokens": tokens * drafts,
-        "accepted": accepted * drafts,
-        "running": 8 * drafts,
-        "cache": 0.01 * drafts,
-        "context": 20_000.0,
-        "requests": 10.0,
-    }
-    return Piece(**(its | more))
+    counts = (drafts, drafts * (1 + accepted), drafts, tokens * drafts, accepted * drafts)
+    return Piece(seconds, *counts, 8 * drafts, 0.01 * drafts, 20_000.0, 10.0)._replace(**more)
 
 
 def blocks(accepted, wall=WALL, **more):
@@ -79,7 +67,6 @@ class TestSums:
     def test_few_blocks_have_no_bounds(self):
         few = blocks([2.0] * (MIN_BLOCKS - 1))
         assert few.acceptance_length is few.tokens_per_step is None
-        assert blocks([2.0] * MIN_BLOCKS).acceptance_length.value == 3.0
 
     def test_they_cover_this_half_week_and_the_last_one_of_the_key(self):
         its = BlocksByKey()
@@ -100,15 +87,9 @@ class TestSums:
 class TestSpeedup:
     MODEL = CostModel(CostSettings(draft_cost_ratio=0.1, running_requests=8.0))
 
-    def test_the_speedup_is_that_of_the_cost_at_this_load(self):
-        speedup = blocks([1.9, 2.1] * 10).speedup(self.MODEL)
-        assert speedup.value == pytest.approx(3 / 1.4)
-        assert speedup.lower < 3 / 1.5 < 3 / 1.3 < speedup.upper
-
     def test_its_bounds_contain_the_sampling_and_the_range_of_the_cost(self):
         exact, sampled = (blocks(each).speedup(self.MODEL) for each in ([2.0] * 20, [1.0, 3.0] * 10))
-        assert exact.lower == pytest.approx(3 / 1.5)
-        assert exact.upper == pytest.approx(3 / 1.3)
+        assert exact[:3] == pytest.approx((3 / 1.4, 3 / 1.5, 3 / 1.3))
         assert sampled.lower < exact.lower < exact.upper < sampled.upper
 
     def test_without_drafts_without_a_cost_and_of_few_blocks_it_is_unknown(self):
@@ -169,8 +150,3 @@ class TestContexts:
     def test_without_counted_prompts_no_context_is_known(self):
         bands = {1: blocks([1.4] * 12, requests=0.0), 4: blocks([0.6] * 12, requests=0.0)}
         assert fall_by_cache(bands) is None
-
-
-def test_a_block_s_squares_are_those_of_accepted_drafts_tokens_and_steps():
-    its = Blocks.of(piece(2.0, drafts=10.0), WALL, WALL + 1)
-    assert its.squares == (400, 200, 100, 900, 300, 100)
