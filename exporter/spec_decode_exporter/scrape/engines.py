@@ -85,44 +85,38 @@ SPECULATION: Final[dict[Quantity, str]] = {
     EngineMark.POSITION_ACCEPTED: "spec_decode_num_accepted_tokens_per_pos_total",
 }
 """Rows that several engines share. Some front ends create them with the first draft: absent until then."""
-_VLLM: Final[dict[Quantity, str]] = SPECULATION | {
+_REQUESTS: Final[dict[Quantity, str]] = {
     Counter.GENERATION_TOKENS: "generation_tokens_total",
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
     Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
     Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
+    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
+    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
+    Gauge.RUNNING_REQUESTS: "num_requests_running",
+    Gauge.WAITING_REQUESTS: "num_requests_waiting",
+    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
+}
+"""vLLM's names, which others took over; a row of an engine replaces the shared one."""
+_COMMON: Final = SPECULATION | _REQUESTS
+_VLLM: Final[dict[Quantity, str]] = _COMMON | {
     # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
     Counter.DECODE_STEPS: "inter_token_latency_seconds_count time_per_output_token_seconds_count",
     Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum time_per_output_token_seconds_sum",
     Counter.PREEMPTIONS: "num_preemptions_total",
     Counter.PREFIX_CACHE_QUERIES: "prefix_cache_queries_total gpu_prefix_cache_queries_total",
     Counter.PREFIX_CACHE_HITS: "prefix_cache_hits_total gpu_prefix_cache_hits_total",
-    Counter.PROMPT_TOKENS: "prompt_tokens_total",
-    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
-    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
-    Gauge.RUNNING_REQUESTS: "num_requests_running",
-    Gauge.WAITING_REQUESTS: "num_requests_waiting",
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_perc gpu_cache_usage_perc",
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_decode_draft_acceptance_rate",
     EngineMark.V0: "spec_decode_num_emitted_tokens_total spec_decode_efficiency",
     EngineMark.CREATED: "spec_decode_num_drafts_created generation_tokens_created",
-    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
     Latency.TIME_PER_OUTPUT_TOKEN: "request_time_per_output_token_seconds_bucket",
     Latency.DECODE_STEP: "inter_token_latency_seconds_bucket time_per_output_token_seconds_bucket",
-    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
     Latency.QUEUE: "request_queue_time_seconds_bucket",
     EngineMark.ANSWER_LENGTHS: "request_generation_tokens_bucket",
 }
-_LMDEPLOY: Final[dict[Quantity, str]] = SPECULATION | {
-    Counter.GENERATION_TOKENS: "generation_tokens_total",
-    Counter.PROMPT_TOKENS: "prompt_tokens_total",
-    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
-    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
-    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
-    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
-    Gauge.RUNNING_REQUESTS: "num_requests_running",
-    Gauge.WAITING_REQUESTS: "num_requests_waiting",
+_LMDEPLOY: Final[dict[Quantity, str]] = _COMMON | {
     Gauge.KV_CACHE_USAGE: "gpu_cache_usage_perc",
-    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
-    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
 }
 _LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
     Counter.GENERATION_TOKENS: "tokens_predicted_total",
@@ -130,52 +124,35 @@ _LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
     Gauge.WAITING_REQUESTS: "requests_deferred",
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_ratio",
 }
-_SGLANG: Final[dict[Quantity, str]] = {
+_SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     # One draft each. Those of a request are counted when it ends, and so are its tokens and the request.
     Counter.DRAFTS: "spec_verify_calls_total",
-    Counter.GENERATION_TOKENS: "generation_tokens_total",
     Counter.FIRST_TOKENS: "num_requests_total time_to_first_token_seconds_count",
-    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
     Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum",
     Counter.PREEMPTIONS: "num_retracted_requests_total",
     Counter.PREFIX_CACHE_HITS: "cached_tokens_total",
-    Counter.PROMPT_TOKENS: "prompt_tokens_total",
-    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
-    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
     Gauge.RUNNING_REQUESTS: "num_running_reqs",
     Gauge.WAITING_REQUESTS: "num_queue_reqs",
     Gauge.KV_CACHE_USAGE: "token_usage",
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_accept_rate",
     Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_accept_length",
     Gauge.DRAFT_STEPS: "spec_num_steps",
-    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
     # One observation a token, of the mean of its step or chunk.
     Latency.TIME_PER_OUTPUT_TOKEN: "inter_token_latency_seconds_bucket",
-    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
     Latency.QUEUE: "queue_time_seconds_bucket",
     EngineMark.ANSWER_LENGTHS: "generation_tokens_histogram_bucket",
 }
-_TENSORRT_LLM: Final[dict[Quantity, str]] = {
+_TENSORRT_LLM: Final[dict[Quantity, str]] = _REQUESTS | {
     # All drafts of the iterations; used only without the counters by position, which tell the drafts too.
     Counter.DRAFT_TOKENS: "spec_decode_num_draft_tokens_total",
     Counter.ACCEPTED_TOKENS: "spec_decode_num_accepted_tokens_total",
     EngineMark.POSITION_DRAFTED: "spec_decode_drafted_tokens_total",
     EngineMark.POSITION_ACCEPTED: "spec_decode_accepted_tokens_total",
-    Counter.GENERATION_TOKENS: "generation_tokens_total",
-    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
-    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
     Counter.DECODE_NANOSECONDS: "request_decode_time_seconds_sum",
     Counter.PREFIX_CACHE_HITS: "prompt_cached_tokens_total",
-    Counter.PROMPT_TOKENS: "prompt_tokens_total",
-    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
-    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
-    Gauge.RUNNING_REQUESTS: "num_requests_running",
-    Gauge.WAITING_REQUESTS: "num_requests_waiting",
     Gauge.KV_CACHE_USAGE: "kv_cache_utilization",
     EngineMark.SPECULATION: "speculative_config_info",
-    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
     Latency.TIME_PER_OUTPUT_TOKEN: "time_per_output_token_seconds_bucket",
-    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
     Latency.QUEUE: "request_queue_time_seconds_bucket",
 }
 
