@@ -292,8 +292,8 @@ def cache_bytes(target: TargetModel) -> float | None:
     """
     if target.parameters is None:
         return None
-    size = 2 * target.parameters / _REFERENCE_BYTES
-    return _CACHE * _REFERENCE_BYTES * size ** (1 - _CACHE_EXPONENT)
+    growth: float = (2 * target.parameters / _REFERENCE_BYTES) ** (1 - _CACHE_EXPONENT)
+    return _CACHE * _REFERENCE_BYTES * growth
 
 
 def pass_by_size(share: float) -> Range:
