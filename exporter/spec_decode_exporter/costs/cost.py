@@ -221,12 +221,18 @@ class CostModel:
             or self._configured(running_requests, tokens, context)
             or next(iter(measured), None)
         )
-        if drafter_cost(self.method) is None or self.target.is_tiny:
+        if found is not None and found.source is not CostSource.MEASURED:
             return found
-        if found is None or found.source is CostSource.MEASURED:
-            typical = self.typical(running_requests, tokens, context)
-            return typical if found is None else found.within(typical, tokens)
-        return found
+        estimated = self._estimated(running_requests, tokens, context)
+        return found.within(estimated, tokens) if found and estimated else found or estimated
+
+    def _estimated(self, running_requests: float | None, tokens: float, context: float | None) -> Cost | None:
+        """Return the cost by the sizes of the models, else the typical one; None if neither is known."""
+        its = self.settings
+        if its is not None and its.draft_parameters is not None:
+            return self._by_sizes(its, running_requests, tokens, context)
+        is_known = drafter_cost(self.method) is not None and not self.target.is_tiny
+        return self.typical(running_requests, tokens, context) if is_known else None
 
     def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""

@@ -15,6 +15,7 @@ from spec_decode_exporter.costs.cost import CostSource, Curve, share_by_name
 from spec_decode_exporter.costs.typical_costs import every_step_pays, undrafted_pass
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, newest_requests
 from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece, context_band
@@ -87,7 +88,9 @@ class Learned:
 
     def assume(self, assumptions: Assumptions) -> bool:
         """Replace the assumptions; return whether they have another drafter, which resets the state."""
-        self._speculation = assumptions.speculation
+        self._speculation, its = assumptions.speculation, assumptions.cost
+        sizes = (its.draft_parameters, its.target_parameters) if its else (None, None)
+        self._share = ratio(*sizes) or share_by_name(self._speculation.draft_model, self._speculation.target)
         self.drops.use(assumptions.policy.drops)
         before, drafter = self._drafter, Drafter(self._speculation.method, self._speculation.draft_model)
         is_another = drafter.is_another(before)
@@ -119,8 +122,7 @@ class Learned:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         its = self._speculation
-        share = share_by_name(its.draft_model, its.target)
-        undrafted = undrafted_pass(its.method, its.target, its.deployment, self._tokens, share)
+        undrafted = undrafted_pass(its.method, its.target, its.deployment, self._tokens, self._share)
         return costs((self.drafting, self._plain), others, its.method, its.deployment, undrafted)
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> RequestBaseline | None:

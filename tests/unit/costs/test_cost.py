@@ -241,3 +241,12 @@ class TestAMeasuredCostWithinTheTypicalRange:
         curves = measured((20, 0.1), method="draft_model")
         found = cost(method="draft_model", measured=curves)
         assert (found.token, found.source) == (curves[0].points[0].token, CostSource.MEASURED)
+
+    def test_the_sizes_of_the_models_limit_it_too(self):
+        sizes = CostSettings(draft_parameters=1e9, target_parameters=8e9)
+        curves = measured_curves([(CostSource.MEASURED, Point(20, Range(0.0, 0.2, 5.0)))], "")
+        known = {"method": "draft_model", "settings": sizes}
+        by_size, found = cost(**known), cost(**known, measured=curves)
+        assert found.source is CostSource.MEASURED
+        highest = (each.high.step + 4 * each.high.token for each in (by_size, found))
+        assert next(highest) == pytest.approx(next(highest))

@@ -11,7 +11,14 @@ import pytest
 
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs import typical_costs
-from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, base_name, target_model
+from spec_decode_exporter.costs.model_architecture import (
+    UNKNOWN_DEPLOYMENT,
+    UNKNOWN_TARGET,
+    Deployment,
+    TargetModel,
+    base_name,
+    target_model,
+)
 from spec_decode_exporter.costs.typical_costs import (
     METHODS,
     UNKNOWN_METHOD,
@@ -22,6 +29,7 @@ from spec_decode_exporter.costs.typical_costs import (
     fixed_tokens,
     is_known_method,
     together,
+    undrafted_pass,
     usual_length,
     verifying,
 )
@@ -302,3 +310,24 @@ def test_a_step_of_an_unknown_method_costs_up_to_what_that_of_eagle_does(name, r
     any_drafter, eagle = (drafting(method, target_model(name), running=running) for method in ("", "eagle"))
     assert any_drafter.step.high >= eagle.step.high
     assert any_drafter.step.guess == UNKNOWN_METHOD.step.guess
+
+
+class TestTheDrafterInStepsWithoutDrafts:
+    def passed(self, method, *, deployment=UNKNOWN_DEPLOYMENT, **more):
+        return undrafted_pass(method, UNKNOWN_TARGET, deployment, **more)
+
+    def test_a_layer_runs_once(self):
+        assert self.passed("eagle3", tokens=4) == drafting("eagle3").token
+
+    def test_a_draft_model_may_run_for_all_tokens(self):
+        one, four = (self.passed("draft_model", tokens=tokens, share=0.1) for tokens in (1, 4))
+        assert (one.low, one.guess, one.high) == pytest.approx((0.08, 0.1, 0.33))
+        assert four == (one.low, one.guess, 4 * one.high)
+
+    @pytest.mark.parametrize("method", ["ngram", "suffix", "dflash", "dspark"])
+    def test_a_search_and_a_stored_cache_are_no_pass(self, method):
+        assert self.passed(method, tokens=4).high == 0
+
+    def test_parallel_drafting_may_run_its_one_pass(self):
+        parallel = self.passed("eagle3", deployment=Deployment(drafts_in_parallel=True))
+        assert parallel.low == 0 < parallel.guess < parallel.high

@@ -130,3 +130,12 @@ class TestByLoad:
         times = StepTimes()
         times.add(steps(load, running=8.0), WALL)
         assert list(times.places) == [place]
+
+
+def test_the_time_at_each_load_is_kept_with_its_spread():
+    times = StepTimes()
+    for second, load in enumerate([8.0] * 30 + [7.8, 8.2] * 15 + [30.0] * 10):
+        times.add(steps(load), WALL + second)
+    low, high = sorted(times.loads())
+    assert low == pytest.approx((8.0, 0.018, 60.0), rel=0.02)
+    assert high == pytest.approx((30.0, 0.0, 10.0), abs=1e-6, rel=0.01)

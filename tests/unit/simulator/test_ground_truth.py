@@ -46,6 +46,14 @@ def test_the_cost_of_a_draft_token_is_the_additional_step_time(requests, cost, e
     assert longer / 4 == pytest.approx(expected, rel=0.02)
 
 
+def test_a_step_without_drafts_of_a_schedule_contains_the_drafter_s_first_pass():
+    paused = {"tokens": 4, "cost": 0.1, "tokens_per_batch_size": [[1, 64, 0]]}
+    longer = step_seconds(scenario(8, speculation=paused)) / step_seconds(scenario(8, tokens=0))
+    assert longer == pytest.approx(1.1, rel=0.01)
+    searching = scenario(8, speculation={**paused, "method": "ngram"})
+    assert step_seconds(searching) == pytest.approx(step_seconds(scenario(8, tokens=0)), rel=0.01)
+
+
 def test_the_speedup_is_the_tokens_of_a_step_over_its_cost_between_the_moments():
     worse = {"at": "40s", "acceptance": {"mean": 0}}
     drafting = scenario(8, acceptance=ALL_ACCEPTED, phases=[worse])
