@@ -21,13 +21,13 @@ BUDGETS = {
     "costs": 1085,  # one pass for all tokens, sizes by the names of models, what a schedule leaves of the drafter, usual acceptance lengths (955 before); from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
     "analysis": 2700,  # schedules that measure themselves, latencies beside a baseline, ways to know, what is likely so far, return on memory (2,080 before); the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
-    "learned": 1105,  # instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
+    "learned": 1425,  # use of each number of draft tokens over days (blocks), bands of load, latencies of a baseline (1,105 before); instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 650,
     "requests": 1814,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
     "monitor": 2730,  # doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
-    "history": 2340,  # 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
-    "metrics": 884,  # metrics without own labels are written on a path of their own: a fifth of the page's time; the counters of time saved
+    "history": 2410,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
+    "metrics": 910,  # ratios of latencies to a baseline (884 before); metrics without own labels are written on a path of their own: a fifth of the page's time; the counters of time saved
     "views": 2035,  # a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
     "reports": 4525,  # 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history; plans by a model's name
     "web": 3351,  # 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
