@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -72,6 +73,8 @@ _GROUPS: Final = {
 }
 
 
+_SINCE: Final = re.compile(",? since the exporter first saw the engine")
+"""Ending of texts that the first sentence of their group makes superfluous."""
 _BOUNDS: Final = "Its lower and upper bound."
 _POSITIONS: Final = (1, 4, 8)
 """Draft positions for which the series of an engine are counted."""
@@ -183,7 +186,7 @@ def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
         if following and following.name == metric.name.replace("_lower", "_upper") != metric.name:
             yield _row(metric, f"`{metric.name}`, `{following.name}{_labels_of(following)}`", _BOUNDS, "")
         elif "_upper" not in metric.name:
-            text = metric.help.replace("|", r"\|")
+            text = _SINCE.sub("", metric.help.replace("|", r"\|"))
             source = _values(map(series_of, metric.source))
             same = "the same" if source == before != "" else source
             yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, same)
