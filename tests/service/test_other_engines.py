@@ -1,57 +1,53 @@
 """Engines that count a request when it ends: their figures, compared with sums over the requests themselves."""
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from spec_decode_exporter.analysis.verdict import Action, State
 from spec_decode_exporter.reports.observation import observed_config, watch
 from tests.conftest import settle
-from tests.fakes.ended_requests import EndedRequests
+from tests.fakes.ended_requests import VERIFICATION, EndedRequests, K
 
 SECONDS, BEFORE = 60.0, 20.0
 KINDS = ("sglang", "tensorrt_llm")
-METHOD = {"method": "eagle3", "tokens": 3}
 
 
 @pytest.fixture
 def observed(network, clock):
-    async def observed(kind, *, change=None, seconds=SECONDS, speculative=None, **traffic):
-        """Observe a server from ``BEFORE`` seconds after its start; ``change`` it half way."""
-        server = EndedRequests(kind, clock=clock, **traffic)
-        network.servers["a:1"] = server
+    async def observed(kind, *, change=None, **traffic):
+        """Observe a server from ``BEFORE`` seconds after its start; ``change`` it half way.
+
+        Return the sums over the requests that ended meanwhile, and the evaluation.
+        """
+        server = network.servers["a:1"] = EndedRequests(kind, clock, **traffic)
         await clock.advance(BEFORE)
-        target = {"url": "http://a:1/metrics", "speculative": speculative or {}}
-        config = observed_config([target], seconds)
-        task = asyncio.ensure_future(watch(config, seconds, clock))
-        await clock.advance(seconds / 2)
+        config = observed_config([{"url": "http://a:1/metrics"}], SECONDS)
+        task = asyncio.ensure_future(watch(config, SECONDS, clock))
+        await clock.advance(SECONDS / 2)
         if change:
             change(server)
-        await clock.advance(seconds / 2)
+        await clock.advance(SECONDS / 2)
         await settle(100)
         ((_, findings),) = task.result().engines
-        return server, findings.evaluation
+        return server.sums(BEFORE + SECONDS) - server.sums(BEFORE), findings.evaluation
 
     return observed
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_figures_are_those_of_the_requests_that_ended(observed, kind):
-    server, evaluation = await observed(kind)
-    ended, its = server.sums(BEFORE + SECONDS) - server.sums(BEFORE), evaluation.longest
+    ended, evaluation = await observed(kind)
+    its, decoded = evaluation.longest, ended["generated"] - ended["requests"]
     assert its.window.seconds == pytest.approx(SECONDS)
-    assert its.acceptance_length_tokens == pytest.approx(
-        (ended.generated - ended.requests) / ended.verifications
-    )
-    assert its.draft_acceptance_ratio == pytest.approx(sum(ended.accepted) / (3 * ended.verifications))
-    assert its.draft_length_tokens == 3
-    assert its.time_per_output_token_seconds == pytest.approx(
-        ended.decode_seconds / (ended.generated - ended.requests)
-    )
-    assert its.passing_requests == pytest.approx(ended.requests / 4)
+    assert its.acceptance_length_tokens == pytest.approx(decoded / ended["drafts"])
+    shares = [ended[place] / ended["drafts"] for place in range(K)]
+    assert (its.draft_acceptance_ratio, its.draft_length_tokens) == (pytest.approx(sum(shares) / K), K)
+    assert its.time_per_output_token_seconds == pytest.approx(VERIFICATION * ended["drafts"] / decoded)
+    assert its.passing_requests == pytest.approx(ended["requests"] / 4)
     bounds = its.acceptance_length_bounds
     assert bounds.lower < its.acceptance_length_tokens < bounds.upper
-    shares = [accepted / ended.verifications for accepted in ended.accepted]
     assert its.positions.acceptance == (pytest.approx(shares) if kind == "tensorrt_llm" else [])
     assert evaluation.state is State.ACTIVE
 
@@ -61,7 +57,7 @@ async def test_drafts_that_come_in_bursts_are_neither_a_stall_nor_a_drop(
     network, clock, exporter, kind, running
 ):
     traffic = {"running": running, "drafts": (20, 1500), "rates": (0.3, 0.9), "seconds": 1000.0}
-    network.servers["a:1"] = EndedRequests(kind, clock=clock, **traffic)
+    network.servers["a:1"] = EndedRequests(kind, clock, **traffic)
     async with exporter("targets: [{url: 'http://a:1/metrics'}]") as told:
         for _ in range(6):
             await told.clock.advance(150.0)
@@ -73,27 +69,22 @@ async def test_drafts_that_come_in_bursts_are_neither_a_stall_nor_a_drop(
 @pytest.mark.parametrize("kind", KINDS)
 async def test_requests_that_end_together_are_one_increment_however_many_their_tokens(observed, kind):
     def everyone_ends(server):
-        last = server.sums(10**6)
-        server.sums = lambda _: last._replace(generated=last.generated + 3 * 10**6)
+        last = server.sums(10**6) + Counter(generated=3 * 10**6)
+        server.sums = lambda _: last
 
     _, evaluation = await observed(kind, change=everyone_ends)
     assert evaluation.longest.window.seconds == pytest.approx(SECONDS)  # no reset
 
 
 async def test_an_engine_that_changes_k_gets_no_ratio_to_its_drafts_and_no_advice_on_k(observed):
-    def shorter(server):
-        server.steps = 1
-
-    server, evaluation = await observed("sglang", change=shorter, speculative=METHOD | {"tokens": None})
-    ended, its = server.sums(BEFORE + SECONDS) - server.sums(BEFORE), evaluation.longest
-    assert its.acceptance_length_tokens == pytest.approx(
-        (ended.generated - ended.requests) / ended.verifications
-    )
+    ended, evaluation = await observed("sglang", change=lambda server: setattr(server, "steps", 1))
+    its, decoded = evaluation.longest, ended["generated"] - ended["requests"]
+    assert its.acceptance_length_tokens == pytest.approx(decoded / ended["drafts"])
     assert (its.draft_acceptance_ratio, its.break_even_acceptance_ratio) == (None, None)
     assert evaluation.action not in {Action.INCREASE, Action.DECREASE}
     assert evaluation.known.speculation.is_adaptive
 
 
 async def test_sglang_without_speculation_is_disabled_though_its_gauges_are_there(observed):
-    _, evaluation = await observed("sglang", steps=0, seconds=10.0)
+    _, evaluation = await observed("sglang", steps=0)
     assert (evaluation.state, evaluation.longest.acceptance_length_tokens) == (State.DISABLED, None)
