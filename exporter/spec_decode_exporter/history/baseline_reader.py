@@ -163,7 +163,7 @@ async def _learn_latencies(samples: TargetSamples, model: str, begin: float, bas
         return
     begin = max(begin, kept.end - MAX_SECONDS)
     step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
-    fetch = _every(samples.api, samples.target.latencies, step)
+    fetch, pace = _every(samples.api, samples.target.latencies, step), Pace(SCRAPES_SLICE)
     async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
         for time, scrape in scrapes:
             found = {name.engine: each for name, each in scrape.items() if name.model_name == model}
@@ -172,6 +172,7 @@ async def _learn_latencies(samples: TargetSamples, model: str, begin: float, bas
                 if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
                     kept.add_latencies(old.latencies, new.latencies, time)
             before = found
+            await pace.done()
 
 
 def _every(api: QueryApi, selector: str, step: int) -> Fetch:

@@ -144,9 +144,9 @@ class Period:
     def add_latencies(
         self, before: Mapping[Latency, Buckets], after: Mapping[Latency, Buckets], wall: float
     ) -> None:
-        """Add the histograms between two pages, the later one of a Unix time.
+        """Add the histograms between two pages, the later one read at a Unix time.
 
-        After a reset they are not known. With other buckets a histogram starts again.
+        One that was reset in between is left out; one with other buckets starts again.
         """
         for latency in COMPARED:
             old, new = before.get(latency), after.get(latency)
