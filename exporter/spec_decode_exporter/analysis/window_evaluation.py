@@ -24,6 +24,7 @@ from spec_decode_exporter.analysis.verdict import (
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost
 from spec_decode_exporter.costs.load_range import largest_drafter, plain_seconds
+from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.typical_costs import cache_bytes
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
@@ -50,11 +51,17 @@ PROBABLY_PAYS: Final = 0.9
 Of published measurements with such a share all nine pay; from 0.8 to 0.9, 13 of 20
 (``benchmarks.published``).
 """
-PROBABLY_NOT: Final = 0.3
-"""Share up to which speculation probably does not pay.
+PROBABLY_NOT, PROBABLY_NOT_SIZED, SLOWER = 0.15, 0.3, 0.95
+"""Share up to which speculation probably does not pay, and that beside a target of known size where the best
+guess of the speed-up is below 0.95: docs/explanation/verdicts.md has the counts."""
 
-No published measurement has less than 0.45; of those up to 0.61 only 4 of 10 pay.
-"""
+
+def probably_pays(share: float | None, speedup: float | None, target: TargetModel) -> bool | None:
+    """Return whether speculation probably pays, by the share and the best guess; None if it may or not."""
+    is_slower = target.parameters is not None and speedup is not None and speedup < SLOWER
+    if share is None or (PROBABLY_NOT_SIZED if is_slower else PROBABLY_NOT) < share < PROBABLY_PAYS:
+        return None
+    return share >= PROBABLY_PAYS
 
 
 class WindowEvaluation(WindowFigures):
@@ -313,6 +320,13 @@ class WindowEvaluation(WindowFigures):
         if self.speedup_range is None or (self.total.drafts or 0) < self._policy.min_drafts:
             return None
         return likely_share(self.speedup_range.estimate, self._policy.speedup)
+
+    @property
+    def probably_pays(self) -> bool | None:
+        """What is likely, also before a verdict."""
+        share = self.likely_share_ratio if self.pays_share_ratio is None else self.pays_share_ratio
+        speedup = self.speedup_range and self.speedup_range.estimate.value
+        return probably_pays(share, speedup, self.known.cost.target)
 
     @cached_property
     def is_insufficient(self) -> bool:

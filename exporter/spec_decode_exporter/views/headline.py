@@ -10,14 +10,13 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
-from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS
 from spec_decode_exporter.core.number_formats import plural, three_digits, utc_clock
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, statement
+from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, statement
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -119,10 +118,8 @@ def _fault(engine: EngineView) -> str:
 
 def _likely(engine: EngineView) -> str:
     """Return what is likely of an unclear engine, in two words."""
-    share = engine.pays_share_ratio
-    if share is None or PROBABLY_NOT < share < PROBABLY_PAYS:
-        return "Unclear whether speculation pays"
-    return f"Speculation probably {'pays' if share >= PROBABLY_PAYS else 'does not pay'}"
+    pays = engine.snapshot.evaluation.evaluated.probably_pays
+    return "Unclear whether speculation pays" if pays is None else LIKELY[pays]
 
 
 def countdown(engine: EngineView, now: float) -> str:
@@ -278,9 +275,9 @@ def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iter
     counts = {
         "Speculation pays": sum(standings[each] for each in PAYING),
         "Speculation makes decoding slower": standings[Verdict.HARMFUL],
-        "Speculation probably pays": likely["Speculation probably pays"],
+        LIKELY[True]: likely[LIKELY[True]],
         "Speculation hardly pays": standings[Verdict.POOR],
-        "Speculation probably does not pay": likely["Speculation probably does not pay"],
+        LIKELY[False]: likely[LIKELY[False]],
         "Unclear whether speculation pays": likely["Unclear whether speculation pays"],
         "Too early to say": standings[Verdict.INSUFFICIENT],
     }

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_know
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
-from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
@@ -90,7 +90,7 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
 def unclear_text(its: WindowEvaluation) -> str:
     """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
     bounds = its.speedup_range and its.speedup_range.estimate
-    return likely_text(its.pays_share_ratio, bounds, its.break_even_cost_ratio, its.cost)
+    return likely_text(its.probably_pays, bounds, its.break_even_cost_ratio, its.cost)
 
 
 def know_text(its: WindowEvaluation) -> str:
@@ -102,9 +102,14 @@ def know_text(its: WindowEvaluation) -> str:
     return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}.{more}"
 
 
-def likely_text(share: float | None, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
-    """Return what is likely by ``pays_share``, with the speed-up, and the cost of a token at break-even."""
-    parts = [f"{_likely(share)}:"]
+def likely_text(
+    pays: bool | None,
+    bounds: Estimate | None,
+    even: float | None,
+    cost: Cost | None,  # noqa: FBT001
+) -> str:
+    """Return what is likely, with the speed-up, and the cost of a token at break-even."""
+    parts = [f"{LIKELY[pays]}:"]
     if bounds is not None:
         value, low, high = map(_about, bounds[:3])
         is_own = cost is not None and cost.source not in ESTIMATED
@@ -117,11 +122,11 @@ def likely_text(share: float | None, bounds: Estimate | None, even: float | None
 
 def likely_so_far(its: WindowEvaluation) -> str:
     """Return what is likely before a verdict, with a final space; empty with few drafts."""
-    share, found = its.likely_share_ratio, its.speedup_range
-    if share is None or found is None:
+    found = its.speedup_range
+    if its.likely_share_ratio is None or found is None:
         return ""
     value, low, high = map(_about, found.estimate[:3])
-    likely, is_own = _likely(share), its.cost is not None and its.cost.source not in ESTIMATED
+    likely, is_own = LIKELY[its.probably_pays], its.cost is not None and its.cost.source not in ESTIMATED
     says = f"{likely[0].lower()}{likely[1:]}"
     by = "few data" if is_own else "few data and what drafting costs others"
     return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}). "
@@ -156,11 +161,12 @@ def usual_length_text(what: str, usual: UsualLength, model: UsualLength | None) 
     return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
 
 
-def _likely(share: float | None) -> str:
-    """Write what is likely, by the share of the possible speed-ups at which speculation pays."""
-    if share is None or PROBABLY_NOT < share < PROBABLY_PAYS:
-        return "Speculation may pay or not"
-    return f"Speculation probably {'pays' if share >= PROBABLY_PAYS else 'does not pay'}"
+LIKELY: Final[Mapping[bool | None, str]] = {
+    True: "Speculation probably pays",
+    False: "Speculation probably does not pay",
+    None: "Speculation may pay or not",
+}
+"""What is likely of an unclear verdict."""
 
 
 def _about(speedup: float) -> str:

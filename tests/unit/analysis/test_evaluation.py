@@ -8,9 +8,10 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
+from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.evaluations import GOOD, POOR, busy_window, evaluation, knowledge
 from tests.fakes.windows import window
@@ -244,3 +245,22 @@ def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alon
     assert (its.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
     assert its.longest.acceptance_length_bounds is None
     assert its.longest.total.accepted_tokens == 300 * 230
+
+
+@pytest.mark.parametrize(
+    ("share", "speedup", "parameters", "pays"),
+    [
+        (0.9, 0.5, 8e9, True),
+        (0.89, 2.0, 8e9, None),
+        (0.3, 0.94, 8e9, False),
+        (0.31, 0.94, 8e9, None),
+        (0.3, 0.95, 8e9, None),
+        (0.3, 0.94, None, None),
+        (0.15, 1.1, None, False),
+        (None, 0.5, 8e9, None),
+    ],
+)
+def test_what_is_likely_follows_from_the_share_and_for_a_known_size_from_the_guess(
+    share, speedup, parameters, pays
+):
+    assert probably_pays(share, speedup, TargetModel(parameters=parameters)) is pays

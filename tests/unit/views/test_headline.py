@@ -8,7 +8,9 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.missing_evidence import Countdown
 from spec_decode_exporter.analysis.verdict import PAYING, Action, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.views.headline import (
@@ -45,6 +47,7 @@ def engine(
     covered = SimpleNamespace(
         window=window, request=None, estimated_speedup_ratio=speedup, cost=None, likely_share_ratio=share,
         speedup_range=SpeedupRange(Estimate(1.4, 0.9, 2.1, 0.0), 0.9, 2.1),
+        probably_pays=probably_pays(share, None, UNKNOWN_TARGET),
     )  # fmt: skip
     concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
     windows = {"basis": Basis.LONGEST, "evaluated": covered, "longest": covered}

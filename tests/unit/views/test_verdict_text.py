@@ -121,16 +121,16 @@ NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
 
 
 @pytest.mark.parametrize(
-    ("share", "bounds", "cost", "text"),
+    ("pays", "bounds", "cost", "text"),
     [
-        (0.91, (1.4, 0.9, 2.1), TYPICAL, "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
-        (0.15, (0.9, 0.5, 1.2), None, "Speculation probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
-        (0.5, (1.0, 0.6, 1.6), MEASURED, "Speculation may pay or not: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
+        (True, (1.4, 0.9, 2.1), TYPICAL, "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (False, (0.9, 0.5, 1.2), None, "Speculation probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
+        (None, (1.0, 0.6, 1.6), MEASURED, "Speculation may pay or not: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
 )  # fmt: skip
-def test_an_unclear_verdict_says_what_is_likely_and_what_decides(share, bounds, cost, text):
+def test_an_unclear_verdict_says_what_is_likely_and_what_decides(pays, bounds, cost, text):
     speedup = SpeedupRange(Estimate(*bounds, 0.1), bounds[1], bounds[2])
-    evaluated = covered(pays_share_ratio=share, speedup_range=speedup, cost=cost)
+    evaluated = covered(probably_pays=pays, speedup_range=speedup, cost=cost)
     assert verdict_text(engine(Verdict.UNCLEAR, evaluated=evaluated)).startswith(text)
 
 
@@ -241,15 +241,15 @@ def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache,
 
 
 @pytest.mark.parametrize(
-    ("share", "cost", "says", "by"),
+    ("pays", "cost", "says", "by"),
     [
-        (0.95, None, "speculation probably pays", "few data and what drafting costs others"),
-        (0.1, TYPICAL, "speculation probably does not pay", "few data and what drafting costs others"),
-        (0.9, MEASURED, "speculation probably pays", "few data"),
+        (True, None, "speculation probably pays", "few data and what drafting costs others"),
+        (False, TYPICAL, "speculation probably does not pay", "few data and what drafting costs others"),
+        (True, MEASURED, "speculation probably pays", "few data"),
     ],
 )
-def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(share, cost, says, by):
-    its = covered(likely_share_ratio=share, cost=cost)
+def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost, says, by):
+    its = covered(likely_share_ratio=0.5, probably_pays=pays, cost=cost)
     assert verdict_text(engine(Verdict.INSUFFICIENT, missing=[NEEDED], evaluated=its)) == (
         f"So far {says}: about 2.0 times as fast (1.8 to 2.2, by {by}). "
         "Too early to be sure: a verdict needs 15 s; 6 s seen."

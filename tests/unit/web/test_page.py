@@ -198,7 +198,6 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
     )
     assert banner.count("Restart it. Takes ten minutes, costs about 5 % of what drafts gain.") == 1
     assert "recommend --measure Copy recommend --measure b Copy" in banner
-    assert "How to know it stands below, cheapest first." in text[: text.index(banner)]
     own = text_of(await shown(query=PageQuery("", ("1",)), views=views[1:], trace=lambda _: None))
     assert own.count("Restart it. Takes ten minutes") == 2
     assert "To know it:" not in own

@@ -21,6 +21,7 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
+from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.costs.cost import (
@@ -188,7 +189,8 @@ class SpeedupPlan(View):
             return f"Unclear: {self._unknown}. Measure the cost: spec-decode-exporter observe."
         if self.verdict is Verdict.UNCLEAR:
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
-            return likely_text(self.pays_share_ratio, depth.bounds, even / depth.tokens, cost)
+            pays = probably_pays(self.pays_share_ratio, depth.speedup_ratio, self.served_model)
+            return likely_text(pays, depth.bounds, even / depth.tokens, cost)
         by = "what drafting costs others" if cost.source in ESTIMATED else "the range of its cost"
         bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
         says = claim(self.verdict, depth.speedup_ratio, _SPEEDUPS)
