@@ -57,6 +57,7 @@ READ = {
 """The series that are read, by name."""
 BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
 POSITIONS = 4
+BY_POSITION = {EngineMark.POSITION_ACCEPTED, EngineMark.POSITION_DRAFTED}
 
 PAGES = 14
 
@@ -109,8 +110,8 @@ def words_of(quantity):
         return st.sampled_from(CREATED)
     if isinstance(quantity, Gauge):
         return st.sampled_from(sorted(GAUGE_VALUES))
-    if quantity is EngineMark.POSITION_ACCEPTED or quantity in HISTOGRAMS:
-        most = POSITIONS if quantity is EngineMark.POSITION_ACCEPTED else len(BOUNDS)
+    if quantity in BY_POSITION or quantity in HISTOGRAMS:
+        most = POSITIONS if quantity in BY_POSITION else len(BOUNDS)
         return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
     return st.sampled_from(sorted(STEPS))
 
@@ -130,7 +131,7 @@ def pages_of(server):
     for name, words in server.items():
         quantity = READ[name]
         each = [("", words)]
-        if quantity is EngineMark.POSITION_ACCEPTED:
+        if quantity in BY_POSITION:
             each = [(f',position="{position}"', one) for position, one in enumerate(words)]
         elif quantity in HISTOGRAMS:
             each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
