@@ -55,38 +55,31 @@ class LoadTime(NamedTuple):
 
 
 class NoMeasuring(StrEnum):
-    """Reason why no schedule can measure the cost."""
+    """Reason why no schedule can measure the cost; ``measuring_view`` has the texts."""
 
     KNOWN = "known"
-    """It is known, and so is the verdict."""
     MEASURING = "measuring"
     """The schedule in force measures it."""
     NOT_VLLM = "not_vllm"
-    """Another engine takes no schedule by load."""
     DATA_PARALLEL = "data_parallel"
-    """vLLM ignores schedules with data parallelism."""
     ADAPTIVE = "adaptive"
-    """The engine chooses the draft length itself."""
     SEARCH = "search"
-    """The method searches in every step, with and without a draft."""
+    """The method searches in every step."""
     NO_TOKENS = "no_tokens"
     """It does not draft, or K is unknown."""
     NO_STEPS = "no_steps"
-    """The steps of too little time are known by load, or the engine does not count them."""
+    """Steps by load are known for too short a time, or are not counted."""
     CONSTANT_LOAD = "constant_load"
-    """The load is in no band for a small part of the time."""
+    """No range of loads takes a small part of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuringBand:
-    """Loads in which the schedule drafts nothing."""
+    """Running requests at which the schedule drafts nothing, both ends included, and their share of time."""
 
     first: int
-    """Fewest running requests."""
     last: int
-    """Most running requests."""
     share_ratio: Amount
-    """Share of the time at these loads."""
 
     @property
     def middle(self) -> float:
@@ -107,10 +100,6 @@ class MeasuringSchedule:
     def share_ratio(self) -> float:
         """Share of the time without drafts."""
         return sum(band.share_ratio for band in self.bands)
-
-    def price_ratio(self, speedup: float | None) -> float | None:
-        """Return the share of the speed that the bands cost; ``speedup`` is that by the drafts."""
-        return None if not speedup else self.share_ratio * max(0.0, 1 - 1 / speedup)
 
 
 def measuring_schedule(

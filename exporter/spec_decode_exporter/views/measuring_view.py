@@ -94,34 +94,33 @@ def measuring_view(snapshot: EngineSnapshot) -> MeasuringView:
 
 
 def _warning(obstacle: Obstacle) -> str:
-    piecewise = " They make steps with and without drafts longer alike, so the measured cost would be too low."
+    piecewise = (
+        " They make steps with and without drafts longer alike, so the measured cost would be too low."
+    )
     return f"{OBSTACLES[obstacle]}{piecewise if obstacle is Obstacle.PIECEWISE_GRAPHS else ''}"
 
 
 def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> MeasuringView:
     """Return the document of one schedule for engines alike; ``speedup`` is the highest possible one."""
-    first, loads = engines[0], [load for engine in engines for load in engine.loads]
+    first, loads = engines[0], tuple(load for engine in engines for load in engine.loads)
     keys = json.loads(first.present_config)
-    present = batch_schedule(keys.get(SCHEDULE_KEY))
-    found = measuring_schedule(loads, keys["num_speculative_tokens"], present)
+    found = measuring_schedule(loads, keys["num_speculative_tokens"], batch_schedule(keys.get(SCHEDULE_KEY)))
     if isinstance(found, NoMeasuring):
-        return first.model_copy(update={"reason": found, "text": REASONS[found], "loads": tuple(loads)})
+        return first.model_copy(update={"reason": found, "text": REASONS[found], "loads": loads})
     ranges = found.schedule.up_to(_highest(loads))
-    price = found.price_ratio(speedup)
-    return MeasuringView(
-        reason=None,
-        text=_text(found, price),
-        loads=tuple(loads),
-        bands=found.bands,
-        schedule=tuple(ranges),
-        speculative_config=json.dumps({**keys, SCHEDULE_KEY: ranges}),
-        present_config=first.present_config,
-        complete=first.complete,
-        obstacles=first.obstacles,
-        share_ratio=found.share_ratio,
-        price_ratio=price,
-        seconds=found.seconds,
-    )
+    price = found.share_ratio * max(0.0, 1 - 1 / speedup) if speedup else None
+    more = {
+        "reason": None,
+        "text": _text(found, price),
+        "loads": loads,
+        "bands": found.bands,
+        "schedule": tuple(ranges),
+        "speculative_config": json.dumps({**keys, SCHEDULE_KEY: ranges}),
+        "share_ratio": found.share_ratio,
+        "price_ratio": price,
+        "seconds": found.seconds,
+    }
+    return first.model_copy(update=more)
 
 
 def with_measuring(way: Way, its: MeasuringView) -> Way:

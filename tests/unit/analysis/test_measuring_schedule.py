@@ -80,13 +80,6 @@ def test_the_time_until_the_cost_is_known_is_that_near_the_band():
     assert measured(times).seconds == pytest.approx(NEAR_SECONDS / share)
 
 
-def test_the_price_is_the_share_of_what_drafts_gain():
-    found = measured(poisson(20.0))
-    assert found.price_ratio(2.0) == pytest.approx(found.share_ratio / 2)
-    assert found.price_ratio(0.8) == 0.0
-    assert found.price_ratio(None) is None
-
-
 @given(
     st.lists(
         st.builds(LoadTime, st.floats(1.0, 300.0), st.floats(0.0, 0.3), st.floats(0.0, 1e6)), max_size=12
