@@ -81,6 +81,8 @@ async def test_engines_know_whether_acceptance_falls_with_the_prompts_of_their_m
     assert monitor.falls.keys() == {"llama", "other"}
     assert monitor.falls["other"] is None
     assert monitor.falls["llama"].long_length == pytest.approx(1.25)
+    receiver.adopt(RequestSettings())
+    assert monitor.falls == {}
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
