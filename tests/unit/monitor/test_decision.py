@@ -69,8 +69,8 @@ class TestDecision:
 
     def test_doubt_alone_replaces_pays_after_a_minute_without_it(self):
         its, doubt = Offers(KEEP), decision("unclear")
-        for one, later, expected in ((doubt, 59.0, KEEP), (KEEP, 1.0, KEEP), (doubt, 59.0, KEEP)):
-            assert its.offer(one, later, is_likely=True) == expected
+        for one, later in (*((doubt, 59.0), (KEEP, 1.0)) * 2, (doubt, 59.0)):
+            assert its.offer(one, later, is_likely=True) == KEEP
         assert its.offer(doubt, 1.0, is_likely=True) == doubt
         assert Offers(KEEP).offer(decision("poor"), 1.0, is_likely=True) == decision("poor"), "at once"
 
