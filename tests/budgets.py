@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 1020,  # spans of time, and a query that a signal ends (1000 before); one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
-    "config": 2030,  # bands of a schedule that measure, and it without them (2000 before); schedules with ranges that measure, memory of the drafter (2,000 before)
+    "config": 2030,  # schedules with ranges that measure, memory of the drafter (2,000 before)
     "scrape": 2602,  # TensorRT-LLM and SGLang: two rows, counters that follow from theirs, their settings (2470 before); streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 954,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
