@@ -18,6 +18,7 @@ from spec_decode_exporter.scrape.engines import (
     HISTOGRAMS,
     MEANINGS,
     MODEL_LABEL,
+    POSITION_LABELS,
     PROCESS_START,
     RANK_LABELS,
     Counter,
@@ -44,7 +45,9 @@ _IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
 """Counter and start times by which a server's process is recognised."""
 _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
-_PAGE_LABELS: Final = frozenset({"__name__", "le", "position", MODEL_LABEL, *ENGINE_LABELS, *RANK_LABELS})
+_PAGE_LABELS: Final = frozenset(
+    {"__name__", "le", "cache_source", MODEL_LABEL, *POSITION_LABELS, *ENGINE_LABELS, *RANK_LABELS}
+)
 """Labels that a server itself gives its series."""
 _OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
 
