@@ -28,7 +28,7 @@ from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.core.numbers import Amount, UnixTime
 from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
-from spec_decode_exporter.learned.regression import Matrix, deviation, gram_matrix, upper_triangle
+from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
 
@@ -47,6 +47,8 @@ SLOW_SECONDS, MIN_SEEN_SECONDS = 60.0, 30.0
 """Time constant of this variation, the stay of requests; time near a load that it takes to be seen."""
 _wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
+_LOADS: Final = LOAD * (2 * SIZE + 1 - LOAD) // 2
+"""Place of the squares of ln L in the triangle."""
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
 
@@ -226,8 +228,8 @@ class StepTimes:
     def loads(self) -> Iterator[LoadTime]:
         """Yield the time at each load."""
         for its in self.places.values():
-            load = exp(its.triangle[LOAD] / its.triangle[0])
-            yield LoadTime(load, min(deviation(its.gram, LOAD), 1.0), its.seconds)
+            mean, squares = (its.triangle[place] / its.triangle[0] for place in (LOAD, _LOADS))
+            yield LoadTime(exp(mean), min(sqrt(max(0.0, squares - mean * mean)), 1.0), its.seconds)
 
     def near(self, place: int, reach: int = 1) -> StepSums | None:
         """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""
