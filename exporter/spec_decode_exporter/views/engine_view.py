@@ -22,9 +22,7 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.costs.cost import CostModel, CostSource
-from spec_decode_exporter.costs.typical_costs import present_name, usual_length
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
@@ -154,15 +152,6 @@ class CostView(View):
     fixed_cost_ratio_upper: float = at("Highest possible cost of such a step.", "step.high")
     source: CostSource
     running_requests: float | None = at("Load at which it is known; null: the present one.")
-
-
-class UsualLengthView(View):
-    """Acceptance length that others published for the method with this number of draft tokens."""
-
-    lower: float = at("10th percentile of the method's measurements.", "low")
-    upper: float = at("90th percentile of the method's measurements.", "high")
-    measurements: int
-    text: str = at("In a sentence, with the model's own published length if there is one.")
 
 
 class BaselineView(View):
@@ -305,15 +294,13 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
-def _usual_length(snapshot: EngineSnapshot, model_name: str) -> UsualLengthView | None:
-    its, tokens = snapshot.evaluation.known.speculation, snapshot.tokens
-    found = None if its.deployment.drafts_in_parallel else usual_length(its.method, tokens)
-    if found is None:
-        return None
-    model = usual_length(its.method, tokens, model_name)
-    what = f"{present_name(its.method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
-    text = usual_length_text(what, found, model)
-    return UsualLengthView.of(found, text=text)
+def _usual_length(snapshot: EngineSnapshot, model_name: str) -> str:
+    its = snapshot.evaluation.known.speculation
+    return (
+        ""
+        if its.deployment.drafts_in_parallel
+        else usual_length_text(its.method, snapshot.tokens, model_name)
+    )
 
 
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
@@ -403,7 +390,7 @@ class EngineView(View):
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
     memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
-    usual_acceptance_length = fact("For orientation; null without published measurements.", UsualLengthView | None, lambda view: _usual_length(view.snapshot, view.model_name))
+    usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.baseline) if its.baseline else None)

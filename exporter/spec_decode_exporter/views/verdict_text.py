@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import UsualLength
+from spec_decode_exporter.costs.typical_costs import present_name, usual_length
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
@@ -106,7 +106,7 @@ def likely_text(
     pays: bool | None,
     bounds: Estimate | None,
     even: float | None,
-    cost: Cost | None,  # noqa: FBT001
+    cost: Cost | None,
 ) -> str:
     """Return what is likely, with the speed-up, and the cost of a token at break-even."""
     parts = [f"{LIKELY[pays]}:"]
@@ -150,13 +150,16 @@ def memory_text(its: WindowEvaluation) -> str:
     return f"{gained} As KV cache, which is scarce ({usage} in use), a GB would give {most}."
 
 
-def usual_length_text(what: str, usual: UsualLength, model: UsualLength | None) -> str:
-    """Return the usual acceptance length of a method, and of its model where one is published."""
-    own = ""
+def usual_length_text(method: str, tokens: int, model_name: str) -> str:
+    """Return the usual acceptance length of a method, and of its model where one is published; or empty."""
+    usual, model, own = usual_length(method, tokens), usual_length(method, tokens, model_name), ""
+    if usual is None:
+        return ""
     if model is not None:
         low, high = f"{model.low:.1f}", f"{model.high:.1f}"
         more = "" if model.measurements == 1 else f" and {model.measurements - 1} more"
         own = f"; with this model {low if low == high else f'{low} to {high}'} ({model.source}{more})"
+    what = f"{present_name(method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
     count = plural(usual.measurements, "published measurement")
     return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
 
