@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 1020,  # spans of time, and a query that a signal ends (1000 before); one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
     "config": 2030,  # schedules with ranges that measure, memory of the drafter (2,000 before)
-    "scrape": 2602,  # TensorRT-LLM and SGLang: two rows, counters that follow from theirs, their settings (2470 before); streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
+    "scrape": 2604,  # TensorRT-LLM and SGLang: two rows, counters that follow from theirs, their settings (2470 before); streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 954,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
@@ -26,7 +26,7 @@ BUDGETS = {
     "findings": 650,
     "requests": 1795,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
     "monitor": 2785,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
-    "history": 2410,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
+    "history": 2414,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 910,  # ratios of latencies to a baseline (884 before); metrics without own labels are written on a path of their own: a fifth of the page's time; the counters of time saved
     "views": 2035,  # a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
     "reports": 4620,  # recommend --measure for replicas together, what each number of draft tokens did (4,525 before); 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history; plans by a model's name

@@ -350,6 +350,8 @@ def _places(
             lowest[name] = min(rank, lowest.get(name, rank))
     places: defaultdict[EngineName, defaultdict[_Column, list[int]]] = defaultdict(lambda: defaultdict(list))
     for (index, meaning, labels), name, rank in zip(own, names, ranks, strict=True):
+        if labels.get("priority") and isinstance(meaning.quantity, Gauge):
+            continue  # beside SGLang's gauges of all priorities
         if meaning.age == newest[meaning.quantity] and (not rank or rank == lowest[name]):
             whole = name._replace(engine="0") if is_one else name
             places[whole][meaning.quantity, _number(meaning.quantity, labels)].append(index)

@@ -104,6 +104,8 @@ def test_of_the_ranks_that_repeat_an_engine_the_lowest_counts():
     samples = read(page).samples
     running = {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()}
     assert running == {"0": 5.0, "1": 6.0}
+    priorities = each('sglang:num_running_reqs{priority="%"} 7', "", 1, 2)
+    assert told(only(priorities)) == {"running_requests": 7}
     ranks = each('sglang:num_running_reqs{tp_rank="%"} %', 10, 9, 2)
     assert told(only(ranks)) == {"running_requests": 2}
 
