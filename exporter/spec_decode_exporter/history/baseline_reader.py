@@ -158,10 +158,9 @@ async def _learned(
 
 async def _learn_latencies(samples: TargetSamples, model: str, begin: float, baseline: Baseline) -> None:
     """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
-    kept, before = baseline.kept, dict[str, Sample]()
+    kept, before, begin = baseline.kept, dict[str, Sample](), max(begin, baseline.end - MAX_SECONDS)
     if kept is None:
         return
-    begin = max(begin, kept.end - MAX_SECONDS)
     step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
     fetch, pace = _every(samples.api, samples.target.latencies, step), Pace(SCRAPES_SLICE)
     async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
