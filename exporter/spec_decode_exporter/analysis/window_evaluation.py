@@ -51,9 +51,9 @@ PROBABLY_PAYS: Final = 0.9
 Of published measurements with such a share all nine pay; from 0.8 to 0.9, 13 of 20
 (``benchmarks.published``).
 """
-PROBABLY_NOT, PROBABLY_NOT_SIZED, SLOWER = 0.15, 0.28, 0.95
+PROBABLY_NOT, PROBABLY_NOT_SIZED, SLOWER = 0.15, 0.25, 0.97
 """Share up to which speculation probably does not pay, and that beside a target of known size where the best
-guess of the speed-up is below 0.95: docs/explanation/verdicts.md has the counts."""
+guess of the speed-up is below 0.97: docs/explanation/verdicts.md has the counts."""
 
 
 def probably_pays(share: float | None, speedup: float | None, target: TargetModel) -> bool | None:
@@ -328,10 +328,14 @@ class WindowEvaluation(WindowFigures):
 
     @property
     def probably_pays(self) -> bool | None:
-        """What is likely, also before a verdict."""
-        share = self.likely_share_ratio if self.pays_share_ratio is None else self.pays_share_ratio
-        speedup = self.speedup_range and self.speedup_range.estimate.value
-        return probably_pays(share, speedup, self.known.cost.target)
+        """What is likely, also before a verdict; without bounds of sampling by the range of costs alone."""
+        found, share = self.speedup_range, self.pays_share_ratio
+        if found is None:
+            return None
+        if share is None or not found.is_bounded:
+            ends = found.estimate._replace(lower=found.at_highest_cost, upper=found.at_lowest_cost)
+            share = None if self.likely_share_ratio is None else likely_share(ends, self._policy.speedup)
+        return probably_pays(share, found.estimate.value, self.known.cost.target)
 
     @cached_property
     def is_insufficient(self) -> bool:
