@@ -6,12 +6,13 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.costs.model_architecture import Deployment
+from spec_decode_exporter.costs.model_architecture import Deployment, target_model
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.headline import engine_headline
 from tests.fakes.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
@@ -65,6 +66,26 @@ def test_the_usual_length_is_that_of_the_method_and_of_the_model(busy, method, m
     evaluation = Evaluation((), replace(busy.evaluation.known, speculation=its))
     shown = EngineView(labels=LABELS | {"model_name": model}, snapshot=replace(busy, evaluation=evaluation))
     assert shown.usual_length_text == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "headline_begins", "verdict"),
+    [
+        (1, "So far speculation probably pays: about", "insufficient"),
+        (10, "So far speculation probably pays: about", "insufficient"),
+        (16, "Speculation probably pays: about", "unclear"),
+    ],
+)
+def test_the_first_seconds_say_what_is_likely_and_bounds_come_after_15(
+    findings_of, busy_sample, seconds, headline_begins, verdict
+):
+    known = Assumptions(Speculation("eagle3", target=target_model("Llama-3.1-70B")))
+    snapshot = findings_of([busy_sample(2 * n) for n in range(seconds + 1)], assumptions=known)
+    shown = EngineView(labels=LABELS, snapshot=snapshot)
+    assert shown.verdict == verdict
+    assert engine_headline(shown, shown.evaluated_at).matter.startswith(headline_begins)
+    assert (shown.evaluated.acceptance_length_tokens.lower is None) == (verdict == "insufficient")
+    assert shown.longest.draft_acceptance_ratio.value > 0
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):
