@@ -182,9 +182,10 @@ WAYS: Final = tuple(way.name for _, way in _WAYS)
 
 def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
     """Return whether the cost decides: with an unclear verdict, or before one at the known range of costs."""
-    found, even = its.speedup_range, its.known.policy.speedup.harmful
-    is_early = verdict is Verdict.INSUFFICIENT and its.likely_share_ratio is not None and found is not None
-    return verdict is Verdict.UNCLEAR or (is_early and found.at_highest_cost < even <= found.at_lowest_cost)
+    found = its.speedup_range if its.likely_share_ratio is not None else None
+    if verdict is not Verdict.INSUFFICIENT or found is None:
+        return verdict is Verdict.UNCLEAR
+    return found.at_highest_cost < its.known.policy.speedup.harmful <= found.at_lowest_cost
 
 
 def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
