@@ -16,13 +16,13 @@ KINDS = ("sglang", "tensorrt_llm")
 
 @pytest.fixture
 def observed(network, clock):
-    async def observed(kind, *, change=None, **traffic):
-        """Observe a server from ``BEFORE`` seconds after its start; ``change`` it half way.
+    async def observed(kind, *, before=BEFORE, change=None, **traffic):
+        """Observe a server from ``before`` seconds after its start; ``change`` it half way.
 
         Return the sums over the requests that ended meanwhile, and the evaluation.
         """
         server = network.servers["a:1"] = EndedRequests(kind, clock, **traffic)
-        await clock.advance(BEFORE)
+        await clock.advance(before)
         config = observed_config([{"url": "http://a:1/metrics"}], SECONDS)
         task = asyncio.ensure_future(watch(config, SECONDS, clock))
         await clock.advance(SECONDS / 2)
@@ -31,14 +31,16 @@ def observed(network, clock):
         await clock.advance(SECONDS / 2)
         await settle(100)
         ((_, findings),) = task.result().engines
-        return server.sums(BEFORE + SECONDS) - server.sums(BEFORE), findings.evaluation
+        return server.sums(before + SECONDS) - server.sums(before), findings.evaluation
 
     return observed
 
 
+@pytest.mark.parametrize("before", [0.0, BEFORE])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_figures_are_those_of_the_requests_that_ended(observed, kind):
-    ended, evaluation = await observed(kind)
+async def test_the_figures_are_those_of_the_requests_that_ended(observed, kind, before):
+    """From the server's start on too, before the first request ends, when most counters are missing."""
+    ended, evaluation = await observed(kind, before=before)
     its, decoded = evaluation.longest, ended["generated"] - ended["requests"]
     assert its.window.seconds == pytest.approx(SECONDS)
     assert its.acceptance_length_tokens == pytest.approx(decoded / ended["drafts"])

@@ -127,7 +127,7 @@ _LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
 _SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     # One draft each. Those of a request are counted when it ends, and so are its tokens and the request.
     Counter.DRAFTS: "spec_verify_calls_total",
-    Counter.FIRST_TOKENS: "num_requests_total time_to_first_token_seconds_count",
+    Counter.FIRST_TOKENS: "num_requests_total",
     Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum",
     Counter.PREEMPTIONS: "num_retracted_requests_total",
     Counter.PREFIX_CACHE_HITS: "cached_tokens_total",
@@ -143,9 +143,7 @@ _SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     EngineMark.ANSWER_LENGTHS: "generation_tokens_histogram_bucket",
 }
 _TENSORRT_LLM: Final[dict[Quantity, str]] = _REQUESTS | {
-    # All drafts of the iterations; used only without the counters by position, which tell the drafts too.
-    Counter.DRAFT_TOKENS: "spec_decode_num_draft_tokens_total",
-    Counter.ACCEPTED_TOKENS: "spec_decode_num_accepted_tokens_total",
+    # Not the counters of iterations, spec_decode_num_…: they are ahead of all others, and count no drafts.
     EngineMark.POSITION_DRAFTED: "spec_decode_drafted_tokens_total",
     EngineMark.POSITION_ACCEPTED: "spec_decode_accepted_tokens_total",
     Counter.DECODE_NANOSECONDS: "request_decode_time_seconds_sum",

@@ -232,8 +232,7 @@ class History:
         if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
             return sample.gauge(Gauge.DRAFT_STEPS) != 0 or self.has_drafted
         is_sure = not self.always_counts_drafts or self.has_drafted or bool(sample.positions)
-        counts = sample[Counter.DRAFTS] is not None or sample[Counter.DRAFT_TOKENS] is not None
-        return counts and is_sure
+        return sample[Counter.DRAFTS] is not None and is_sure
 
     @property
     def is_undecided(self) -> bool:
