@@ -90,7 +90,7 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
 def unclear_text(its: WindowEvaluation) -> str:
     """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
     bounds = its.speedup_range and its.speedup_range.estimate
-    return likely_text(its.probably_pays, bounds, its.break_even_cost_ratio, its.cost)
+    return likely_text(LIKELY[its.probably_pays], bounds, its.break_even_cost_ratio, its.cost)
 
 
 def know_text(its: WindowEvaluation) -> str:
@@ -102,14 +102,9 @@ def know_text(its: WindowEvaluation) -> str:
     return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}.{more}"
 
 
-def likely_text(
-    pays: bool | None,
-    bounds: Estimate | None,
-    even: float | None,
-    cost: Cost | None,
-) -> str:
-    """Return what is likely, with the speed-up, and the cost of a token at break-even."""
-    parts = [f"{LIKELY[pays]}:"]
+def likely_text(likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
+    """Return what is ``LIKELY``, with the speed-up, and the cost of a token at break-even."""
+    parts = [f"{likely}:"]
     if bounds is not None:
         value, low, high = map(_about, bounds[:3])
         is_own = cost is not None and cost.source not in ESTIMATED
@@ -137,7 +132,11 @@ def memory_text(its: WindowEvaluation) -> str:
     value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
     if value is None:
         return ""
-    between = "" if bounds is None else f" (a gain of {bounds.lower:,.0f} to {bounds.upper:,.0f})"
+    between = ""
+    if bounds is not None:
+        is_sure = bounds.lower * bounds.upper > 0
+        low, high = sorted(map(abs, bounds[1:3])) if is_sure else bounds[1:3]
+        between = f" ({'' if is_sure else 'a gain of '}{low:,.0f} to {high:,.0f})"
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
     does = "gain" if value >= 0 else "lose"
     gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."

@@ -41,7 +41,7 @@ from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import claim, likely_text
+from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -190,7 +190,7 @@ class SpeedupPlan(View):
         if self.verdict is Verdict.UNCLEAR:
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
             pays = probably_pays(self.pays_share_ratio, depth.speedup_ratio, self.served_model)
-            return likely_text(pays, depth.bounds, even / depth.tokens, cost)
+            return likely_text(LIKELY[pays], depth.bounds, even / depth.tokens, cost)
         by = "what drafting costs others" if cost.source in ESTIMATED else "the range of its cost"
         bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
         says = claim(self.verdict, depth.speedup_ratio, _SPEEDUPS)
