@@ -184,8 +184,13 @@ class Engine:
                 server.drafting_seconds(batch, drafted * tokens, prompts, drafting=drafted)
                 if tokens
                 else server.plain_seconds(batch, prompts, speculates=len(self.servers) > 1)
+                + self._paused_seconds(batch)
             )
         return self.mixed[key]
+
+    def _paused_seconds(self, batch: int) -> float:
+        """Return the time of the drafter in a step in which the schedule drafts nothing."""
+        return self.servers[max(self.servers)].first_pass_seconds(batch) if len(self.servers) > 1 else 0.0
 
     def _pure(self, batch: int, context: float) -> tuple[float, float, float]:
         """Return the time of a plain step, that of a step that drafts, and its draft tokens of a request."""

@@ -91,6 +91,10 @@ class GpuServer:
         """Return the time of a step in which all requests have a draft."""
         return self.drafting_seconds(requests, coverage * requests * draft_length)
 
+    def first_pass_seconds(self, requests: float) -> float:
+        """Return the time of the drafter in a step without drafts."""
+        return self._pass(f"eagle3{self.tokens}", requests) / self.tokens + PASS_SECONDS
+
     def prompt_seconds(self, prompt_tokens: float) -> float:
         """Return the time of a step with a prompt alone."""
         return self._pass("plain", 1) + self._prompts(prompt_tokens) + self.host

@@ -133,6 +133,13 @@ class Server:
             for count, weight in _drafting_counts(requests, coverage)
         )
 
+    def first_pass_seconds(self, requests: int) -> float:
+        """Return the time of the drafter in a step without drafts, in which it keeps its KV cache in sync."""
+        shape = self.drafter.shape
+        if shape is None:
+            return 0.0
+        return self._pass_seconds(shape, padded_tokens(requests)[0], requests) + DRAFT_PASS_SECONDS
+
     def prompt_seconds(self, prompt_tokens: float) -> float:
         """Return the time of a step with a prompt alone."""
         return self._pass_seconds(self.target.shape, prompt_tokens, 1.0) + self._sampler_seconds(

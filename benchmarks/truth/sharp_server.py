@@ -97,6 +97,10 @@ class SharpServer:
         """Return the time of a step in which each request has a draft with probability ``coverage``."""
         return self.drafting_seconds(requests, requests * coverage * draft_length, prompt_tokens)
 
+    def first_pass_seconds(self, _requests: float) -> float:
+        """Return the time of the drafter in a step without drafts."""
+        return self.drafter_pass if self.drafter.drafts_every_step else 0.0
+
     def prompt_seconds(self, prompt_tokens: float) -> float:
         """Return the time of a step with a prompt alone."""
         return self._step(1.0, prompt_tokens, 0.0) + self.host

@@ -305,6 +305,11 @@ def pass_by_size(share: float) -> Range:
     return Range(0.8 * share, share, 2.5 * share + 0.08)
 
 
+def is_layer(method: str, deployment: Deployment) -> bool:
+    """Return whether the drafter is a layer that runs once for each draft token."""
+    return present_name(method) in _SIZED and not deployment.drafts_in_parallel
+
+
 def undrafted_pass(
     method: str, target: TargetModel, deployment: Deployment, tokens: int = 1, share: float | None = None
 ) -> Range:

@@ -36,7 +36,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import CostSource, Curve, Point, is_near, measured_curves
 from spec_decode_exporter.costs.model_architecture import UNKNOWN_DEPLOYMENT, Deployment
-from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
+from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens, is_layer
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
 from spec_decode_exporter.learned.steps import (
@@ -93,6 +93,8 @@ class PlainSteps(NamedTuple):
     another_day: bool = False
     undrafted: Range = NO_PASS
     """What a drafter costs in them."""
+    is_repeated: bool = False
+    """True if drafting steps run as long a pass for each further token: κ limits it."""
 
 
 def costs(
@@ -112,7 +114,7 @@ def costs(
         undrafted: What the drafter costs in the engine's own steps without drafts: see ``undrafted_pass``.
     """
     sources = [
-        PlainSteps(CostSource.MEASURED, (), undrafted=undrafted),
+        PlainSteps(CostSource.MEASURED, (), False, undrafted, is_layer(method, deployment)),
         *(each for each in others if each.times),
     ]
     known = [(place, sums) for times in own for place, sums in times.places.items()]
@@ -173,7 +175,12 @@ def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: flo
         return None
     if kappa is None or tokens <= 0 or not all(map(isfinite, (*kappa, running))):
         return None
-    longer = (each * (1 + share) for each, share in zip(kappa, source.undrafted, strict=True))
+    passes, shares = own.tokens_of_draft - 1, source.undrafted
+    if source.is_repeated and passes > 0:
+        # (K - 1)·pass ≤ s, so that its share of the steps without drafts is at most (κ - 1)/(K - 1).
+        most = [max(0.0, each - 1) / passes for each in kappa]
+        shares = Range(*(min(own, each / max(1 - each, 0.1)) for own, each in zip(shares, most, strict=True)))
+    longer = (each * (1 + share) for each, share in zip(kappa, shares, strict=True))
     return Point(running, Range(*(max(0.0, each - 1) / tokens for each in longer)))
 
 

@@ -273,6 +273,21 @@ class TestTheCost:
             for before, after, share in zip(point.token, other.token, passed, strict=True):
                 assert 1 + TOKENS * after == pytest.approx((1 + TOKENS * before) * (1 + share))
 
+    @pytest.mark.parametrize(
+        ("method", "is_limited"), [("eagle3", True), ("draft_model", False), ("", False)]
+    )
+    def test_a_layer_that_runs_for_each_token_cost_no_more_than_drafting_took_longer(
+        self, method, is_limited
+    ):
+        times = [Server(noise=0.0).times(mixed())]
+        ((plain),) = costs(times, [], method)
+        ((longer),) = costs(times, [], method, undrafted=Range(0.0, 0.0, 5.0))
+        tokens = TOKENS + fixed_tokens(method)
+        for before, after in zip(plain.points, longer.points, strict=True):
+            kappa, highest = (1 + tokens * point.token.high for point in (before, after))
+            share = (kappa - 1) / (TOKENS - 1)
+            assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
+
     def test_plain_steps_of_others_have_no_drafter(self):
         others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
         drafting, passed = Server().times(always()), Range(0.02, 0.05, 0.1)
