@@ -38,7 +38,7 @@ _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), 
 _FORMAT: Final = re.compile(
     r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*))+$"
 )
-"""End of a name that says the tuning and the format of the weights, not the model."""
+"""End of a name with the tuning and the format of the weights."""
 _BILLION, _MILLION, _MOST = 1e9, 1e6, 1e13
 _LIGHT, _TINY = 5e9, 2e9
 

@@ -139,17 +139,15 @@ class UsualLength(NamedTuple):
     low: float
     high: float
     measurements: int
-    source: str
-    """Where the only or the first one stands."""
+    source: str  # of the first one
 
 
 @lru_cache(maxsize=64)
 def usual_length(method: str, tokens: int, model_name: str = "") -> UsualLength | None:
     """Return the usual acceptance length with ``tokens`` draft tokens; None without published ones.
 
-    ``usual_acceptance.csv`` has the acceptance a of a token, given that those before it were accepted: then
-    the length is 1 + a + … + a^k (Leviathan, Kalman and Matias 2023, arXiv 2211.17192). Of a method it has
-    the 10th and the 90th percentile, of a model the least and the most.
+    ``usual_acceptance.csv`` has the acceptance a of a token given those before, of a method the 10th and the
+    90th percentile, of a model the least and the most; the length is 1 + a + … + a^k (arXiv 2211.17192).
     """
     row = _USUAL.get((present_name(method), base_name(model_name)))
     if row is None or tokens < 1:
@@ -286,10 +284,7 @@ def every_step_pays(method: str) -> bool:
 
 
 def cache_bytes(target: TargetModel) -> float | None:
-    """Return about how many bytes a token of a model takes in a KV cache of 16 bits; None if unknown.
-
-    A dense model's, with grouped queries; models with latent attention take a tenth of it.
-    """
+    """Return about the bytes of a token in a KV cache of 16 bits, with grouped queries; None if unknown."""
     if target.parameters is None:
         return None
     growth: float = (2 * target.parameters / _REFERENCE_BYTES) ** (1 - _CACHE_EXPONENT)
