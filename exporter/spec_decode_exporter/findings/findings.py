@@ -365,21 +365,23 @@ def wasted_last_position(context: FindingContext) -> Found | None:
     return found(text, below("acceptance", last, threshold), tokens=tokens)
 
 
+def _may_draft_more(context: FindingContext) -> bool:
+    """Return whether the advice is more tokens or, without a number, no verdict is against them."""
+    depth = context.evaluation.recommended
+    return context.evaluation.verdict not in NOT_PAYING if depth is None else depth.tokens > context.tokens
+
+
 @HINTS.finding(accepting)
 def room_for_longer_draft(context: FindingContext) -> Found | None:
     text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
-    depth, is_bad = context.evaluation.recommended, context.evaluation.verdict in NOT_PAYING
-    is_open = not is_bad if depth is None else depth.tokens > context.tokens
     last = above("acceptance", context.acceptance(-1), context.policy.depth.increase_above)
-    return found(text, last, tokens=context.tokens) if is_open else None
+    return found(text, last, tokens=context.tokens) if _may_draft_more(context) else None
 
 
 @HINTS.finding(accepting)
 def short_parallel_draft(context: FindingContext) -> Found | None:
     text = "One pass of the drafter drafts all {tokens:.0f} tokens, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
-    depth, is_bad = context.evaluation.recommended, context.evaluation.verdict in NOT_PAYING
-    is_open = not is_bad if depth is None else depth.tokens > context.tokens
-    if not context.known.speculation.deployment.drafts_in_parallel or not is_open:
+    if not context.known.speculation.deployment.drafts_in_parallel or not _may_draft_more(context):
         return None
     return found(text, below("tokens", context.tokens or None, PARALLEL_TOKENS), usual=PARALLEL_TOKENS)
 
