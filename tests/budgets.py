@@ -18,10 +18,10 @@ BUDGETS = {
     "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 954,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 1085,  # one pass for all tokens, sizes by the names of models, what a schedule leaves of the drafter, usual acceptance lengths (955 before); from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
+    "costs": 1090,  # one pass for all tokens, sizes by the names of models, what a schedule leaves of the drafter, usual acceptance lengths (955 before); from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
     "analysis": 2700,  # schedules that measure themselves, latencies beside a baseline, ways to know, what is likely so far, return on memory (2,080 before); the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
-    "learned": 1425,  # use of each number of draft tokens over days (blocks), bands of load, latencies of a baseline (1,105 before); instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
+    "learned": 1432,  # use of each number of draft tokens over days (blocks), bands of load, latencies of a baseline (1,105 before); instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 680,  # acceptance that falls with the context, with the best number there; drafts in one pass (650 before)
     "requests": 1795,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
