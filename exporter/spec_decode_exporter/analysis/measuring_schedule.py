@@ -35,7 +35,7 @@ WIDTH: Final = 1.1
 REACH: Final = 1.3
 """Steps at loads up to this ratio from a band's middle show its cost (``learned.step_cost.REACHES``)."""
 NEAR_SECONDS: Final = 150.0
-"""Time near a band until its cost is known well: on simulated servers verdicts were sure after 20 to 135 s."""
+"""Time near a band until its cost is known well: on simulated servers verdicts were sure in 20 to 135 s."""
 MIN_SEEN_SECONDS: Final = 30.0
 """Time that the loads of an engine must cover."""
 MAX_BANDS, OTHER_SHARE, APART = 2, 0.2, 4.0
