@@ -36,7 +36,7 @@ _EIGHT_BITS: Final = re.compile(
 _WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
 """Bytes of a parameter with its scales, the first that matches."""
 _FORMAT: Final = re.compile(
-    r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*))+$"
+    r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*+))++$"
 )
 """End of a name with the tuning and the format of the weights."""
 _BILLION, _MILLION, _MOST = 1e9, 1e6, 1e13

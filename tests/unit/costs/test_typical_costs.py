@@ -296,6 +296,7 @@ class TestUsualLength:
         ("Qwen3-30B-A3B", "qwen3-30b-a3b"),
         ("GLM-4.7-Flash", "glm-4.7-flash"),
         ("Qwen3.6-27B-AWQ-INT4", "qwen3.6-27b"),
+        ("a" + "_q4" * 80 + "!", "a" + "_q4" * 80 + "!"),  # at once: a name comes from outside
     ],
 )
 def test_a_name_without_the_format_of_the_weights_is_the_model(name, base):
