@@ -117,9 +117,9 @@ def _fault(engine: EngineView) -> str:
 
 
 def _likely(engine: EngineView) -> str:
-    """Return what is likely of an unclear engine, in two words."""
+    """Return what is likely of an unclear engine, or of one without a verdict yet, in a few words."""
     pays = engine.snapshot.evaluation.evaluated.probably_pays
-    return "Unclear whether speculation pays" if pays is None else LIKELY[pays]
+    return WORDS[engine.standing][1] if pays is None else LIKELY[pays]
 
 
 def countdown(engine: EngineView, now: float) -> str:
@@ -271,15 +271,15 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
 
 def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iterator[tuple[str, int]]:
     """Yield what is said of the engines that draft, and on how many."""
-    likely = Counter(_likely(engine) for engine in engines if engine.standing is Verdict.UNCLEAR)
+    unsure = (Verdict.UNCLEAR, Verdict.INSUFFICIENT)
+    likely = Counter(_likely(engine) for engine in engines if engine.standing in unsure)
     counts = {
         "Speculation pays": sum(standings[each] for each in PAYING),
         "Speculation makes decoding slower": standings[Verdict.HARMFUL],
         LIKELY[True]: likely[LIKELY[True]],
         "Speculation hardly pays": standings[Verdict.POOR],
         LIKELY[False]: likely[LIKELY[False]],
-        "Unclear whether speculation pays": likely["Unclear whether speculation pays"],
-        "Too early to say": standings[Verdict.INSUFFICIENT],
+        **{WORDS[each][1]: likely[WORDS[each][1]] for each in unsure},
     }
     yield from ((what, count) for what, count in counts.items() if count)
 
