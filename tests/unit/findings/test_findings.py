@@ -256,6 +256,7 @@ CONDITIONS = [
     ("a change of K, if only within polls", "schedule_flips", {**FLIPS, "increments": [{**LONG_DRAFTS, "drafts": 12, "draft_tokens": 48, "decode_steps": 25}] * 40}, {**FLIPS, "increments": flipping(0)}),
     ("a schedule", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {"running": 9.0, "increments": flipping(20), "speculation": Speculation("draft_model")}),
     ("two ranges", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {"running": 9.0, "increments": flipping(20), "speculation": Speculation("draft_model", schedule=BatchSchedule((1,), (4,)))}),
+    ("a range that measures nothing", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {"running": 9.0, "increments": flipping(20), "speculation": replace(SCHEDULED, schedule=BatchSchedule((1, 9, 10), (4, 0, 4)))}),
     ("a method that drafts in every step", "schedule_flips", {**FLIPS, "increments": flipping(20)}, {"running": 9.0, "increments": flipping(20), "speculation": replace(SCHEDULED, method="ngram")}),
     ("a schedule without pauses", "low_coverage", {**FEW_STEPS, "speculation": Speculation("ngram", schedule=BatchSchedule((1, 32), (4, 1)))}, {**FEW_STEPS, "speculation": Speculation("ngram", schedule=BatchSchedule((1, 32), (4, 0)))}),
     ("known first tokens", "few_requests", BUSY, {**BUSY, "first_tokens": None}),
