@@ -10,6 +10,7 @@ import io
 import logging
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ LOADS: Section = {
 }
 SEARCH: Section = {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}
 MISTRAL = "mistralai/Mistral-Small-3.2-24B"
+NEW = Server("chat-new", "measure", told={"speculative": {"method": "eagle3"}})
 FEW = [CHAT, BATCH, DROPS]
 FLEET = [
     DROPS,
@@ -81,6 +83,7 @@ FLEET = [
     _server("code-1", "k-change", CODER, "mtp"),
     _server("code-2", "ngram", CODER, "ngram", cost=SEARCH),
     BATCH,
+    replace(NEW, changes={"phases": []}),
     _server("assist", "mixed", MISTRAL, "draft_model", cost={"draft_cost_ratio": 0.45}),
     Server("chat-4", "steady", {"model_name": LLAMA}, answers=GoneLater),
 ]
