@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby, islice
+from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.missing_evidence import WAYS, Way
@@ -22,8 +24,8 @@ MAX_ROWS: Final = 200
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
-MAX_PASTES, MAX_ASKED = 3, 16
-"""Maximum texts to paste of a way to know whether speculation pays, and engines whose ways are collected."""
+MAX_ALIKE, MAX_ASKED = 3, 16
+"""Maximum ways to know of one kind, which differ by engine, and engines whose ways are collected."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -147,15 +149,11 @@ def event_sentence(event: RecordedEvent) -> str:
     return event_text(event.type, event.fields)
 
 
-def shared_ways(engines: Iterable[EngineView]) -> list[tuple[Way, int, list[str]]]:
-    """Return the ways to know of unclear engines: that of the first, their number, and what to paste."""
-    found: dict[str, list[Way]] = defaultdict(list)
+def shared_ways(engines: Iterable[EngineView]) -> list[tuple[Way, list[str]]]:
+    """Return the ways to know of unclear engines, cheapest first, each with the targets of its engines."""
+    found: dict[Way, list[str]] = defaultdict(list)
     for engine in engines:
         for way in engine.ways_to_know:
-            found[way.name].append(way)
-    ordered = (found[name] for name in WAYS if name in found)
-    return [(ways[0], len(ways), _distinct(way.paste for way in ways)) for ways in ordered]
-
-
-def _distinct(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(filter(None, texts)))
+            found[way].append(engine.target)
+    kinds = groupby(sorted(found, key=lambda way: WAYS.index(way.name)), attrgetter("name"))
+    return [(way, found[way]) for _, ways in kinds for way in islice(ways, MAX_ALIKE)]

@@ -45,7 +45,6 @@ from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.web.fleet import (
     MAX_ASKED,
     MAX_EVENTS,
-    MAX_PASTES,
     MAX_ROWS,
     SLICE,
     Events,
@@ -338,7 +337,6 @@ _VALUES: Final[dict[str, object]] = {
     "MAX_EVENTS": MAX_EVENTS,
     "MAX_FILTER": MAX_FILTER,
     "MAX_ID": MAX_ID,
-    "MAX_PASTES": MAX_PASTES,
     "MAX_ROWS": MAX_ROWS,
     "BASES": BASES,
     "SOURCES": SOURCES,
