@@ -18,8 +18,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from itertools import accumulate, groupby
-from math import log, sqrt
+from math import ceil, log, sqrt
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -30,8 +31,8 @@ from spec_decode_exporter.costs.cost import is_near
 
 SHARE, LEAST_SHARE, MOST_SHARE = 0.05, 0.015, 0.25
 """Share of the time that a band should take, and its limits."""
-WIDTH: Final = 1.1
-"""Least ratio of a band's ends."""
+WIDTH, WIDEST = 1.1, 1.5
+"""Least and greatest ratio of a band's ends."""
 REACH: Final = 1.3
 """Steps at loads up to this ratio from a band's middle show its cost (``learned.step_cost.REACHES``)."""
 NEAR_SECONDS: Final = 150.0
@@ -102,8 +103,9 @@ class MeasuringSchedule:
         return sum(band.share_ratio for band in self.bands)
 
 
+@lru_cache(maxsize=1024)
 def measuring_schedule(
-    times: Sequence[LoadTime], tokens: int, present: BatchSchedule
+    times: tuple[LoadTime, ...], tokens: int, present: BatchSchedule
 ) -> MeasuringSchedule | NoMeasuring:
     """Return the schedule that measures the cost at the loads of an engine, or of several alike.
 
@@ -117,15 +119,15 @@ def measuring_schedule(
     shares, bands, near = _shares(times), list[MeasuringBand](), list[float]()
     known = {*range(1, max(shares) + 2), *present.firsts}
     drafted = {load: tokens if (k := present.at(load)) is None else k for load in sorted(known)}
-    left = dict(shares)
+    left, sums = dict(shares), _sums(shares)
     while len(bands) < MAX_BANDS and sum(left.values()) >= OTHER_SHARE:
         peak = _peak(left)
-        band = _best_band(peak, drafted)
+        band = _best_band(peak, sums, drafted)
         if band is None:
             left = {load: share for load, share in left.items() if load not in peak}
             continue
         bands.append(band)
-        near.append(_near(band.middle, shares))
+        near.append(_near(band.middle, sums))
         left = {load: share for load, share in left.items() if not 1 / APART < load / band.middle < APART}
     if not bands:
         return NoMeasuring.CONSTANT_LOAD
@@ -167,21 +169,30 @@ def _peak(shares: Mapping[int, float]) -> dict[int, float]:
     found = around(_median(shares))
     if 2 * sum(found.values()) >= sum(shares.values()):
         return found
-    return around(max(shares, key=lambda load: _near(load, shares)))
+    sums = _sums(shares)
+    return around(max(shares, key=lambda load: _near(load, sums)))
 
 
-def _near(load: float, shares: Mapping[int, float]) -> float:
+def _sums(shares: Mapping[int, float]) -> Sequence[float]:
+    """Return the share of the time up to each load, from 0 on."""
+    return list(accumulate(shares.get(load, 0.0) for load in range(max(shares) + 1)))
+
+
+def _near(load: float, sums: Sequence[float]) -> float:
     """Return the share of the time near a load."""
-    return sum(share for each, share in shares.items() if 1 / REACH <= each / load <= REACH)
+    most = len(sums) - 1
+    return sums[min(int(load * REACH), most)] - sums[min(ceil(load / REACH) - 1, most)]
 
 
-def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
+def _best_band(
+    shares: Mapping[int, float], sums: Sequence[float], drafted: Mapping[int, int]
+) -> MeasuringBand | None:
     """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
     usual = _median(shares)
     bands = _bands({load: share for load, share in shares.items() if load < usual}, drafted)
 
     def rank(band: MeasuringBand) -> float:
-        return 1.2 * log(band.share_ratio / SHARE) ** 2 - log(_near(band.middle, shares))
+        return 1.2 * log(band.share_ratio / SHARE) ** 2 - log(_near(band.middle, sums))
 
     return min(bands, key=rank, default=None)
 
@@ -193,6 +204,7 @@ def _bands(shares: Mapping[int, float], drafted: Mapping[int, int]) -> Iterator[
         while (
             share <= MOST_SHARE
             and last in shares
+            and last <= WIDEST * first
             and all(drafted.get(n) for n in (first - 1, last, last + 1))
         ):
             share += shares[last]
