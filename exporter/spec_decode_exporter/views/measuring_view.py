@@ -154,7 +154,7 @@ def _loads_of(bands: Sequence[MeasuringBand]) -> str:
 
 def _text(found: MeasuringSchedule, price: float | None) -> str:
     loads = _loads_of(found.bands)
-    costs = "" if price is None else f" That costs at most {percent(price)} of the tokens per second."
+    costs = "" if price is None else f" That costs at most about {percent(price)} of the tokens per second."
     return (
         f"Draft nothing {loads}, where the engine spends {percent(found.share_ratio)} of its busy time.{costs} "
         f"At this traffic the cost is known after about {_minutes(found.seconds)}."

@@ -53,7 +53,7 @@ def test_a_schedule_has_its_bands_its_price_and_its_time_and_the_way_back(shown)
     assert 0 < view.price_ratio < view.share_ratio
     assert (
         view.text
-        == "Draft nothing at 5 running requests, where the engine spends 8.0 % of its busy time. That costs at most 6.0 % of the tokens per second. At this traffic the cost is known after about 11 minutes."
+        == "Draft nothing at 5 running requests, where the engine spends 8.0 % of its busy time. That costs at most about 6.0 % of the tokens per second. At this traffic the cost is known after about 11 minutes."
     )
 
 
