@@ -30,6 +30,8 @@ class ShownDecision:
         """Moments: the newest one is offered since, the shown one was offered last, and "pays" was."""
         self._paying_since = inf
         """Moment since which all that is offered pays, whatever its grade."""
+        self._is_early = True
+        """True until the first advice: so few data may say unclear of what is not."""
 
     def offer(
         self, decision: Decision, now: float, *, may_pay: bool = True, is_likely: bool = False
@@ -54,18 +56,21 @@ class ShownDecision:
         is_news = self._is_news(decision, may_pay=may_pay, is_doubt=is_doubt)
         if is_news or self._is_over(now) or decision == self.shown:
             self.shown, self._shown_at = decision, now
+        self._is_early = self._is_early and self.shown.advice.action is Action.COLLECT
         return self.shown
 
     def reset(self) -> None:
         """Show the next decision at once: what the shown one is about has changed."""
         self.shown = self._newest = Decision()
+        self._is_early = True
 
     def _is_news(self, decision: Decision, *, may_pay: bool, is_doubt: bool) -> bool:
         """Return whether nothing or no advice is shown yet, or whether "pays" is no longer true."""
         before, paid = self.shown, self.shown.verdict in PAYING
         is_doubted = is_doubt and decision.verdict is Verdict.UNCLEAR
         is_bad = not may_pay or (decision.verdict in _BAD_NEWS and not is_doubted)
-        if before.verdict is Verdict.INSUFFICIENT or (paid and is_bad):
+        is_early = self._is_early and before.verdict is Verdict.UNCLEAR
+        if before.verdict is Verdict.INSUFFICIENT or is_early or (paid and is_bad):
             return True
         is_better = not paid and decision.verdict in PAYING
         is_first = before.advice.action is Action.COLLECT and decision.advice.action is not Action.COLLECT

@@ -82,6 +82,17 @@ class TestDecision:
         assert its.offer(grades[0], STAYED_SECONDS - 61.0) == unclear
         assert its.offer(KEEP, 1.0) == KEEP
 
+    def test_an_unclear_verdict_before_the_first_advice_yields_at_once(self):
+        early, pays = decision("unclear", "collect"), decision("marginal", "collect")
+        its = Offers(early)
+        assert its.offer(pays, 1.0) == pays
+        assert its.offer(KEEP, 1.0) == KEEP
+        for one in (decision("poor"), early):
+            its.offer(one, 1.0)
+        assert its.offer(KEEP, 1.0) != KEEP, "after an advice it must last"
+        its.held.reset()
+        assert (its.offer(early, 1.0), its.offer(pays, 1.0)) == (early, pays)
+
     def test_an_interruption_starts_the_three_minutes_again(self):
         its = Offers(KEEP)
         for one, later, expected in (
