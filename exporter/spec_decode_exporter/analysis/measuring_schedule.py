@@ -122,7 +122,7 @@ def measuring_schedule(
     left, sums = dict(shares), _sums(shares)
     while len(bands) < MAX_BANDS and sum(left.values()) >= OTHER_SHARE:
         peak = _peak(left)
-        band = _best_band(peak, sums, drafted)
+        band = _best_band(peak, drafted)
         if band is None:
             left = {load: share for load, share in left.items() if load not in peak}
             continue
@@ -184,11 +184,9 @@ def _near(load: float, sums: Sequence[float]) -> float:
     return sums[min(int(load * REACH), most)] - sums[min(ceil(load / REACH) - 1, most)]
 
 
-def _best_band(
-    shares: Mapping[int, float], sums: Sequence[float], drafted: Mapping[int, int]
-) -> MeasuringBand | None:
+def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
     """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
-    usual = _median(shares)
+    usual, sums = _median(shares), _sums(shares)
     bands = _bands({load: share for load, share in shares.items() if load < usual}, drafted)
 
     def rank(band: MeasuringBand) -> float:
