@@ -95,11 +95,10 @@ def unclear_text(its: WindowEvaluation) -> str:
 
 def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to know whether speculation pays, with its price."""
-    way, *others = ways_to_know(its)
+    way = ways_to_know(its)[0]
     paste = f": `{way.paste}`" if way.paste else ""
     price = f"takes {way.takes}, costs {way.costs}"
-    more = f" There {'are' if others[1:] else 'is'} {plural(len(others), 'other way')}." if others else ""
-    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}.{more}"
+    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}."
 
 
 def likely_text(likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
