@@ -128,7 +128,7 @@ async def test_an_interrupt_does_not_wait_for_a_slow_answer():
     answers = stored.get
 
     async def slow(address, *, max_body=None):
-        if len(stored.queries) > 2:  # a page is read
+        if len(stored.queries) > 1:  # a page is read
             stop.set()
             await asyncio.Event().wait()
         return await answers(address)
