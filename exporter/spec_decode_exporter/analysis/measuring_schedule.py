@@ -41,6 +41,8 @@ MIN_SEEN_SECONDS: Final = 30.0
 """Time that the loads of an engine must cover."""
 MAX_BANDS, OTHER_SHARE, APART = 2, 0.2, 4.0
 """A further band needs this share of the time at loads that differ by this ratio from the first band."""
+MOST_REQUESTS, FINE = 4096.0, 64
+"""Greatest load that counts. A band's ends are apart by 1/``FINE`` of it: few bands are possible."""
 _SPREAD: Final = sqrt(3.0)
 """Half the width of a uniform distribution over its standard deviation."""
 
@@ -103,7 +105,7 @@ class MeasuringSchedule:
         return sum(band.share_ratio for band in self.bands)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def measuring_schedule(
     times: tuple[LoadTime, ...], tokens: int, present: BatchSchedule
 ) -> MeasuringSchedule | NoMeasuring:
@@ -114,9 +116,10 @@ def measuring_schedule(
         tokens: K.
         present: Schedule in force.
     """
-    if sum(time.seconds for time in times) < MIN_SEEN_SECONDS:
+    seen = [time for time in times if time.running_requests <= MOST_REQUESTS]
+    if sum(time.seconds for time in seen) < MIN_SEEN_SECONDS:
         return NoMeasuring.NO_STEPS
-    shares, bands, near = _shares(times), list[MeasuringBand](), list[float]()
+    shares, bands, near = _shares(seen), list[MeasuringBand](), list[float]()
     known = {*range(1, max(shares) + 2), *present.firsts}
     drafted = {load: tokens if (k := present.at(load)) is None else k for load in sorted(known)}
     left, sums = dict(shares), _sums(shares)
@@ -187,7 +190,7 @@ def _near(load: float, sums: Sequence[float]) -> float:
 def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> MeasuringBand | None:
     """Return the band whose share is nearest to ``SHARE`` amid the most time; None if there is none."""
     usual, sums = _median(shares), _sums(shares)
-    bands = _bands({load: share for load, share in shares.items() if load < usual}, drafted)
+    bands = _bands([load for load in shares if load < usual], sums, drafted)
 
     def rank(band: MeasuringBand) -> float:
         return 1.2 * log(band.share_ratio / SHARE) ** 2 - log(_near(band.middle, sums))
@@ -195,17 +198,19 @@ def _best_band(shares: Mapping[int, float], drafted: Mapping[int, int]) -> Measu
     return min(bands, key=rank, default=None)
 
 
-def _bands(shares: Mapping[int, float], drafted: Mapping[int, int]) -> Iterator[MeasuringBand]:
-    """Yield the bands that are possible: wide enough, of a small share, and with drafts around."""
-    for first in shares:
-        share, last = 0.0, first
-        while (
-            share <= MOST_SHARE
-            and last in shares
-            and last <= WIDEST * first
-            and all(drafted.get(n) for n in (first - 1, last, last + 1))
-        ):
-            share += shares[last]
-            if last + 0.5 >= WIDTH * (first - 0.5) and LEAST_SHARE <= share <= MOST_SHARE:
+def _bands(
+    loads: Sequence[int], sums: Sequence[float], drafted: Mapping[int, int]
+) -> Iterator[MeasuringBand]:
+    """Yield the bands of these loads that are possible: wide enough, of a small share, with drafts around."""
+    lasts = dict[int, int]()
+    for load in reversed(loads):
+        if drafted.get(load) and drafted.get(load + 1):
+            lasts[load] = lasts.get(load + 1, load)
+    for first in lasts:
+        step = max(1, first // FINE)
+        if first % step or not drafted.get(first - 1):
+            continue
+        least, most = ceil(WIDTH * (first - 0.5) - 0.5), min(lasts[first], int(WIDEST * first))
+        for last in range(max(first, least), most + 1, step):
+            if LEAST_SHARE <= (share := sums[last] - sums[first - 1]) <= MOST_SHARE:
                 yield MeasuringBand(first, last, share)
-            last += 1

@@ -228,6 +228,8 @@ class StepTimes:
     def loads(self) -> Iterator[LoadTime]:
         """Yield the time at each load."""
         for its in self.places.values():
+            if its.triangle[LOAD] >= log(MAX_LOAD) * its.triangle[0]:
+                continue  # a state file may have any sums
             mean, squares = (its.triangle[place] / its.triangle[0] for place in (LOAD, _LOADS))
             yield LoadTime(exp(mean), min(sqrt(max(0.0, squares - mean * mean)), 1.0), its.seconds)
 

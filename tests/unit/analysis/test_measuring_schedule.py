@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis import measuring_schedule as measuring
 from spec_decode_exporter.analysis.measuring_schedule import (
     LEAST_SHARE,
     MOST_SHARE,
     NEAR_SECONDS,
     WIDTH,
     LoadTime,
+    MeasuringBand,
     MeasuringSchedule,
     NoMeasuring,
     measuring_schedule,
@@ -57,10 +59,19 @@ def test_two_peaks_of_load_have_a_band_each():
         ([LoadTime(8.0, 0.01, 600.0)], NoMeasuring.CONSTANT_LOAD),
         ([LoadTime(64.0, 0.002, 600.0)], NoMeasuring.CONSTANT_LOAD),
         ([LoadTime(1.0, 0.0, 600.0)], NoMeasuring.CONSTANT_LOAD),
+        ([LoadTime(5000.0, 0.1, 600.0)], NoMeasuring.NO_STEPS),
     ],
 )
 def test_without_loads_that_differ_no_band_is_narrow(times, reason):
     assert measuring_schedule(tuple(times), K, NO_SCHEDULE) is reason
+
+
+def test_thousands_of_requests_take_as_few_bands_as_hundreds(monkeypatch):
+    ranked = []
+    monkeypatch.setattr(measuring, "MeasuringBand", lambda *its: ranked.append(its) or MeasuringBand(*its))
+    (found,) = measured([LoadTime(3000.0, 0.2, 600.0)]).bands
+    assert len(ranked) < 200
+    assert found.last < 3000
 
 
 def test_the_rest_of_the_schedule_in_force_stays():
