@@ -14,10 +14,11 @@ class EndedRequests:
     """A server with ``running`` requests at all times, each with an acceptance of its own."""
 
     def __init__(
-        self, kind, clock, *, running=4, steps=K, drafts=(20, 200), rates=(0.4, 0.8), seconds=200.0, seed=1
-    ):
+        self, kind, clock, *, running=4, steps=K, drafts=(20, 200), rates=(0.4, 0.8), seconds=200.0, seed=1,
+        shows_steps=True,
+    ):  # fmt: skip
         """Begin requests for so many ``seconds``; with 0 ``steps`` SGLang does not speculate."""
-        self.kind, self.running, self.steps = kind, running, steps
+        self.kind, self.running, self.steps, self.shows_steps = kind, running, steps, shows_steps
         self._clock, self._start = clock, clock.monotonic()
         random = Random(seed)
         ended = [each for _ in range(running) for each in _slot(random, drafts, rates, seconds)]
@@ -56,7 +57,7 @@ def _slot(random, drafts, rates, seconds):
 def _sglang(its, server):
     labels, rank = '{engine_type="unified",model_name="m"}', '{model_name="m",pp_rank="0",tp_rank="0"}'
     yield f"sglang:num_running_reqs{rank}", server.running
-    yield f"sglang:spec_num_steps{rank}", float(server.steps) or "0.0"
+    yield f"sglang:spec_num_steps{rank}", server.shows_steps and (float(server.steps) or "0.0")
     yield f"sglang:spec_accept_rate{rank}", 0.5
     yield f"sglang:generation_tokens_total{labels}", its["generated"]
     yield f"sglang:spec_verify_calls_total{labels}", its["drafts"] if server.steps else 0

@@ -87,6 +87,15 @@ async def test_an_engine_that_changes_k_gets_no_ratio_to_its_drafts_and_no_advic
     assert evaluation.known.speculation.is_adaptive
 
 
+async def test_sglang_that_shows_no_k_has_all_but_what_depends_on_its_draft_tokens(observed):
+    ended, evaluation = await observed("sglang", shows_steps=False)
+    its, decoded = evaluation.longest, ended["generated"] - ended["requests"]
+    assert (evaluation.state, its.window.seconds) == (State.ACTIVE, pytest.approx(SECONDS))
+    assert its.acceptance_length_tokens == pytest.approx(decoded / ended["drafts"])
+    assert its.acceptance_length_bounds is not None
+    assert its.draft_acceptance_ratio is its.draft_length_tokens is its.speedup_range is None
+
+
 async def test_sglang_without_speculation_is_disabled_though_its_gauges_are_there(observed):
     _, evaluation = await observed("sglang", steps=0)
     assert (evaluation.state, evaluation.longest.acceptance_length_tokens) == (State.DISABLED, None)

@@ -1,9 +1,12 @@
 """Increments and resets between two polls, and the identities that one page breaks."""
 
+from math import nan
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
 from tests.conftest import make_sample
@@ -297,6 +300,15 @@ def test_k_is_the_largest_that_the_gauge_has_shown_and_drafts_count_by_that_of_t
     # Requests that ran with a larger K may have more accepted tokens than K of now allows.
     taken = step(poll, ended(4, 40, 94, steps=1.0), 9.0, WALL + 9.0)
     assert (taken.reset, taken.increment.counters[1:3]) == (None, (50, 50))
+
+
+@pytest.mark.parametrize("steps", [0.0, nan])
+def test_without_a_shown_k_the_draft_tokens_alone_are_unknown(steps):
+    before, now = ended(5, 400, 1005, steps), ended(6, 500, 1206, steps)
+    taken = after(before, now)
+    assert outcome(taken) == COUNTED
+    assert (now[Counter.DRAFT_TOKENS], taken.increment.counters[:3]) == (None, (100, 0, 100))
+    assert taken.poll.broken_checks(taken.poll.tokens) == frozenset()
 
 
 @pytest.mark.parametrize(("kind", "reset"), [("sglang", None), ("vllm", Reset.DECREASE)])
