@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate
+from itertools import accumulate, groupby
 from math import floor, log2
 from operator import add
 from typing import Annotated, Final, NamedTuple
@@ -62,11 +62,11 @@ class Piece(NamedTuple):
 
     @classmethod
     def of(cls, increment: Increment, cache: float, *, knows_steps: bool) -> Piece | None:
-        """Return a poll at which a request holds the share ``cache`` of the KV cache; None without steps."""
+        """Return a poll at which a request holds the share ``cache`` of the KV cache; None without S or T."""
         its = increment.counters
         decoded = max(0, its.generation_tokens - its.first_tokens) or its.drafts + its.accepted_tokens
         steps = its.decode_steps if knows_steps else max(decoded - its.accepted_tokens, its.drafts)
-        if steps <= 0:
+        if steps <= 0 or (its.drafts and not its.draft_tokens):
             return None
         work = steps, decoded, its.drafts, its.draft_tokens, its.accepted_tokens
         loads = steps * max(increment.load, 1.0), steps * cache
@@ -168,12 +168,11 @@ class BlocksByKey:
         self.include(key, Blocks.of(piece, begin, wall))
 
     def include(self, key: int, blocks: Blocks) -> None:
-        """Add complete blocks of a key."""
-        known, half_week = self.kept.setdefault(key, []), floor(blocks.end / HALF_WEEK)
-        if known and floor(known[-1].end / HALF_WEEK) == half_week:
-            known[-1] = known[-1].plus(blocks)
-        else:
-            known[:] = [*known, blocks][-2:]
+        """Add complete blocks of a key, restored ones after newer ones too."""
+        known = self.kept.setdefault(key, [])
+        ordered = sorted([*known, blocks], key=lambda each: each.end)
+        half_weeks = groupby(ordered, key=lambda each: floor(each.end / HALF_WEEK))
+        known[:] = [reduce(Blocks.plus, own) for _, own in half_weeks][-2:]
         if len(self.kept) > MAX_KEYS:
             del self.kept[min(self.kept, key=lambda each: self.kept[each][-1].end)]
 

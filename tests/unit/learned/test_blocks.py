@@ -77,6 +77,13 @@ class TestSums:
         assert its.sums(WALL + 4.5 * HALF_WEEK)[4].number == 1
         assert its.sums(WALL + 5 * HALF_WEEK) == {}
 
+    @pytest.mark.parametrize("order", [(1, 2, 3), (3, 1, 2), (2, 3, 2, 1)])
+    def test_older_ones_may_be_restored_after_newer_ones(self, order):
+        its = BlocksByKey()
+        for half_week in order:
+            its.add(4, piece(half_week), WALL + half_week * HALF_WEEK)
+        assert [each.sums.accepted for each in its.kept[4]] == [2000 * order.count(2), 3000]
+
     def test_keys_are_limited_and_the_one_that_was_absent_for_longest_goes(self):
         its = BlocksByKey()
         for key in range(MAX_KEYS + 1):

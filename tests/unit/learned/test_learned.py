@@ -287,6 +287,14 @@ class TestUseByDraftTokens:
         assert not server.learned.used.kept
         assert server.run(2).learned.used.kept.keys() == {4}
 
+    @pytest.mark.parametrize("known", [DRAFT_MODEL, Assumptions(Speculation("ngram", tokens=6))])
+    def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, make_sample, known):
+        server = Engine(make_sample, known)
+        server.make_sample = lambda drafts, _, *others, **more: make_sample(drafts, None, *others, **more)
+        server.history.configure_tokens(6)
+        assert not server.run(250, tokens=0).learned.used.kept
+        assert server.history.has_drafted
+
     @pytest.mark.parametrize("method", ["ngram", "suffix"])
     def test_a_search_uses_the_number_that_it_may_draft(self, make_sample, method):
         server = Engine(make_sample, Assumptions(Speculation(method, tokens=6)))
