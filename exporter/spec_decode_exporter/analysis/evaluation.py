@@ -205,7 +205,8 @@ class Evaluation:
     @cached_property
     def latency_comparison(self) -> LatencyComparison | None:
         """Latencies of the longest window beside those of a baseline; None without one."""
-        return compared_latencies(self.latencies, self.longest, self.known.latency_baseline)
+        known = self.known
+        return compared_latencies(self.latencies, self.longest, known.latency_baseline, known.engine_kind)
 
     @cached_property
     def crossover(self) -> float | None:

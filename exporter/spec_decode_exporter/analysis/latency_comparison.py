@@ -27,6 +27,8 @@ from spec_decode_exporter.scrape.sample import Buckets
 
 COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
 """Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
+_PER_TOKEN_ENGINES: Final = {"sglang"}
+"""Engines that observe the second one per token: those of a request are alike, so bounds would be wrong."""
 COMPARABLE_QUANTILE_LOAD: Final = sqrt(2)
 """Largest ratio of loads: step times then differ by 12 % at most, with an exponent of 1/3."""
 
@@ -56,11 +58,15 @@ class LatencyComparison(NamedTuple):
 
 
 def compared_latencies(
-    now: Mapping[Latency, Buckets], figures: WindowFigures, baseline: RequestBaseline | None
+    now: Mapping[Latency, Buckets],
+    figures: WindowFigures,
+    baseline: RequestBaseline | None,
+    engine_kind: str = "",
 ) -> LatencyComparison | None:
     """Compare the histograms of a window with those of a baseline; None if they have none in common."""
     before = baseline.histograms if baseline else {}
-    common = [each for each in COMPARED if each in now and each in before]
+    compared = COMPARED[:1] if engine_kind in _PER_TOKEN_ENGINES else COMPARED
+    common = [each for each in compared if each in now and each in before]
     if baseline is None or not common:
         return None
     reason = _reason(figures, baseline)
@@ -82,7 +88,8 @@ def _reason(figures: WindowFigures, baseline: RequestBaseline) -> Incomparable |
         return Incomparable.CONTEXTS
     arrivals = ratio(total.first_tokens, figures.window.seconds)
     loads = (arrivals, baseline.requests_per_second), (figures.busy_requests, baseline.running_requests)
-    is_similar = any(are_within(COMPARABLE_QUANTILE_LOAD, *each) for each in loads)
+    known = [each for each in loads if None not in each]
+    is_similar = not known or any(are_within(COMPARABLE_QUANTILE_LOAD, *each) for each in known)
     return None if is_similar else Incomparable.LOAD
 
 

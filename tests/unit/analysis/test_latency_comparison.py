@@ -6,6 +6,8 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.latency_comparison import Incomparable, compared_latencies
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, QuantileRatio
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -74,6 +76,24 @@ def test_unknown_figures_of_a_baseline_count_as_similar():
         BASELINE, prompt_tokens=None, running_requests=None, requests_per_second=None, context_tokens=None
     )
     assert compared_latencies({TOKEN: NOW}, served(prompt=9000), unknown).reason is None
+
+
+@pytest.mark.parametrize("unknown", ["running_requests", "requests_per_second"])
+def test_without_one_of_the_loads_the_other_one_decides(unknown):
+    baseline = replace(BASELINE, **{unknown: None})
+    assert compared_latencies({TOKEN: NOW}, served(), baseline).reason is None
+    more = served(requests=3, running=20.0)
+    assert compared_latencies({TOKEN: NOW}, more, baseline).reason is Incomparable.LOAD
+
+
+@pytest.mark.parametrize(
+    ("kind", "latencies"),
+    [("vllm", {FIRST, TOKEN}), ("tensorrt_llm", {FIRST, TOKEN}), ("sglang", {FIRST}), ("", {FIRST, TOKEN})],
+)
+def test_only_latencies_of_which_each_request_is_one_observation_are_compared(kind, latencies):
+    known = Knowledge(latency_baseline=BASELINE, engine_kind=kind)
+    found = Evaluation([served().window], known, {TOKEN: NOW, FIRST: NOW})
+    assert found.latency_comparison.latencies.keys() == latencies
 
 
 @pytest.mark.parametrize(
