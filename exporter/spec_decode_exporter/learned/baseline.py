@@ -70,25 +70,26 @@ class PlainRequests(NamedTuple):
     running_seconds: Amount = 0.0
     generation_tokens: Amount = 0.0
     decode_nanoseconds: Amount = 0.0
-    """Both are 0 in states of versions that did not keep them."""
+    decoded_requests: Amount = 0.0
+    """First tokens since these three are counted: versions before did not keep them."""
 
     def mean(self) -> RequestBaseline | None:
         """Return the mean request; None with too few."""
         first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
         if not first_token or self.first_tokens < MIN_REQUESTS:
             return None
-        decoded = max(0.0, self.generation_tokens - self.first_tokens)
-        is_context_known = self.prompt_tokens and self.generation_tokens
-        context = self.prompt_tokens + self.generation_tokens / 2 if is_context_known else None
+        decoded = max(0.0, self.generation_tokens - self.decoded_requests)
+        prompt = ratio(self.prompt_tokens, self.first_tokens)
+        answer = ratio(self.generation_tokens, self.decoded_requests)
         hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
         return RequestBaseline(
             first_token_seconds=first_token,
             prefix_hit_ratio=None if hits is None else min(hits, 1.0),
-            prompt_tokens=ratio(self.prompt_tokens, self.first_tokens) or None,
+            prompt_tokens=prompt or None,
             running_requests=ratio(self.running_seconds, self.seconds) or None,
             requests=self.first_tokens,
             requests_per_second=ratio(self.first_tokens, self.seconds),
-            context_tokens=ratio(context, self.first_tokens),
+            context_tokens=prompt + answer / 2 if prompt and answer else None,
             token_seconds=ratio(self.decode_nanoseconds, decoded * NANO),
         )
 
@@ -108,18 +109,22 @@ class LearnedHistogram(NamedTuple):
         """Histogram with whole counts."""
         return Buckets((*self.bounds, inf), tuple(map(round, self.counts)))
 
+    @property
+    def is_cumulative(self) -> bool:
+        """False for counts that decrease, as between two pages that were written during observations."""
+        rows = self.bounds, (0.0, *self.counts)
+        is_ascending = all(low <= high for row in rows for low, high in pairwise(row))
+        return is_ascending and len(self.counts) == len(self.bounds) + 1
 
-def _checked(found: LearnedHistogram) -> LearnedHistogram:
-    """Reject numbers of a state file that are no histogram."""
-    is_ascending = all(low <= high for each in found[:2] for low, high in pairwise(each))
-    if len(found.counts) != len(found.bounds) + 1 or not is_ascending:
-        raise ValueError("no cumulative histogram")
-    return found
+
+def _cumulative(found: dict[Latency, LearnedHistogram]) -> dict[Latency, LearnedHistogram]:
+    """Return those of a state file that are histograms."""
+    return {latency: each for latency, each in found.items() if each.is_cumulative}
 
 
 _waited: Final = attrgetter(*PlainRequests._fields[:5])
-_decoded: Final = attrgetter(*PlainRequests._fields[7:])
-_Histograms = dict[Latency, Annotated[LearnedHistogram, AfterValidator(_checked)]]
+_decoded: Final = attrgetter(*PlainRequests._fields[7:9], "first_tokens")
+_Histograms = Annotated[dict[Latency, LearnedHistogram], AfterValidator(_cumulative)]
 
 
 @dataclass(slots=True)
@@ -146,20 +151,21 @@ class Period:
     ) -> None:
         """Add the histograms between two pages, the later one read at a Unix time.
 
-        One that was reset in between is left out; one with other buckets starts again.
+        One whose counts fell in between is left out; one with other buckets starts again.
         """
         for latency in COMPARED:
             old, new = before.get(latency), after.get(latency)
             if old is None or new is None or old.bounds != new.bounds:
                 continue
-            counts = tuple(map(sub, new.counts, old.counts))
             bounds = tuple(bound for bound in new.bounds if isfinite(bound))
-            if not len(counts) == len(bounds) + 1 <= MAX_BUCKETS + 1 or min(counts) < 0:
+            added = LearnedHistogram(bounds, tuple(map(sub, new.counts, old.counts)), wall)
+            if len(bounds) > MAX_BUCKETS or not added.is_cumulative:
                 continue
             known = self.histograms.get(latency)
             if known is not None and known.bounds == bounds:
-                counts = tuple(faded(known.counts, wall - known.wall, counts))
-            self.histograms[latency] = LearnedHistogram(bounds, counts, wall)
+                counts = tuple(faded(known.counts, wall - known.wall, added.counts))
+                added = added._replace(counts=counts)
+            self.histograms[latency] = added
 
     def replaces(self, other: Period | None, *, is_same: bool) -> bool:
         """Return whether this is the baseline rather than another period: the newer one that is long enough.

@@ -158,8 +158,8 @@ class TestLatencies:
         target.wall += HALF_LIFE_SECONDS
         assert with_latencies(target, 0, 40).kept.histograms[LATENCY].counts == (50, 90)
 
-    @pytest.mark.parametrize(("before", "counts"), [((50, 60), (5, 8)), ((0, 0), (12, 16))])
-    def test_a_reset_is_not_counted(self, before, counts):
+    @pytest.mark.parametrize(("before", "counts"), [((50, 60), (5, 8)), ((2, 7), (5, 8)), ((0, 0), (12, 16))])
+    def test_counts_that_fell_are_not_counted(self, before, counts):
         baseline = with_latencies(Target().plain(HOUR), 5, 8)
         old, new = ({LATENCY: Buckets((0.1, inf), each)} for each in (before, (7, 8)))
         baseline.kept.add_latencies(old, new, baseline.end)
@@ -210,12 +210,17 @@ class TestPersistence:
     def test_one_of_a_version_without_contexts_has_none(self):
         saved = SAVED.dump_python(Target().plain(HOUR).baseline, mode="json")
         saved["kept"]["requests"][7:] = []
-        again = SAVED.validate_python(saved).period(WALL).request
+        target = Target(SAVED.validate_python(saved))
+        again = target.request
         assert (again.prompt_tokens, again.context_tokens, again.token_seconds) == (
             pytest.approx(800),
             None,
             None,
         )
+        target.wall = WALL + HOUR
+        after = target.plain(600, prompt_tokens=4000).request
+        assert after.context_tokens == pytest.approx(900)
+        assert after.token_seconds == pytest.approx(4000 * 0.02 / (5 * 199))
 
     def test_the_period_goes_on_after_a_restart_of_the_exporter(self):
         target = Target().plain(HOUR)
@@ -224,18 +229,25 @@ class TestPersistence:
         assert again.plain(HOUR).period.seconds == 2 * HOUR
 
     @pytest.mark.parametrize(
+        ("bounds", "counts"),
+        [((1.0, 2.0), (1.0, 2.0)), ((1.0, 2.0), (3.0, 2.0, 3.0)), ((2.0, 1.0), (1.0, 2.0, 3.0))],
+    )
+    def test_a_histogram_that_is_not_cumulative_is_forgotten_alone(self, bounds, counts):
+        saved = SAVED.dump_python(Target().plain(HOUR).baseline, mode="json")
+        each = {"time_to_first_token": (bounds, counts, WALL), LATENCY: ((0.1,), (5.0, 8.0), WALL)}
+        kept = SAVED.validate_python({**saved, "kept": {**saved["kept"], "histograms": each}}).kept
+        assert (kept.seconds, kept.histograms.keys()) == (HOUR, {LATENCY})
+
+    @pytest.mark.parametrize(
         "changed",
         [
             {"seconds": -1},
             {"end": 1e300},
             {"end": float("nan")},
             {"requests": [10**400, *[1.0] * 6]},
-            {"requests": [1.0] * 10},
+            {"requests": [1.0] * 11},
             {"histograms": {"time_to_first_token": [[float("inf")], [1.0, 2.0], WALL]}},
             {"histograms": {"time_to_first_token": [[1.0] * 100, [1.0] * 101, WALL]}},
-            {"histograms": {"time_to_first_token": [[1.0, 2.0], [1.0, 2.0], WALL]}},
-            {"histograms": {"time_to_first_token": [[1.0, 2.0], [3.0, 2.0, 3.0], WALL]}},
-            {"histograms": {"time_to_first_token": [[2.0, 1.0], [1.0, 2.0, 3.0], WALL]}},
             {"steps": {"places": {"12": [[1.0] * 5, WALL]}}},
             {"steps": {"places": {"12": [[1e31] * 51, WALL]}}},
             {"steps": {"places": {"99": [[1.0] * 51, WALL]}}},
