@@ -311,17 +311,19 @@ def undrafted_pass(
     """Return what the drafter costs in a step in which a schedule drafts nothing, in plain steps.
 
     vLLM runs its first pass there too, to keep its KV cache in sync (``llm_base_proposer.py``), and Model
-    Runner V2 all ``tokens`` passes of a draft model (``standalone_ar/speculator.py``). So these steps are
-    longer than those of a server without speculation. ``share`` is a draft model's part of the weights.
+    Runner V2 all ``tokens`` passes of a draft model (``standalone_ar/speculator.py``), unless one drafts all.
+    So these steps are longer than those of a server without speculation. ``share`` is a draft model's part of
+    the weights.
     """
     name = present_name(method)
     if every_step_pays(name) or name in _CACHE_ALONE:
         return Range(0.0, 0.0, 0.0)
-    cost = drafting(method, target, deployment)
-    low, guess, high = cost.token if share is None else pass_by_size(share)
-    if name == DRAFT_MODEL:
-        return Range(low, guess, max(tokens, 1) * high)
-    return Range(0.0, cost.step.guess, cost.step.high) if deployment.drafts_in_parallel else cost.token
+    cost, in_parallel = drafting(method, target, deployment), deployment.drafts_in_parallel
+    passed = Range(0.0, cost.step.guess, cost.step.high) if in_parallel else cost.token
+    if name != DRAFT_MODEL:
+        return passed
+    low, guess, high = passed if share is None else pass_by_size(share)
+    return Range(low, guess, high if in_parallel else max(tokens, 1) * high)
 
 
 def fixed_tokens(method: str, deployment: Deployment = UNKNOWN_DEPLOYMENT) -> float:

@@ -329,6 +329,13 @@ class TestTheDrafterInStepsWithoutDrafts:
     def test_a_search_and_a_stored_cache_are_no_pass(self, method):
         assert self.passed(method, tokens=4).high == 0
 
-    def test_parallel_drafting_may_run_its_one_pass(self):
-        parallel = self.passed("eagle3", deployment=Deployment(drafts_in_parallel=True))
-        assert parallel.low == 0 < parallel.guess < parallel.high
+    @pytest.mark.parametrize("method", ["eagle3", "draft_model"])
+    def test_parallel_drafting_may_run_its_one_pass(self, method):
+        deployment = Deployment(drafts_in_parallel=True)
+        parallel = self.passed(method, deployment=deployment, tokens=4)
+        step = drafting(method, deployment=deployment).step
+        assert parallel == (0, step.guess, step.high)
+
+    def test_a_draft_model_that_drafts_in_parallel_runs_once(self):
+        four = self.passed("draft_model", deployment=Deployment(drafts_in_parallel=True), tokens=4, share=0.1)
+        assert four == pytest.approx((0.08, 0.1, 0.33))
