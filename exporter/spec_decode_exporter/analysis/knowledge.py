@@ -38,7 +38,8 @@ class Assumptions:
         its, settings = self.speculation, self.cost
         if settings is None and present_name(its.method) == DRAFT_MODEL:
             settings = sizes_of(share_by_name(its.draft_model, its.target))
-        return CostModel(settings, tuple(measured), its.method, its.target, its.deployment)
+        about = its.method, its.target, its.deployment
+        return CostModel(settings, tuple(measured), *about, counts_verified=not its.is_adaptive)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,10 +124,12 @@ class Cost:
     def within(self, other: Cost, tokens: float) -> Cost:
         """Return this cost within the range of a step with so many draft tokens by another one.
 
-        An end that excludes the guess is no limit.
+        It remains where it excludes a part of that range. An end that excludes the guess is no limit.
         """
         low, guess, high = (its.step + tokens * its.token for its in (self.low, self.guess, self.high))
         lowest, highest = (its.step + tokens * its.token for its in (other.low, other.high))
+        if lowest < low or high < highest:
+            return self
         below = (guess - lowest) / (guess - low) if low < lowest <= guess else 1.0
         above = (highest - guess) / (high - guess) if guess <= highest < high else 1.0
         token, step = (
@@ -205,6 +207,8 @@ class CostModel:
     """In vLLM's spelling; empty if unknown."""
     target: TargetModel = UNKNOWN_TARGET
     deployment: Deployment = UNKNOWN_DEPLOYMENT
+    counts_verified: bool = True
+    """False if drafts may not be verified: then what is typical of verified ones limits no measured cost."""
 
     def at(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost | None:
         """Return the cost at a load from the most certain source; None if unknown.
@@ -221,7 +225,7 @@ class CostModel:
             or self._configured(running_requests, tokens, context)
             or next(iter(measured), None)
         )
-        if found is not None and found.source is not CostSource.MEASURED:
+        if found is not None and (found.source is not CostSource.MEASURED or not self.counts_verified):
             return found
         estimated = self._estimated(running_requests, tokens, context)
         return found.within(estimated, tokens) if found and estimated else found or estimated

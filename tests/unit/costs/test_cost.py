@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point, measured_curves
 from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
@@ -222,8 +224,9 @@ class TestAMeasuredCostWithinTheTypicalRange:
         [
             ((0.0, 0.05, 0.5), (0.02, 0.05, 0.14)),
             ((0.04, 0.05, 0.06), (0.04, 0.05, 0.06)),
-            ((0.04, 0.05, 0.5), (0.04, 0.05, 0.14)),
-            ((0.1, 0.3, 0.5), (0.1, 0.3, 0.5)),  # an end that excludes the guess is no limit
+            ((0.04, 0.05, 0.5), (0.04, 0.05, 0.5)),  # it excludes a part of what is typical
+            ((0.0, 0.05, 0.12), (0.0, 0.05, 0.12)),
+            ((0.0, 0.3, 0.5), (0.02, 0.3, 0.5)),  # an end that excludes the guess is no limit
             ((0.0, 0.01, 0.5), (0.0, 0.01, 0.14)),
         ],
     )
@@ -233,7 +236,7 @@ class TestAMeasuredCostWithinTheTypicalRange:
         assert found.token == pytest.approx(expected)
 
     def test_c_and_c0_share_what_a_step_costs_less(self):
-        wide = replace(make_cost(0.05, high=0.25), step=Range(0.1, 0.1, 0.5))
+        wide = replace(make_cost(0.05, low=0.0, high=0.25), step=Range(0.0, 0.1, 0.5))
         found = wide.within(self.TYPICAL, 4)
         assert found.high.step + 4 * found.high.token == pytest.approx(4 * 0.14)
 
@@ -241,6 +244,14 @@ class TestAMeasuredCostWithinTheTypicalRange:
         curves = measured((20, 0.1), method="draft_model")
         found = cost(method="draft_model", measured=curves)
         assert (found.token, found.source) == (curves[0].points[0].token, CostSource.MEASURED)
+
+    def test_drafts_that_are_not_verified_may_cost_less_than_typical_ones(self):
+        curves = measured_curves([(CostSource.MEASURED, Point(20, Range(0.0, 0.05, 5.0)))], "eagle3")
+        lowest = (
+            Assumptions(Speculation("eagle3", is_adaptive=adapts)).cost_model(curves).at(20.0, 4.0).token.low
+            for adapts in (True, False)
+        )
+        assert next(lowest) == 0 < next(lowest)
 
     def test_the_sizes_of_the_models_limit_it_too(self):
         sizes = CostSettings(draft_parameters=1e9, target_parameters=8e9)
