@@ -131,9 +131,10 @@ def costs(
 
 
 def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource, Point]]:
-    """Return the costs without those near a much surer one, which is valid there too.
+    """Return the costs without those near a much surer one within their range, which is valid there too.
 
     Beside a narrow range of loads without drafts, plain steps are at other loads than those that draft.
+    A cost that excludes a part of the surer one's range contradicts it, and remains.
     """
     return [
         (source, its)
@@ -141,6 +142,7 @@ def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource,
         if not any(
             is_near(other.running_requests, its.running_requests)
             and its.token.high - its.token.low > UNSURE * (other.token.high - other.token.low)
+            and its.token.low <= other.token.low <= other.token.high <= its.token.high
             for same, other in found
             if same is source
         )

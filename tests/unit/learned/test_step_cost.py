@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.cost import CostSource, Point
 from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
 from spec_decode_exporter.learned import step_cost
@@ -265,6 +265,17 @@ class TestTheCost:
         left_out = {*every.points} - {*kept.points}
         surest = min(each.token.high - each.token.low for each in kept.points)
         assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
+
+    @pytest.mark.parametrize(
+        ("wide", "is_kept"),
+        [((0.04, 0.18, 0.24), False), ((0.05, 0.18, 0.24), True), ((0.0, 0.03, 0.06), True)],
+    )
+    def test_a_cost_that_contradicts_a_surer_one_near_it_remains(self, wide, is_kept):
+        sure, other = (
+            Point(load, Range(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
+        )
+        found = [(CostSource.MEASURED, sure), (CostSource.MEASURED, other)]
+        assert step_cost._surest(found) == found[: 1 + is_kept]
 
     def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
         times, passed = [Server(noise=0.0).times(mixed())], Range(0.02, 0.05, 0.1)
