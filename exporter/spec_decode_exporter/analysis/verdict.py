@@ -90,6 +90,12 @@ class SpeedupRange(NamedTuple):
     is_bounded: bool = True
     """True if the sampling error is known."""
 
+    @property
+    def by_known(self) -> Estimate:
+        """Bounds; without the sampling error by the range of costs alone."""
+        ends = self.estimate._replace(lower=self.at_highest_cost, upper=self.at_lowest_cost)
+        return self.estimate if self.is_bounded else ends
+
 
 def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
     """Return the verdict: speculation pays by the lower bound of the speed-up and hurts by the upper one.

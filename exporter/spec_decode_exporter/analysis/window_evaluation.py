@@ -324,7 +324,7 @@ class WindowEvaluation(WindowFigures):
         """The same before a verdict, by what is possible so far; None with few drafts."""
         if self.speedup_range is None or (self.total.drafts or 0) < self._policy.min_drafts:
             return None
-        return likely_share(self.speedup_range.estimate, self._policy.speedup)
+        return likely_share(self.speedup_range.by_known, self._policy.speedup)
 
     @property
     def probably_pays(self) -> bool | None:
@@ -333,8 +333,7 @@ class WindowEvaluation(WindowFigures):
         if found is None:
             return None
         if share is None or not found.is_bounded:
-            ends = found.estimate._replace(lower=found.at_highest_cost, upper=found.at_lowest_cost)
-            share = None if self.likely_share_ratio is None else likely_share(ends, self._policy.speedup)
+            share = self.likely_share_ratio
         return probably_pays(share, found.estimate.value, self.known.cost.target)
 
     @cached_property

@@ -221,6 +221,13 @@ class TestSharePaying:
         assert its.pays_share_ratio is None
         assert its.likely_share_ratio == (None if share is None else pytest.approx(share))
 
+    @pytest.mark.parametrize(("is_bounded", "pays"), [(True, None), (False, True)])
+    def test_the_range_of_costs_alone_says_what_is_likely_only_without_bounds(self, is_bounded, pays):
+        its = WindowEvaluation(window(drafts=100), Knowledge())
+        its.verdict = Verdict.INSUFFICIENT
+        its.speedup_range = SpeedupRange(Estimate(1.12, 0.9, 1.4, 0.1), 1.08, 1.15, is_bounded)
+        assert its.probably_pays is pays
+
 
 def test_of_an_engine_that_is_gone_has_no_value():
     its = Evaluation((), at(0.1))
