@@ -46,10 +46,17 @@ class Speculation:
     """vLLM's ``rejection_sample_method``."""
     is_adaptive: bool = False
     """True if the engine chooses how many drafts it verifies, and counts the others as rejected."""
+    varies_tokens: bool = False
+    """True if the engine changes K itself while it runs; it verifies all that it drafts."""
     has_served_tokens: bool = False
     """True if the server reported K: its next process may have another."""
     draft_bytes: float = 0.0
     """Weights of the drafter on the GPUs of an engine; 0 if unknown."""
+
+    @property
+    def chooses_tokens(self) -> bool:
+        """True if the engine chooses how many tokens it drafts or verifies, so that K needs no tuning."""
+        return self.is_adaptive or self.varies_tokens
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -110,6 +117,7 @@ def resolve(
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
         is_adaptive=configured.adaptive or ordered.is_adaptive or reported.is_adaptive,
+        varies_tokens=reported.varies_tokens,
         has_served_tokens=bool(reported.tokens) and not (configured.tokens or ordered.tokens),
         draft_bytes=float(configured.draft_memory or named),
     )

@@ -404,7 +404,7 @@ def acceptance_falls_with_context(context: FindingContext) -> Found | None:
         "long_lower": fall.long_bounds[0],
         "long_upper": fall.long_bounds[1],
     }
-    if best >= k or context.known.speculation.is_adaptive:
+    if best >= k or context.known.speculation.chooses_tokens:
         return Found(text + "Drafts gain less there.", values)
     return Found(text + fewer, {**values, "best_tokens": best, "tokens": k})
 

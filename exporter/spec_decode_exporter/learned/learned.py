@@ -109,7 +109,7 @@ class Learned:
         self._learn_steps(increment, sample, history)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        adapts = self._speculation.is_adaptive or history.varies_tokens
+        adapts = self._speculation.chooses_tokens or history.varies_tokens
         load = increment.load if adapts else None
         steps = self._decode_steps(increment, history)
         return self.drops.observe(drafts_of(increment, history.wall), steps, load)

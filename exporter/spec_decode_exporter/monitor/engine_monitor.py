@@ -341,9 +341,9 @@ class EngineMonitor:
 
     @property
     def _speculation(self) -> Speculation:
-        """Speculation as assumed; adaptive too if the engine changes K while it runs."""
+        """Speculation as assumed; with what its history shows: whether it changes K while it runs."""
         assumed = self._assumptions.speculation
-        return replace(assumed, is_adaptive=True) if self.history.varies_tokens else assumed
+        return replace(assumed, varies_tokens=True) if self.history.varies_tokens else assumed
 
     def _learned_costs(self) -> tuple[Curve, ...]:
         """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""

@@ -79,6 +79,8 @@ class ServedSpeculation:
     """``rejection_sample_method``: ``standard``, ``block``, ``fly``, …."""
     is_adaptive: bool = False
     """``enable_adaptive_verification``: vLLM chooses in each step how many drafts it verifies."""
+    varies_tokens: bool = False
+    """``speculative_adaptive``: SGLang changes K while it runs."""
     drafts_in_parallel: bool = False
     """``parallel_drafting``: one pass drafts all tokens."""
     tensor_parallel: int | None = None
@@ -111,18 +113,12 @@ def labelled_speculation(labels: Mapping[str, str]) -> ServedSpeculation:
     )
 
 
-def _elsewhere(
-    method: object, model: object, tokens: object, *, is_adaptive: object = False
-) -> ServedSpeculation:
+def _elsewhere(method: object, model: object, tokens: object) -> ServedSpeculation:
     """Return the settings of another engine; without a draft model of its own, EAGLE is the target's MTP."""
     known = _METHODS_ELSEWHERE.get(method, "") if isinstance(method, str) else ""
     names = {"method": "mtp" if method == "EAGLE" and not model else known, "model": model}
-    return replace(
-        speculation_of(
-            names | {"num_speculative_tokens": tokens, "enable_adaptive_verification": is_adaptive}
-        ),
-        drafts_in_parallel=method == "PARD",
-    )
+    found = speculation_of(names | {"num_speculative_tokens": tokens})
+    return replace(found, drafts_in_parallel=method == "PARD")
 
 
 def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
@@ -161,9 +157,9 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
         case None if details.speculative_algorithm:
             drafter, steps = details.speculative_draft_model_path, details.speculative_num_steps
-            model, adaptive = None if drafter == details.model_path else drafter, details.speculative_adaptive
-            found = _elsewhere(details.speculative_algorithm, model, steps, is_adaptive=adaptive)
-            return replace(found, tensor_parallel=_gpus(details.tp_size))
+            model, varies = None if drafter == details.model_path else drafter, details.speculative_adaptive
+            found = _elsewhere(details.speculative_algorithm, model, steps)
+            return replace(found, tensor_parallel=_gpus(details.tp_size), varies_tokens=varies is True)
     return None
 
 

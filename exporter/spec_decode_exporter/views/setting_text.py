@@ -73,7 +73,7 @@ def measure_text(evaluation: Evaluation) -> str:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
     is_known = setting.tokens is not None and (setting.bands or _measured(evaluation))
-    if collects or evaluation.known.speculation.is_adaptive or is_known:
+    if collects or evaluation.known.speculation.chooses_tokens or is_known:
         return ""
     ways = ways_text(evaluation.evaluated)
     if not setting.bands:

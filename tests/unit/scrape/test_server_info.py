@@ -55,7 +55,7 @@ def test_the_settings_of_sglang(settings, expected):
 
 def test_sglang_says_whether_it_changes_k():
     body = b'{"speculative_algorithm":"EAGLE","speculative_adaptive":true,"tp_size":0}'
-    assert served_speculation(body) == ServedSpeculation("mtp", is_adaptive=True)
+    assert served_speculation(body) == ServedSpeculation("mtp", varies_tokens=True)
 
 
 @pytest.mark.parametrize(
