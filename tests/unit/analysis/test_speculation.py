@@ -12,14 +12,16 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
 SERVED = Served(
-    "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True, tensor_parallel=4
-)
+    "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True, tensor_parallel=4,
+    varies_tokens=True,
+)  # fmt: skip
 ON_4 = Deployment(4)
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
 BY_SERVER = Speculation(
     *("eagle3", "server_info", "served/draft", 4, TO_16),
     rejection_method="fly",
     is_adaptive=True,
+    varies_tokens=True,
     deployment=ON_4,
     has_served_tokens=True,
 )
@@ -37,7 +39,7 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (None, "", None, Served(draft_model="amazon/GPT-OSS-20B-P-EAGLE"), Speculation(draft_model="amazon/GPT-OSS-20B-P-EAGLE", deployment=IN_PARALLEL)),
         (Settings(draft_model="pardner/eagle"), "", None, None, Speculation(draft_model="pardner/eagle")),
         (None, "", None, POD, BY_POD),
-        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, deployment=ON_4)),
+        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, varies_tokens=True, deployment=ON_4)),
         (
             None,
             "",
