@@ -157,6 +157,8 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     """Return the targets that the flags name; empty if no flag is about targets."""
     if arguments.simulate and (arguments.target or arguments.config_file):
         raise UsageError("--simulate brings its own targets; use it without --target and --config.file")
+    if len({Path(each).stem for each in arguments.simulate}) < len(arguments.simulate):
+        raise UsageError("--simulate names its target like the scenario: give each scenario once")
     if arguments.config_file:
         _reject_beside_file(arguments)
     settings = target_keys(arguments)

@@ -16,6 +16,7 @@ WRONG = [
     (["--web.listen-adress", ":1"], "did you mean --web.listen-address?"),
     (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target is for use without --config.file; put it into the file"),
     (["run", "--simulate", "drop", "--target", "http://a:1"], "--simulate"),
+    (["run", "--simulate", "drop", "--simulate", "drop"], "--simulate names its target like the scenario: give"),
     (["run", "--config.auto-reload"], "there is no file to watch"),
     (["run", "--speculative.config", "$(NOT_KNOWN)"], "--speculative.config is not vLLM's JSON"),
     (["observe", "--duration", "5m"], "did you mean --for?"),
