@@ -149,11 +149,14 @@ def event_sentence(event: RecordedEvent) -> str:
     return event_text(event.type, event.fields)
 
 
-def shared_ways(engines: Iterable[EngineView]) -> list[tuple[Way, list[str]]]:
-    """Return the ways to know of unclear engines, cheapest first, each with the targets of its engines."""
-    found: dict[Way, list[str]] = defaultdict(list)
-    for engine in engines:
+def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[Way, list[str]]], int]:
+    """Return ways to know of unclear engines, cheapest first, with their targets; and the engines omitted."""
+    found: dict[Way, list[EngineView]] = defaultdict(list)
+    for engine in engines[:MAX_ASKED]:
         for way in engine.ways_to_know:
-            found[way].append(engine.target)
+            found[way].append(engine)
     kinds = groupby(sorted(found, key=lambda way: WAYS.index(way.name)), attrgetter("name"))
-    return [(way, found[way]) for _, ways in kinds for way in islice(ways, MAX_ALIKE)]
+    shown = {way: found.pop(way) for _, ways in kinds for way in list(islice(ways, MAX_ALIKE))}
+    left_out = {engine.id for several in found.values() for engine in several}
+    targets = [(way, list(dict.fromkeys(each.target for each in several))) for way, several in shown.items()]
+    return targets, len(left_out) + len(engines[MAX_ASKED:])

@@ -43,7 +43,6 @@ from spec_decode_exporter.views.headline import (
 from spec_decode_exporter.views.history import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.web.fleet import (
-    MAX_ASKED,
     MAX_EVENTS,
     MAX_ROWS,
     SLICE,
@@ -333,7 +332,6 @@ _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {
-    "MAX_ASKED": MAX_ASKED,
     "MAX_EVENTS": MAX_EVENTS,
     "MAX_FILTER": MAX_FILTER,
     "MAX_ID": MAX_ID,

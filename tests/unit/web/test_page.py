@@ -190,12 +190,30 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
     ]
     text = text_of(await shown(views=[*views, engines[1]]))
     banner = text[text.index("How to know, cheapest first: 2 engines are unclear") : text.index("Engines ")]
-    waiting = "For a: Wait for 12 requests. Takes the time until then, costs no speed. 2 other ways"
-    price = "Restart it. Takes ten minutes, costs about 5 % of what drafts gain. recommend --measure"
+    waiting = "For a: Wait for 12 requests. It takes the time until then, and costs no speed. 2 other ways"
+    price = "Restart it. It takes ten minutes, and costs about 5 % of what drafts gain. recommend --measure"
     assert f"{waiting} For a: {price} Copy For b: {price} b Copy" in banner
     own = text_of(await shown(query=PageQuery("", ("b",)), views=views[1:], trace=lambda _: None))
     assert own.count(f"{price} b Copy") == 2
     assert "To know it:" not in own
+
+
+async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_ways_it_omits(engines):
+    own = [replace(MEASURED, paste=f"recommend --measure {number}") for number in range(20)]
+
+    async def banner(ways, target):
+        views = [
+            changed(engines[0], **UNSURE, id=str(number), target=target(number), ways_to_know=(WAIT, *more))
+            for number, more in enumerate(ways)
+        ]
+        text = text_of(await shown(views=[*views, changed(engines[1], target="other")]))
+        return text[text.index("How to know, ") : text.index("Engines ")]
+
+    of_one = await banner([()] * 8, lambda _: "chat")
+    assert "For chat: Wait for" in of_one
+    assert "see their panels" not in of_one
+    assert "and 1 engine more: see their panels" in await banner([(way,) for way in own[:4]], str)
+    assert "and 17 engines more: see their panels" in await banner([(way,) for way in own], str)
 
 
 # Targets and the exporter
