@@ -165,15 +165,15 @@ def _can_pause(its: WindowEvaluation) -> bool:
 SCHEDULE: Final = "schedule"
 """Name of the way by a schedule that measures itself."""
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
-    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
-    (lambda its: its.cost is None and its.known.speculation.method == DRAFT_MODEL, Way("sizes", "Name the sizes of both models: the cost is then a range around their ratio", "a minute", paste="cost: {{draft_parameters: 1B, target_parameters: 8B}}")),
+    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
+    (lambda its: its.cost is None and its.known.speculation.method == DRAFT_MODEL, Way("sizes", "Name the sizes of both models in the exporter's configuration: the cost is then a range around their ratio", "a minute", paste="cost: {{draft_parameters: 1B, target_parameters: 8B}}")),
     (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
+    (_counts_steps, Way("history", "Name a Prometheus that has this server from before it speculated, with a flag of the exporter", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
     (loads_to_know, Way("load_range", "Wait for more load: it was seen with {seen}, and with {needed} or more it can be known", "the time until then")),
-    (_counts_steps, Way("history", "Let the exporter read a Prometheus that has this server from before it speculated", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_can_pause, Way(SCHEDULE, "Restart the server with a schedule that drafts nothing in a narrow range of loads: it measures itself", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
+    (_can_pause, Way(SCHEDULE, "Restart the server with a schedule (`recommend --measure` prints it) that drafts nothing in a narrow range of loads: it measures itself if the load varies", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
     (_counts_steps, Way("plain_period", "Restart the server without {speculation} for ten minutes of traffic: the exporter learns its step times", "two restarts and ten minutes of traffic", "what drafts gain, for ten minutes")),
-    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
-    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0: C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
 WAYS: Final = tuple(way.name for _, way in _WAYS)

@@ -305,7 +305,7 @@ def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headlin
     if better := sum(engine.recommendation in _CHANGES for engine in engines):
         return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
     if worst.standing is Verdict.UNCLEAR:
-        return "How to know it stands below, cheapest first."
+        return "The ways to know are listed below, cheapest first."
     return {"good": "", "off": f"{worst.name}: {own.remedy}"}.get(own.tone, own.remedy)
 
 

@@ -125,9 +125,12 @@ def with_schedule(engines: Sequence[MeasuringView], speedup: float | None) -> Me
 
 def with_measuring(way: Way, its: MeasuringView) -> Way:
     """Return the way to know by a schedule with this one: its loads, its price, and what to paste."""
-    text = (
-        f"Restart the server with a schedule that drafts nothing {_loads_of(its.bands)}: it measures itself"
+    by = (
+        "a flag of vLLM whose schedule"
+        if its.complete
+        else "a schedule (`recommend --measure` prints it) that"
     )
+    text = f"Restart the server with {by} drafts nothing {_loads_of(its.bands)}: it measures itself"
     if its.obstacles:
         text += "; read the warnings of `spec-decode-exporter recommend --measure` first"
     minutes, price = _minutes(its.seconds or 0.0), its.price_ratio

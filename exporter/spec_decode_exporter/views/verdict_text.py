@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_know
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
@@ -96,9 +97,8 @@ def unclear_text(its: WindowEvaluation) -> str:
 def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to know whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
-    paste = f": `{way.paste}`" if way.paste else ""
-    price = f"takes {way.takes}, costs {way.costs}"
-    return f"To know it: {way.text[0].lower()}{way.text[1:]} ({price}){paste}."
+    text, paste = f"{way.text[0].lower()}{way.text[1:]}", f": `{way.paste}`" if way.paste else ""
+    return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}{paste}."
 
 
 def likely_text(likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
@@ -106,12 +106,15 @@ def likely_text(likely: str, bounds: Estimate | None, even: float | None, cost: 
     parts = [f"{likely}:"]
     if bounds is not None:
         value, low, high = map(_about, bounds[:3])
-        is_own = cost is not None and cost.source not in ESTIMATED
-        by = "the range of its cost" if is_own else "what drafting costs others"
-        parts.append(f"about {value} times as fast ({low} to {high} by {by}).")
+        parts.append(f"about {value} times as fast ({low} to {high} by {_range_of(cost)}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
     return f"{' '.join(parts)}{_assumed(cost, even)}"
+
+
+def _range_of(cost: Cost | None) -> str:
+    is_own = cost is not None and cost.source not in ESTIMATED
+    return "the range of its cost" if is_own else "what drafting costs others"
 
 
 def likely_so_far(its: WindowEvaluation) -> str:
@@ -119,11 +122,10 @@ def likely_so_far(its: WindowEvaluation) -> str:
     found = its.speedup_range
     if its.likely_share_ratio is None or found is None:
         return ""
-    value, low, high = map(_about, found.estimate[:3])
-    likely, is_own = LIKELY[its.probably_pays], its.cost is not None and its.cost.source not in ESTIMATED
+    value, low, high = map(_about, found.by_known[:3])
+    likely, by = LIKELY[its.probably_pays], "few data and " if found.is_bounded else ""
     says = f"{likely[0].lower()}{likely[1:]}"
-    by = "few data" if is_own else "few data and what drafting costs others"
-    return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}). "
+    return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}{_range_of(its.cost)}). "
 
 
 def memory_text(its: WindowEvaluation) -> str:
@@ -179,7 +181,7 @@ def _assumed(cost: Cost | None, even: float | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
     fixed = (
-        f", and a draft up to {cost.high.step:.2g} besides"
+        f"; a step that drafts costs up to {cost.high.step:.2g} more"
         if cost.high.step > 0 and cost.high.token < (even or 0.0)
         else ""
     )
@@ -220,6 +222,8 @@ def _missing(evaluation: Evaluation) -> str:
     since = "" if evaluation.since is None else f" since {utc_clock(evaluation.since)}"
     likely, first = likely_so_far(evaluation.evaluated), evaluation.missing[0]
     early = f"{likely}Too early to {'be sure' if likely else 'say whether speculation pays'}{since}"
+    if first.evidence is Evidence.HALF_WIDTH and first.seen <= first.needed:
+        return "Nothing says whether speculation pays: the server does not show how many tokens it drafts."
     if first.evidence is Evidence.HALF_WIDTH:
         needed, seen = percent(first.needed), percent(first.seen)
         return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."
@@ -314,8 +318,10 @@ def recommendation_text(snapshot: EngineSnapshot) -> str:
 
 
 def _keep(snapshot: EngineSnapshot) -> str:
-    if snapshot.evaluation.known.speculation.is_adaptive:
-        return "Keep it as it is: the engine chooses how many drafts it verifies, and K needs no tuning."
+    speculation = snapshot.evaluation.known.speculation
+    if speculation.chooses_tokens:
+        does = "chooses how many drafts it verifies" if speculation.is_adaptive else "changes K itself"
+        return f"Keep it as it is: the engine {does}, and K needs no tuning."
     if not snapshot.tokens:
         return "Keep it as it is."
     return f"Keep drafting {plural(snapshot.tokens, 'token')} at a time."
@@ -349,7 +355,8 @@ def _disable(snapshot: EngineSnapshot) -> str:
 def _limit_batch(snapshot: EngineSnapshot) -> str:
     crossover = snapshot.evaluation.crossover
     load = "few" if crossover is None else f"fewer than {crossover:.0f}"
-    return f"Speculate only while {load} requests run (num_speculative_tokens_per_batch_size)."
+    is_vllm = snapshot.evaluation.known.engine_kind in {"", "vllm"}
+    return f"Speculate only while {load} requests run{f' ({SCHEDULE_KEY})' if is_vllm else ''}."
 
 
 def _switch_method(snapshot: EngineSnapshot) -> str:

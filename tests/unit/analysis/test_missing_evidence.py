@@ -109,7 +109,7 @@ TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
         ({}, ["method", *STEPS]),
         ({"method": "draft_model"}, ["sizes", *STEPS]),
         (TYPICAL, STEPS),
-        ({**TYPICAL, "load_range": [AT_TWO]}, ["load_range", *STEPS]),
+        ({**TYPICAL, "load_range": [AT_TWO]}, ["history", "load_range", *STEPS[1:]]),
         ({**TYPICAL, "load_range": [AT_TWO._replace(tokens=16.0, draft_tokens=7.0)]}, STEPS),
         ({**TYPICAL, "schedule": BatchSchedule((1, 9, 12), (3, 0, 3))}, ["schedule_in_force", "history", *STEPS[2:]]),
         ({**TYPICAL, "engine_kind": "sglang"}, ["history", *STEPS[2:]]),
@@ -140,6 +140,7 @@ def test_what_to_paste_names_the_server_and_is_valid():
     assert ways["schedule"].paste == "spec-decode-exporter recommend --measure http://vllm-a:8000"
     assert ways["by_hand"].paste == "--cost.draft-cost-ratio C --cost.running-requests 4"
     assert ways["by_hand"].text.endswith("C is (T1 / T0 - 1) / 4")
+    assert "`recommend --measure` prints it" in ways["schedule"].text
     assert "it was seen with 2 requests, and with 8 or more it can be known" in ways["load_range"].text
     (experiment,) = yaml.safe_load(ways["replica"].paste)["experiments"]
     assert ExperimentSettings.model_validate(experiment).arms["on"].match == {"method": "eagle3"}

@@ -149,7 +149,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
-        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: its cost is then what it costs others (takes a minute, costs no speed): `--speculative.method METHOD`."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others. It takes a minute, and costs no speed: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip
@@ -158,6 +158,8 @@ def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text
     other = engine(action=action, recommended=depth, crossover=40.2, known={"engine_kind": "tensorrt_llm"})
     if "(num_speculative_tokens)" in text:
         assert recommendation_text(other) == text.replace("num_speculative_tokens", "max_draft_len")
+    if action is Action.LIMIT_BATCH:
+        assert recommendation_text(other) == "Speculate only while fewer than 40 requests run."
 
 
 @pytest.mark.parametrize(
@@ -192,6 +194,18 @@ def test_every_advice_has_a_sentence(action, state):
     assert recommendation_text(engine(action=action, state=state)).endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("speculation", "does"),
+    [
+        (Speculation(varies_tokens=True), "changes K itself"),
+        (Speculation(is_adaptive=True), "chooses how many drafts it verifies"),
+    ],
+)
+def test_an_engine_that_chooses_its_tokens_keeps_its_k(speculation, does):
+    its = engine(action=Action.KEEP, known={"speculation": speculation})
+    assert recommendation_text(its) == f"Keep it as it is: the engine {does}, and K needs no tuning."
+
+
 COLLECTING = {"is_advisable": False, "action": Action.COLLECT}
 
 
@@ -217,6 +231,7 @@ def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice
         ([Need(Evidence.SECONDS, 100.0, 84.0)], "Too early to say whether speculation pays: a verdict needs 100 s; 84 s seen."),
         ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests of equal length one after the other, or 150 s; 3.2 and 34 s seen."),
         ([Need(Evidence.HALF_WIDTH, 0.25, 0.31)], "Too early to say whether speculation pays: the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
+        ([Need(Evidence.HALF_WIDTH, 0.25, 0.03)], "Nothing says whether speculation pays: the server does not show how many tokens it drafts."),
         ([Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "Too early to say whether speculation pays: the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
     ],
 )  # fmt: skip
@@ -243,17 +258,19 @@ def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache,
 
 
 @pytest.mark.parametrize(
-    ("pays", "cost", "says", "by"),
+    ("pays", "cost", "is_bounded", "says", "by"),
     [
-        (True, None, "speculation probably pays", "few data and what drafting costs others"),
-        (False, TYPICAL, "speculation probably does not pay", "few data and what drafting costs others"),
-        (True, MEASURED, "speculation probably pays", "few data"),
+        (True, None, True, "speculation probably pays", "1.8 to 2.2, by few data and what drafting costs others"),
+        (False, TYPICAL, True, "speculation probably does not pay", "1.8 to 2.2, by few data and what drafting costs others"),
+        (True, MEASURED, True, "speculation probably pays", "1.8 to 2.2, by few data and the range of its cost"),
+        (True, TYPICAL, False, "speculation probably pays", "1.9 to 2.1, by what drafting costs others"),
     ],
-)
-def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost, says, by):
-    its = covered(likely_share_ratio=0.5, probably_pays=pays, cost=cost)
+)  # fmt: skip
+def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost, is_bounded, says, by):
+    speedup = SpeedupRange(SURE, 1.9, 2.1, is_bounded)
+    its = covered(likely_share_ratio=0.5, probably_pays=pays, cost=cost, speedup_range=speedup)
     assert verdict_text(engine(Verdict.INSUFFICIENT, missing=[NEEDED], evaluated=its)) == (
-        f"So far {says}: about 2.0 times as fast (1.8 to 2.2, by {by}). "
+        f"So far {says}: about 2.0 times as fast ({by}). "
         "Too early to be sure: a verdict needs 15 s; 6 s seen."
     )
 

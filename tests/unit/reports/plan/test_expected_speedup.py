@@ -260,5 +260,5 @@ def test_a_fixed_cost_that_decides_alone_is_named():
     object.__setattr__(plan, "cost_of", lambda _: cost)
     assert plan.verdict is Verdict.UNCLEAR
     assert (
-        "it costs 0.01 to 0.2 here, and a draft up to 2 besides (typical of the method)." in plan.verdict_text
+        "it costs 0.01 to 0.2 here; a step that drafts costs up to 2 more (typical of the method)." in plan.verdict_text
     )
