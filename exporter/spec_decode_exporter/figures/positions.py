@@ -51,8 +51,8 @@ class Positions:
         self._window, self._are_verified = window, are_verified
         self._counted = window.positions
         self._drafts, self._drafted = window.total.drafts, window.total.draft_tokens
-        is_varied = any(number != self._drafts for number in window.drafted)
-        self._having = window.drafted if is_varied and are_verified else ()
+        is_varied = self._drafts is not None and any(each != self._drafts for each in window.drafted)
+        self._having = window.drafted if is_varied and self.are_known else ()
         """Drafts with each position, if counted and not all the same."""
 
     def __len__(self) -> int:

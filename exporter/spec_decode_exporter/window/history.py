@@ -94,6 +94,8 @@ class Window:
 
         It has neither increments nor gauges, so it has no bounds and no load.
         """
+        are_counted = {bool(window.drafted) for window in windows if window.total.drafts} == {True}
+        drafted = [window.drafted or (0,) * len(window.positions) for window in windows if are_counted]
         return cls(
             length=sum(window.length for window in windows),
             seconds=sum(window.seconds for window in windows),
@@ -103,7 +105,7 @@ class Window:
             mean=Means(),
             increments=Increments.of([], []),
             answers=Answers(*map(sum, zip(*(window.answers for window in windows), strict=True))),
-            drafted=tuple(map(sum, zip_longest(*(window.drafted for window in windows), fillvalue=0))),
+            drafted=tuple(map(sum, zip_longest(*drafted, fillvalue=0))),
             counts_at_end=any(window.counts_at_end for window in windows),
         )
 
@@ -333,10 +335,8 @@ class History:
         number, sums = len(increments), increments.sums(_POSITIONS + self.tokens)
         known = self.sample.counters if self.sample else UNKNOWN
         gauges = self.sample.gauges[: len(Means())] if self.sample and number else Means()
-        counts, means = (
-            sums[_COUNTERS:_POSITIONS],
-            [total / NANO / (number or 1) for total in sums[_GAUGES:_COUNTERS]],
-        )
+        counts = sums[_COUNTERS:_POSITIONS]
+        means = [total / NANO / (number or 1) for total in sums[_GAUGES:_COUNTERS]]
         return Window(
             length=length,
             seconds=sums[_COVERED] / NANO,

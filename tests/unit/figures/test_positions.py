@@ -207,3 +207,11 @@ def test_a_draft_that_ended_before_a_position_is_like_the_others():
     assert found.conditional == [0.9, 40 / 90, 1.0]
     unverified = Positions(its, are_verified=False)
     assert (unverified.acceptance, unverified.drafts_with(2)) == ([], None)
+
+
+@pytest.mark.parametrize(
+    "totals", [(100, 250, 150), (None, None, None)], ids=("none accepted there", "unknown")
+)
+def test_counted_draft_tokens_tell_nothing_if_positions_or_drafts_are_unknown(totals):
+    found = Positions(window(*totals, positions=(0, 0, 0), drafted=(100, 100, 50)))
+    assert (found.acceptance, found.counts, found.drafts_with(2)) == ([], [], None)

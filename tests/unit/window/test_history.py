@@ -314,6 +314,12 @@ def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():
     assert (both.total.drafts, both.total.decode_steps, both.mean) == (6, None, (None, 5.0, None))
 
 
+@pytest.mark.parametrize(("drafts", "drafted"), [(0, (4, 3, 0)), (2, ())])
+def test_draft_tokens_by_position_are_summed_if_each_engine_that_drafts_has_them(drafts, drafted):
+    one = window(4, 7, 2, positions=(1, 1), drafted=(4, 3))
+    assert Window.sum_of([one, window(drafts, 0, 0, positions=(0, 0, 0))]).drafted == drafted
+
+
 # Random lives of a server. Times are multiples of an eighth of a second, so that sums are exact in binary.
 
 

@@ -1,5 +1,6 @@
 """Increments and resets between two polls, and the identities that one page breaks."""
 
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -300,6 +301,14 @@ def test_k_is_the_largest_that_the_gauge_has_shown_and_drafts_count_by_that_of_t
     # Requests that ran with a larger K may have more accepted tokens than K of now allows.
     taken = step(poll, ended(4, 40, 94, steps=1.0), 9.0, WALL + 9.0)
     assert (taken.reset, taken.increment.counters[1:3]) == (None, (50, 50))
+
+
+def test_draft_tokens_of_a_position_that_the_page_lacks_stay():
+    before, now = (
+        replace(make_sample(*counters), drafted=drafted)
+        for counters, drafted in (((9, 24, 0), (9, 8, 7)), ((20, 40, 0), (20, 20)))
+    )
+    assert after(before, now).increment.drafted == (11, 12, 0)
 
 
 @pytest.mark.parametrize("steps", [0.0, nan])
