@@ -36,7 +36,7 @@ from spec_decode_exporter.history.history_targets import (
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.engines import MEANINGS, MODEL_LABEL, Counter
+from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, MODEL_LABEL, Counter
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
@@ -200,13 +200,14 @@ def add_readings(series: Iterable[SampledSeries], sums: _Sums) -> None:
     """Add a page of readings to the sums by model and time; a value that no counter can have is left out."""
     for each in series:
         meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
-        if meaning is None or not isinstance(meaning.quantity, Counter):
+        quantity = Counter.DRAFTS if meaning and meaning.quantity in DRAFTS else meaning and meaning.quantity
+        if not isinstance(quantity, Counter):
             continue
         times = sums[each.labels.get(MODEL_LABEL, "")]
         for time, value in zip(each.times, each.values, strict=True):
             if 0 <= value < MAX_COUNT:
                 counters = times.setdefault(time, {})
-                counters[meaning.quantity] = counters.get(meaning.quantity, 0.0) + value
+                counters[quantity] = counters.get(quantity, 0.0) + value
 
 
 def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> list[FoundPeriod]:

@@ -13,6 +13,7 @@ from typing import Final
 from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import (
+    DRAFTS,
     ENGINE_LABELS,
     ENGINES,
     HISTOGRAMS,
@@ -79,7 +80,7 @@ class HistoryTarget:
     @property
     def latencies(self) -> str:
         """Selector of its drafts and of the histograms that are compared with those of a baseline."""
-        return self._selector(self._named(_names(self.kind, (Counter.DRAFTS, *COMPARED))))
+        return self._selector(self._named(_names(self.kind, (*DRAFTS, *COMPARED))))
 
     @property
     def identifying(self) -> str:
@@ -89,7 +90,7 @@ class HistoryTarget:
     @property
     def activity(self) -> str:
         """Selector of its counters of generated tokens and of drafts."""
-        return self._selector(self._named(_names(self.kind, (Counter.GENERATION_TOKENS, Counter.DRAFTS))))
+        return self._selector(self._named(_names(self.kind, (Counter.GENERATION_TOKENS, *DRAFTS))))
 
     async def has_rust_front_end(self, api: QueryApi, begin: float, end: float) -> bool:
         """Return whether it is vLLM's Rust front end, which has none of Python's own series.
@@ -236,9 +237,7 @@ async def nearest_names(api: QueryApi, begin: float, end: float) -> str:
         names = await api.metric_names(begin, end)
     except HistoryError:
         return "; it has no metrics"
-    near = sorted(
-        name for name in names if any(word in name.lower() for word in ("vllm", "spec_dec", "sglang"))
-    )
+    near = sorted(name for name in names if re.search("vllm|spec_dec|sglang", name, re.IGNORECASE))
     near = near[:NAMED] or get_close_matches("vllm:generation_tokens_total", names, NAMED, 0.3)
     if any(name.encode() in MEANINGS for name in near):
         return f". It has {', '.join(near)}: check --match, --since and --until"

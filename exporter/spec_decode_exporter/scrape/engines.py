@@ -68,6 +68,8 @@ class EngineMark(Enum):
 
 Quantity = Counter | Gauge | Latency | EngineMark
 
+DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)
+"""Counters that grow with each draft: an engine has one of them."""
 HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_LENGTHS})
 """Quantities whose buckets are read. They are most of a page's cost, so they are read less often."""
 MODEL_LABEL: Final = "model_name"

@@ -164,6 +164,8 @@ class EnginePlaces:
         counters, gauges = _counts(values, self.counters, _SCALES), tuple(_gauges(values, self.gauges))
         positions = tuple([count or 0 for count in _counts(values, self.positions)])
         drafted = tuple([count or 0 for count in _counts(values, self.drafted)]) if self.drafted else ()
+        if any(drafted) and not drafted[0]:
+            positions, drafted = (), ()  # each draft has the first position: the page lacks it, and so D
         if self.counts_at_end:
             _complete(counters, positions, drafted, round(gauges[_GAUGE_COLUMNS[Gauge.DRAFT_STEPS]] or 0))
         return Sample(
@@ -403,7 +405,7 @@ def _bound(text: str) -> float:
 
 def _position(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_POSITIONS)):
-        raise PageError("a count of accepted tokens has no readable number in its label position")
+        raise PageError("a count of draft tokens has no number in its label position or token_position")
     if int(text) >= MAX_POSITIONS:
         raise PageError(
             f"position {int(text)} is beyond the {MAX_POSITIONS} draft positions that are watched"

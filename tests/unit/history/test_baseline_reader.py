@@ -1,6 +1,8 @@
 """Baseline from a history: its server, the newest period without speculation, few queries, small slices."""
 
 import asyncio
+import json
+import re
 from collections import defaultdict
 
 import pytest
@@ -17,7 +19,7 @@ from spec_decode_exporter.history.baseline_reader import (
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.learned.steps import PER_DOUBLING
-from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
+from spec_decode_exporter.scrape.engines import DRAFTS, ENGINES, Counter, Latency
 from tests.fakes.simulated_history import START, StoredHistory
 from tests.unit.history.conftest import PLAIN, simulated
 
@@ -215,6 +217,20 @@ def test_a_hostile_name_is_short_and_printable():
         server_of(target(), [server(instance=f"\x1b{n}" * 4000) for n in range(3)], is_only_target=False)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+def test_a_server_of_each_engine_whose_drafts_are_counted_has_no_period_without(kind):
+    target, found = HistoryTarget(kind, kind.prefixes[0], {}, created=False), defaultdict(dict)
+    name = f"{kind.prefixes[0]}{next(kind.names[each][0] for each in DRAFTS if each in kind.names)}"
+    wanted = json.loads(target.activity.partition("=~")[2].removesuffix("}"))
+    assert re.fullmatch(wanted, name)
+    assert name.removeprefix(kind.prefixes[0]) in target.latencies
+    tokens = f"{kind.prefixes[0]}{kind.names[Counter.GENERATION_TOKENS][0]}"
+    add_readings(
+        [SampledSeries({"__name__": each}, [0.0, 300.0], [1.0, 2.0]) for each in (tokens, name)], found
+    )
+    assert plain_periods(found[""], 400.0) == []
 
 
 @pytest.mark.parametrize("value", [float("nan"), -1.0, 2.0**53])

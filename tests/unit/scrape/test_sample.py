@@ -188,6 +188,25 @@ def test_an_invalid_position_is_rejected(position):
         read(f"{POSITION}{labels} 5\n".encode())
 
 
+def test_a_count_of_draft_tokens_without_a_position_names_the_labels_of_all_engines():
+    with pytest.raises(PageError, match=r"draft tokens has no .* label position or token_position"):
+        read(b"trtllm_spec_decode_drafted_tokens_total 5\n")
+
+
+@pytest.mark.parametrize(("first", "known"), [(0, False), (9, True)])
+def test_without_drafts_that_have_the_first_position_nothing_of_drafts_is_known(first, known):
+    numbers = {"drafted": (first, 8, 7), "accepted": (6, 5, 4)}
+    lines = [
+        f'trtllm_spec_decode_{name}_tokens_total{{token_position="{place}"}} {number}'
+        for name, each in numbers.items()
+        for place, number in enumerate(each)
+        if number
+    ]
+    sample = only("\n".join([*lines, ""]).encode())
+    assert sample.counters[:3] == ((9, 24, 15) if known else (None, None, None))
+    assert (sample.drafted, sample.positions) == (tuple(numbers.values()) if known else ((), ()))
+
+
 START = b"process_start_time_seconds"
 CREATED = b"vllm:generation_tokens_created"
 
