@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta, Struct
 
+from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
 from spec_decode_exporter.core.tasks import unless_stopped
 from spec_decode_exporter.core.urls import without_query
@@ -253,7 +254,7 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
 def _refusal(body: bytes) -> str:
     """Return the error that an answer reports; empty if it reports none."""
     try:
-        return msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR]
+        return escaped(msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR], kept="")
     except msgspec.DecodeError:
         return ""
 

@@ -55,11 +55,11 @@ REFUSED = (
 
 
 async def test_an_error_with_status_200_is_shown_and_asks_for_less():
-    text = "prefix: it answers with an error: query processing would load too many samples$"
+    text = r"prefix: it answers with an error: query processing would( |\\n)load too many samples$"
     with pytest.raises(TooMuchError, match=text):
         await api(REFUSED).samples("{}", 60.0, 60)
     with pytest.raises(HistoryError, match=text):
-        await api(REFUSED).time()
+        await api(REFUSED.replace(b"would load", b"would\\nload")).time()
 
 
 def matrix(*series):
