@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, field_validator
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, batch_schedule
+from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, SCHEDULE_KEY, batch_schedule
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
 from spec_decode_exporter.views.document import Estimated, View, computed
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
@@ -73,9 +72,10 @@ class SavedMeasuring(MeasuringView):
     @classmethod
     def _is_a_config(cls, text: str) -> str:
         if text:
-            keys = json.loads(text)
-            if not isinstance(keys, dict) or type(keys.get("num_speculative_tokens")) is not int:
-                raise ValueError("it has no number of draft tokens")
+            keys = decode(text.encode(), _MAX_VALUES)
+            tokens = keys.get("num_speculative_tokens") if isinstance(keys, dict) else None
+            if type(tokens) is not int or not 1 <= tokens <= MAX_DRAFT_TOKENS:
+                raise ValueError(f"it has no number of draft tokens from 1 to {MAX_DRAFT_TOKENS}")
             batch_schedule(keys.get(SCHEDULE_KEY))
         return text
 

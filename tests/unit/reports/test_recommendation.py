@@ -78,7 +78,7 @@ def test_an_unknown_draft_model_leaves_only_a_comment(engine):
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "json"])
 def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
     off = written([engine(SpeculationSetting(0, is_change=True))], form, TextStyle())
-    assert "ithout" in off
+    assert "# Start the server without speculation (vLLM: without --speculative-config)." in off
     unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST)], form, TextStyle())
     for text in (off, unknown):
         assert "--speculative-config '" not in text
@@ -174,8 +174,20 @@ class TestMeasuring:
         assert f"--speculative-config '{replica().measuring.present_config}'" in text
         assert "schedule: [[1, " in text
 
+    def test_the_way_back_has_only_the_known_keys_of_a_setting_that_is_not_complete(self, replica):
+        unknown = replica(speculation=Speculation("", "", "", 4))
+        lines = written_measuring([unknown], "vllm", TextStyle()).splitlines()
+        assert lines[-1] == f"# To go back, have these keys instead: {unknown.measuring.present_config}"
+        assert {line[0] for line in lines} == {"#"}
+
     @pytest.mark.parametrize(
-        "text", ["{", "[]", "{}", '{"num_speculative_tokens": 4, "num_speculative_tokens_per_batch_size": 1}']
+        "text",
+        [
+            *("{", "[]", "{}", "[" * 100_000),
+            *(f'{{"num_speculative_tokens": {number}}}' for number in ("0", "-3", "129", "true", "1" * 5000)),
+            '{"num_speculative_tokens": 4, "num_speculative_tokens_per_batch_size": 1}',
+        ],
+        ids=lambda text: text[:40],
     )
     def test_a_saved_setting_that_is_none_is_rejected(self, replica, text):
         saved = replica().model_dump()
