@@ -312,8 +312,7 @@ def undrafted_pass(
 
     vLLM runs its first pass there too, to keep its KV cache in sync (``llm_base_proposer.py``), and Model
     Runner V2 all ``tokens`` passes of a draft model (``standalone_ar/speculator.py``), unless one drafts all.
-    So these steps are longer than those of a server without speculation. ``share`` is a draft model's part of
-    the weights.
+    So these steps take longer than without speculation. ``share`` is a draft model's part of the weights.
     """
     name = present_name(method)
     if every_step_pays(name) or name in _CACHE_ALONE:
