@@ -68,7 +68,8 @@ def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
     (shown,) = group.windows
     for name, (above, below, plus) in RATIOS.items():
         needed = SPECULATION if below != "decode_steps" else (above, below)
-        both = [each for each in windows if all(count_of(each, one) is not None for one in needed)]
+        valued = [each for each in windows if count_of(each, below)]
+        both = [each for each in valued if all(count_of(each, one) is not None for one in needed)]
         numerator = sum(count_of(each, above) for each in both)
         denominator = sum(count_of(each, below) for each in both)
         expected = float(Fraction(numerator, denominator) + plus) if denominator else None
