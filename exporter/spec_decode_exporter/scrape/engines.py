@@ -41,6 +41,7 @@ class Gauge(StrEnum):
     REPORTED_ACCEPTANCE_RATIO = auto()
     REPORTED_ACCEPTANCE_LENGTH = auto()
     DRAFT_STEPS = auto()  # K in force, of an engine that counts verifications instead of draft tokens
+    VERIFIED_TOKENS = auto()  # tokens of such a verification: K + 1, or those of a tree
 
 
 class Latency(StrEnum):
@@ -139,6 +140,7 @@ _SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_accept_rate",
     Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_accept_length",
     Gauge.DRAFT_STEPS: "spec_num_steps",
+    Gauge.VERIFIED_TOKENS: "spec_num_draft_tokens",
     # One observation a token, of the mean of its step or chunk.
     Latency.TIME_PER_OUTPUT_TOKEN: "inter_token_latency_seconds_bucket",
     Latency.QUEUE: "queue_time_seconds_bucket",

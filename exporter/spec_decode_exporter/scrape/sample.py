@@ -54,6 +54,7 @@ MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.REPORTED_ACCEPTANCE_RATIO: 1.0,
     Gauge.REPORTED_ACCEPTANCE_LENGTH: MAX_POSITIONS + 1.0,
     Gauge.DRAFT_STEPS: MAX_POSITIONS,
+    Gauge.VERIFIED_TOKENS: MAX_POSITIONS + 1.0,
 }
 """Maximum plausible values; a larger gauge is absent."""
 SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
@@ -167,6 +168,7 @@ class EnginePlaces:
         if any(drafted) and not drafted[0]:
             positions, drafted = (), ()  # each draft has the first position: the page lacks it, and so D
         if self.counts_at_end:
+            gauges = _with_steps(*gauges)
             _complete(counters, positions, drafted, round(gauges[_GAUGE_COLUMNS[Gauge.DRAFT_STEPS]] or 0))
         return Sample(
             counters=tuple(counters),
@@ -190,6 +192,17 @@ class EnginePlaces:
 def _by_position(places: Mapping[_Column, list[int]], mark: EngineMark) -> list[Sequence[int]]:
     found = {int(number): own for (each, number), own in places.items() if each is mark}
     return [found.get(place, ()) for place in range(max(found, default=-1) + 1)]
+
+
+def steps_of(steps: float | None, verified: float | None) -> float | None:
+    """Return SGLang's K: its steps; of a block or a search, which has one step or none, the draft tokens."""
+    return verified - 1 if verified is not None and verified > 1 and (steps or 0) <= 1 else steps
+
+
+def _with_steps(*gauges: float | None) -> tuple[float | None, ...]:
+    """Return gauges with the K that ``steps_of`` says."""
+    *others, steps, verified = gauges
+    return (*others, steps_of(steps, verified), verified)
 
 
 def _complete(

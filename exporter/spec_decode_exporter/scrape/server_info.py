@@ -20,7 +20,7 @@ from spec_decode_exporter.config.batch_schedule import (
     ScheduleError,
     batch_schedule,
 )
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS, steps_of
 
 _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
@@ -57,6 +57,7 @@ class _Details(msgspec.Struct):
     # SGLang:
     speculative_algorithm: Any = None
     speculative_num_steps: Any = None
+    speculative_num_draft_tokens: Any = None
     speculative_draft_model_path: Any = None
     speculative_adaptive: Any = None
     model_path: Any = None
@@ -156,11 +157,19 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
             method, model, tokens = fields.groups()
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
         case None if details.speculative_algorithm:
-            drafter, steps = details.speculative_draft_model_path, details.speculative_num_steps
+            drafter, steps = details.speculative_draft_model_path, _steps(details)
             model, varies = None if drafter == details.model_path else drafter, details.speculative_adaptive
             found = _elsewhere(details.speculative_algorithm, model, steps)
             return replace(found, tensor_parallel=_gpus(details.tp_size), varies_tokens=varies is True)
     return None
+
+
+def _steps(details: _Details) -> float | None:
+    steps, verified = (
+        each if type(each) is int else None
+        for each in (details.speculative_num_steps, details.speculative_num_draft_tokens)
+    )
+    return steps_of(steps, verified)
 
 
 def _gpus(size: object) -> int | None:

@@ -39,6 +39,7 @@ MODEL, DRAFTER = "meta-llama/Llama-3.1-8B-Instruct", "yuhuili/EAGLE3-LLaMA3.1-In
         ),  # as NEXTN is shown
         ({"algorithm": "EAGLE", "num_steps": 1, "draft_model_path": None}, ("mtp", 1, "")),
         ({"algorithm": "NGRAM", "num_steps": None}, ("ngram", None, "")),
+        ({"algorithm": "DFLASH", "num_steps": 1, "num_draft_tokens": 16}, ("dflash", 15, "")),
         ({"algorithm": "SOMETHING", "num_steps": "3"}, ("", None, "")),
         ({"algorithm": ["EAGLE"], "num_steps": 3}, ("", 3, "")),
         ({"algorithm": None, "num_steps": None}, None),

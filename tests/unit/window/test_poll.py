@@ -326,3 +326,18 @@ def test_a_batch_may_end_at_once_with_more_tokens_than_a_second_allows(kind, res
     pages = [f"{kind}:{tokens} {count}\n".encode() for count in (5, 2 * 10**6)]
     readings = [SampleReader().read(page, with_latencies=False).samples.values() for page in pages]
     assert after(*(sample for (sample,) in readings)).reset is reset
+
+
+@pytest.mark.parametrize(
+    ("steps", "verified", "tokens"),
+    [(3, 4, 3), (3, 16, 3), (1, 2, 1), (1, 6, 5), (0, 6, 5), (None, 6, 5), (0, None, 0), (0, 0, 0)],
+)
+def test_blocks_and_searches_with_one_step_or_none_draft_all_tokens_but_the_bonus(steps, verified, tokens):
+    """DFLASH shows one step, whatever its block; a tree of EAGLE has more tokens than steps."""
+    gauges = {"spec_num_steps": steps, "spec_num_draft_tokens": verified}
+    page = "".join(f"sglang:{name} {value}\n" for name, value in gauges.items() if value is not None)
+    counts = (
+        "sglang:num_requests_total 5\nsglang:spec_verify_calls_total 40\nsglang:generation_tokens_total 100\n"
+    )
+    (sample,) = SampleReader().read((counts + page).encode(), with_latencies=False).samples.values()
+    assert sample[Counter.DRAFT_TOKENS] == (40 * tokens or None)
