@@ -136,8 +136,8 @@ def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
         used,
         problem,
         _label(settings.get("rejection_sample_method")),
-        settings.get("enable_adaptive_verification") is True,
-        settings.get("parallel_drafting") is True,
+        is_adaptive=settings.get("enable_adaptive_verification") is True,
+        drafts_in_parallel=settings.get("parallel_drafting") is True,
     )
 
 
