@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.metrics.table import METRICS
+from tests.fakes.golden import HAS_OTHER_SUMS, rounded
 from tests.fakes.replayed_metrics import recorded_targets, replayed_metrics
 from tests.paths import DATA
 
@@ -22,8 +22,6 @@ NAMES = {
     for suffix in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 """Names of the samples that the exporter writes now."""
-HAS_OTHER_SUMS = sys.version_info >= (3, 12)
-"""From Python 3.12, sum() of floats rounds less: the last digits of some numbers are others."""
 
 
 def by_name(lines, names):
@@ -31,13 +29,8 @@ def by_name(lines, names):
     found = {}
     for line in lines:
         if (name := line.split("{")[0]) in names:
-            found.setdefault(name, []).append(_rounded(line) if HAS_OTHER_SUMS else line)
+            found.setdefault(name, []).append(rounded(line) if HAS_OTHER_SUMS else line)
     return found
-
-
-def _rounded(line):
-    series, _, value = line.rpartition(" ")
-    return f"{series} {float(value):.8g}"
 
 
 def pinned(path):

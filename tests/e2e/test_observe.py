@@ -157,7 +157,7 @@ def test_json_for_a_script(simulated, observe):
 def test_the_embedded_simulator_in_an_encoding_without_drawings(observe):
     found = observe("--simulate", "steady", "--for", "5s", PYTHONIOENCODING="latin-1")
     assert found.returncode in {0, 3}
-    assert "simulated-vllm" in found.stdout
+    assert "simulated-steady" in found.stdout
     assert found.stdout.isascii()
     assert "#####" in found.stdout
 

@@ -64,6 +64,10 @@ EMPTY = {
     ("Speed-up of the fleet", "B"): "the cost is known on every engine",
     ("Exporters", "D"): "no state file is configured",
     **dict.fromkeys(
+        [(f"{what}, over the baseline's", "A") for what in ("Time to first token", "Time per output token")],
+        "nothing was served without speculation",
+    ),
+    **dict.fromkeys(
         [("Experiments that the exporter compares", bound) for bound in "BC"],
         "too few requests pass in 30 s to say how sure a speed-up is",
     ),

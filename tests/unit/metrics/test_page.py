@@ -34,7 +34,7 @@ from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.every import every
-from tests.fakes.golden import is_golden
+from tests.fakes.golden import is_golden_page
 from tests.paths import DATA
 from tests.unit.analysis.added_figure import snapshot as recorded_engine
 from tests.unit.metrics.test_request_metrics import found
@@ -148,7 +148,7 @@ def recorded_fixture():
 async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile):
     """After a wanted change: ``make generate``, then read the difference."""
     text = await page_of(recorded, Metrics(profile=profile))
-    is_golden(DATA / "metrics" / f"restart_k3_k5.{profile}.txt", text)
+    is_golden_page(DATA / "metrics" / f"restart_k3_k5.{profile}.txt", text)
 
 
 @every(Group)
