@@ -199,7 +199,7 @@ async def test_the_thread_reads_and_sends_and_survives_an_internal_error(wrap, e
             failed.set()
             raise RuntimeError("bug")
         work(now)
-        if exporter.requests:
+        if exporter.records():
             sent.set()
             raise SystemExit
 
