@@ -17,7 +17,7 @@ class EndedRequests:
         self, kind, clock, *, running=4, steps=K, drafts=(20, 200), rates=(0.4, 0.8), seconds=200.0, seed=1,
         shows_steps=True,
     ):  # fmt: skip
-        """Begin requests for so many ``seconds``; with 0 ``steps`` SGLang does not speculate."""
+        """Begin requests for ``seconds``; with 0 ``steps`` SGLang does not speculate."""
         self.kind, self.running, self.steps, self.shows_steps = kind, running, steps, shows_steps
         self._clock, self._start = clock, clock.monotonic()
         random = Random(seed)

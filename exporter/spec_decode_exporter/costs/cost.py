@@ -122,7 +122,7 @@ class Cost:
         return replace(self, token=token, step=step)
 
     def within(self, other: Cost, tokens: float) -> Cost:
-        """Return this cost within the range of a step with so many draft tokens by another one.
+        """Return this cost within the range of another one, of a step with ``tokens`` draft tokens.
 
         It remains where it excludes a part of that range. An end that excludes the guess is no limit.
         """
