@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -76,9 +77,7 @@ class Knowledge:
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostModel = field(default_factory=CostModel)
     policy: Policy = field(default_factory=Policy)
-    speculates: bool = True
-    is_undecided: bool = False
-    """True if it is not known yet whether the engine speculates."""
+    drafting: Drafting = Drafting.DRAFTS
     has_drafted: bool = False
     """True if the engine drafted since the server's process began."""
     recent: Window | None = None
@@ -108,6 +107,11 @@ class Knowledge:
     """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
+
+    @property
+    def speculates(self) -> bool:
+        """True if the engine is known to speculate."""
+        return self.drafting is Drafting.DRAFTS
 
     @property
     def drafts_what_it_finds(self) -> bool:

@@ -10,6 +10,7 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
+from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
@@ -63,6 +64,7 @@ class EngineMonitor:
         """
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
+        self.counters = DraftCounters()
         self.learned = Learned(self._assumptions, baseline)
         self.arms: Sequence[Learned] = ()
         """Engines that serve the model without speculation in an experiment."""
@@ -97,6 +99,7 @@ class EngineMonitor:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
+        self.counters.use(assumptions.speculation)
         if self.learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -118,15 +121,10 @@ class EngineMonitor:
     @property
     def method(self) -> str:
         """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
-        history, known = self.history, self._assumptions.speculation.method
+        known = self._assumptions.speculation.method
         # A search may decode long before its first draft: a configured method is not off.
-        may_draft = history.is_undecided or (known and history.always_counts_drafts)
-        return known if history.speculates or may_draft else OFF
-
-    @property
-    def has_schedule(self) -> bool:
-        """True if K depends on the load: it speculates, though it may not draft at the present load."""
-        return bool(self._assumptions.speculation.schedule)
+        may_draft = known and self.counters.front_end == "rust"
+        return OFF if self.counters.drafting is Drafting.OFF and not may_draft else known
 
     def windows(self, now: float) -> tuple[Window, ...]:
         """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
@@ -139,8 +137,10 @@ class EngineMonitor:
 
         Intervals, in seconds, are those of polls and of polls with histograms.
         """
-        history = self.history
-        before = history.speculates, history.is_undecided
+        history, before = self.history, self.counters.drafting
+        sample = self.counters.complete(sample)
+        if self.counters.begins_again:
+            history.begin_again()
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
         if step.reset and self._assumptions.speculation.has_served_tokens:
@@ -148,8 +148,7 @@ class EngineMonitor:
         is_first = step.increment is not None and not (
             self._last and self._last.evaluation.longest.window.polls
         )
-        is_another = (history.speculates, history.is_undecided) != before
-        self.is_urgent |= is_first or is_another or step.reset is not None
+        self.is_urgent |= is_first or self.counters.drafting is not before or step.reset is not None
         yield from self._reset_events(step)
         yield from self._check_events(step.poll)
         if step.increment:
@@ -255,7 +254,7 @@ class EngineMonitor:
 
     def _learn(self, increment: Increment, sample: Sample) -> Iterator[Event]:
         """Learn from an increment; yield the drops that begin or end with it."""
-        drops = self.learned.observe(increment, sample, self.history)
+        drops = self.learned.observe(increment, sample, self.history, self.counters.drafting)
         ages = [drop.age for drop in drops if drop.age is not None]
         if ages:  # slow drops and reset baselines have no moment
             changed_at = increment.end - min(ages)
@@ -314,14 +313,14 @@ class EngineMonitor:
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
         history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
         age, wall = history.last_seen - self._changed_at, history.wall
-        period = self._period() if history.speculates else None
+        drafts = self.counters.drafting is Drafting.DRAFTS
+        period = self._period() if drafts else None
         is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
             self._speculation,
             assumed.cost_model(self._learned_costs()),
             assumed.policy,
-            speculates=history.speculates,
-            is_undecided=history.is_undecided,
+            drafting=self.counters.drafting,
             has_drafted=history.has_drafted,
             recent=None if is_drafting or longest <= STALL_SECONDS else history.window(STALL_SECONDS),
             since_change=history.window(age) if is_changed else None,
@@ -333,7 +332,7 @@ class EngineMonitor:
             data_parallel=history.data_parallel,
             load_range=self._load_range,
             loads=self._loads,
-            latency_baseline=self._latency_baseline if history.speculates else None,
+            latency_baseline=self._latency_baseline if drafts else None,
             engine_kind=assumed.engine_kind,
             server=assumed.server,
             wall=wall,
@@ -385,8 +384,7 @@ class EngineMonitor:
         known = Knowledge(
             self._speculation,
             policy=assumed.policy,
-            speculates=its.speculates,
-            is_undecided=its.is_undecided,
+            drafting=self.counters.drafting,
             wall=its.wall,
         )
         return self._snapshot(PlainEvaluation(windows, known), DropStatus(total={}), its.sample)

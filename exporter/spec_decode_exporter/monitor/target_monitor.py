@@ -345,8 +345,7 @@ class TargetMonitor:
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
-        is_rust = polled.reading.front_end == "rust"
-        engine.history.always_counts_drafts = is_rust and not engine.has_schedule
+        engine.counters.front_end = polled.reading.front_end
         engine.history.data_parallel = len(polled.reading.samples) > 1
         latency_interval = self._config.poll.histogram_interval
         observe = partial(

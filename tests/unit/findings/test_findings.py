@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
@@ -286,7 +287,7 @@ def test_a_finding_needs(name, enough, without):
     assert name not in found(**without)
 
 
-NO_SPECULATION = {"drafts": 0, "positions": (), "speculates": False}
+NO_SPECULATION = {"drafts": 0, "positions": (), "drafting": Drafting.OFF}
 
 
 ALONE = {
@@ -310,7 +311,7 @@ def test_an_engine_has_these_findings_alone(more, names):
 
 def test_without_windows_or_counters_there_are_no_findings():
     assert findings(Evaluation((), Knowledge()), frozenset(Check), DropStatus()) == ()
-    unknown = Evaluation((window(),), Knowledge(speculates=False))
+    unknown = Evaluation((window(),), Knowledge(drafting=Drafting.OFF))
     assert findings(unknown, frozenset(), DropStatus()) == ()
     unknown_accepted = Evaluation((window(1000, 4000, positions=(0,) * 4),), Knowledge())
     assert [each.name for each in findings(unknown_accepted, frozenset(), DropStatus())] == []
