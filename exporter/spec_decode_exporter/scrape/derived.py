@@ -52,8 +52,9 @@ def _of_verifications(page: PageValues) -> None:
         counters[Counter.ACCEPTED_TOKENS] = max(0, generated - first - drafts)
         counters[Counter.DRAFT_TOKENS] = round(drafts * page.width) if page.width else None
     whole, waited = counters[Counter.END_TO_END_NANOSECONDS], counters[Counter.FIRST_TOKEN_NANOSECONDS]
+    whole = 0 if generated is None else whole  # before the first request ends
     if whole is not None and waited is not None:
-        counters[Counter.DECODE_NANOSECONDS] = whole - waited  # below 0 before the first request ends
+        counters[Counter.DECODE_NANOSECONDS] = whole - waited
 
 
 def _of_positions(page: PageValues) -> None:
