@@ -17,7 +17,7 @@ from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import POD_LABELS, Discovery
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import Url, address
 from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
@@ -30,17 +30,14 @@ from spec_decode_exporter.discovery.target import (
     static_targets,
 )
 
-KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
-"""Kinds of discovery, in order of precedence."""
+KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")  # kinds of discovery, in order of precedence
 MAX_NAME_CHARACTERS: Final = 1_024
 """Characters of all label names that are not configured: every series has all of them."""
-_FEW: Final = 200
-"""Targets that are merged on the event loop: 2 ms; more are merged in a thread."""
-_MAX_NUMBER: Final = 8
-"""Characters of ``#`` and the number that distinguish targets of the same path."""
+_FEW: Final = 200  # targets that are merged on the event loop: 2 ms; more are merged in a thread
+_MAX_NUMBER: Final = 8  # characters of `#` and the number that distinguish targets of the same path
 _LINES: Final = 10, 300.0
 """Burst of log lines about the failures of one discovery, and seconds until one more."""
-_NO_RESULTS: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
+_NAMES: Final = f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
 
 _log = structlog.get_logger(__name__)
 
@@ -52,12 +49,11 @@ def discoveries(discovery: Discovery) -> Iterator[TargetDiscovery]:
     yield from (HttpListDiscovery(settings, scrape) for settings in discovery.http)
     for names in discovery.dns:
         yield from (DnsNameDiscovery(name, names, scrape) for name in names.names)
-    if discovery.kubernetes:
+    for pods in discovery.kubernetes:
         # Imported here: the code is not in memory before it is configured.
         from spec_decode_exporter.discovery.pods import PodDiscovery
 
-        for pods in discovery.kubernetes:
-            yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
+        yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
 
 
 class Discoverer:
@@ -68,7 +64,7 @@ class Discoverer:
         config: Config,
         clock: Clock,
         on_change: Callable[[Sequence[Target]], None],
-        known: Mapping[str, Sequence[Target]] = _NO_RESULTS,
+        known: Mapping[str, Sequence[Target]] = MappingProxyType({}),
     ) -> None:
         """Call ``on_change`` with the whole list at the start and after each change.
 
@@ -81,17 +77,15 @@ class Discoverer:
         self._filter = LabelFilter("all")
         self._labels = FleetLabels(_configured_names(config), self._filter)
         self._publishing = asyncio.Lock()
-        self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
-        self._lines = {
-            discovery.key: TokenBucket(*_LINES, clock.monotonic) for discovery in self._discoveries
-        }
+        self._reasons: dict[str, str | None] = {}
+        self._lines = {way.key: TokenBucket(*_LINES, clock.monotonic) for way in self._discoveries}
         self._targets: tuple[Target, ...] | None = None
-        self.found = {discovery.key: known.get(discovery.key, ()) for discovery in self._discoveries}
+        self.found = {way.key: known.get(way.key, ()) for way in self._discoveries}
         """Last result of each discovery, by its key."""
 
     async def run(self) -> None:
         """Publish the known targets, then refresh all discoveries until cancelled."""
-        await self._publish()
+        await self._publish({})
         async with asyncio.TaskGroup() as group:
             for discovery in self._discoveries:
                 group.create_task(self._follow(discovery))
@@ -103,60 +97,50 @@ class Discoverer:
 
     async def _follow(self, discovery: TargetDiscovery) -> None:
         while True:
-            self._log_state(discovery, await self._refresh(discovery))
+            reason = await self._refresh(discovery)
+            # A server may fail with another text each time: beyond the lines, the next refresh tries again.
+            if reason != self._reasons.get(discovery.key) and self._lines[discovery.key].take():
+                self._reasons[discovery.key] = reason
+                if reason is None:
+                    _log.info("discovery_recovered", discovery=discovery.name)
+                else:
+                    _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
             await self._clock.sleep_until(self._clock.monotonic() + discovery.refresh)
 
     async def _refresh(self, discovery: TargetDiscovery) -> str | None:
         """Refresh a discovery and publish its targets; return the reason of a failure."""
+        reason, targets = None, None
         try:
-            await self._update(discovery, await discovery.targets())
-        except DiscoveryError as error:
-            if error.targets is not None:
-                await self._update(discovery, error.targets)
-            return str(error)
+            try:
+                targets = await discovery.targets()
+            except DiscoveryError as error:
+                reason, targets = str(error), error.targets
+            if targets is not None and tuple(targets) != self.found[discovery.key]:
+                await self._publish({discovery.key: tuple(targets)})
         except Exception as error:  # noqa: BLE001  an error in one discovery must not end the others
             return f"unexpected: {type(error).__name__}"
-        return None
+        return reason
 
-    async def _update(self, discovery: TargetDiscovery, targets: Sequence[Target]) -> None:
-        if tuple(targets) != self.found[discovery.key]:
-            await self._publish({discovery.key: tuple(targets)})
-
-    def _log_state(self, discovery: TargetDiscovery, reason: str | None) -> None:
-        """Log the start of a failure, a change of its reason, and its end; not each refresh.
-
-        A server may fail with another text each time: beyond the line limit, the next refresh tries again.
-        """
-        failure = self._failures[discovery.key]
-        if reason == failure.reason or not self._lines[discovery.key].take():
-            return
-        if reason is None:
-            failure.recovered()
-            _log.info("discovery_recovered", discovery=discovery.name)
-        else:
-            failure.failed(reason)
-            _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
-
-    async def _publish(self, changed: Mapping[str, Sequence[Target]] = _NO_RESULTS) -> None:
+    async def _publish(self, changed: Mapping[str, Sequence[Target]]) -> None:
         """Call ``on_change`` if the targets changed."""
         async with self._publishing:
             found = {**self.found, **changed}
             is_few = sum(map(len, found.values())) <= _FEW
-            targets = self._own(found) if is_few else await TARGET_LISTS.run(self._own, found)
+            targets = self._of_shard(found) if is_few else await TARGET_LISTS.run(self._of_shard, found)
             # After the merge: a list that cannot be merged must not replace the last usable one.
             self.found = found
             if targets != self._targets:
                 self._targets = targets
                 self._on_change(targets)
 
-    def _own(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
+    def _of_shard(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
         """Return the targets of this shard, with limited labels.
 
         The shard follows from the address alone: two exporters may see other targets and names at a time.
         """
         targets = self._labels.limited(merge([self._static, *found.values()], self._filter))
         index, count = self._shard.index, self._shard.count
-        return tuple(each for each in targets if hash_modulus(address(each.url), count) == index)
+        return tuple(target for target in targets if hash_modulus(address(target.url), count) == index)
 
 
 def _configured_names(config: Config) -> Iterator[str]:
@@ -229,27 +213,20 @@ class FleetLabels:
         """Yield the targets with the labels whose names are admitted."""
         # By identity: the targets of a group share one tuple of labels.
         distinct = {id(target.labels): target.labels for target in targets}
-        self._admit(dict.fromkeys(name for labels in distinct.values() for name, _ in labels))
-        admitted = {
-            key: tuple(pair for pair in labels if pair[0] in self._names) for key, labels in distinct.items()
-        }
+        self._names = self._admitted(dict.fromkeys(name for own in distinct.values() for name, _ in own))
+        kept = {key: tuple(one for one in own if one[0] in self._names) for key, own in distinct.items()}
         for target in targets:
-            labels = admitted[id(target.labels)]
-            yield target if len(labels) == len(target.labels) else replace(target, labels=labels)
+            labels = kept[id(target.labels)]
+            yield target if labels == target.labels else replace(target, labels=labels)
 
-    def _admit(self, present: Mapping[str, None]) -> None:
-        """Update the admitted names: configured ones, then those in use, new ones; log the first other."""
-        in_use = [name for name in self._names if name in present]
+    def _admitted(self, present: Mapping[str, None]) -> dict[str, None]:
+        """Return the configured names, then those in use, then new ones; log the first that is beyond."""
         names, left = dict(self._configured), MAX_NAME_CHARACTERS
-        for name in dict.fromkeys((*in_use, *present)):
-            if name in names:
-                continue
+        in_use = (name for name in self._names if name in present)
+        for name in (name for name in dict.fromkeys((*in_use, *present)) if name not in self._configured):
             left -= len(name)
             if left < 0 or len(names) >= MAX_LABELS:
-                limit = (
-                    f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
-                )
-                self._labels.drop(name, f"is beyond the {limit}; use fewer or shorter names", once="names")
+                self._labels.drop(name, f"is beyond the {_NAMES}; use fewer or shorter names", once="names")
                 break
             names[name] = None
-        self._names = names
+        return names

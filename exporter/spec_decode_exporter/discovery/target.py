@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -14,20 +14,16 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
-CONFIGURED: Final = "static"
-"""Kind of discovery of targets in the configuration."""
-Labels = tuple[tuple[str, str], ...]
-"""Names and values, sorted by name."""
-
+CONFIGURED: Final = "static"  # kind of discovery of targets in the configuration
+Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
 _MAX_WARNINGS: Final = 100
 """Log lines about labels and pods of one discovery: a list may have new ones each time."""
 _MAX_SHOWN: Final = 200
-_TOO_LARGE: Final = (
-    f"is beyond the {MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have; "
-    "remove some or shorten values"
-)
+_LIMITS: Final = f"{MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have"
+_TOO_LARGE: Final = f"is beyond the {_LIMITS}; remove some or shorten values"
 
 _log = structlog.get_logger(__name__)
 
@@ -71,10 +67,7 @@ def static_targets(config: Config) -> tuple[Target, ...]:
     """Return the configured targets in order; by default, vLLM on this host."""
     return tuple(
         Target(
-            url=target.url,
-            name=target.called,
-            labels=tuple(sorted(target.labels.items())),
-            http=target.http,
+            *(target.url, target.called, tuple(sorted(target.labels.items())), target.http),
             speculative=target.speculative,
             cost=target.cost,
             baseline=target.baseline,
@@ -94,21 +87,6 @@ class DiscoveryError(Exception):
         """To publish in spite of the failure; None keeps the previous targets."""
 
 
-class TargetDiscovery(Protocol):
-    """One file pattern, list, DNS name or namespace, and its targets."""
-
-    name: str
-    """Name in the log: the kind, and the pattern, address or DNS name."""
-    key: str
-    """Identity, not for the log: unlike the name, it has the port and a query, which may be secret."""
-    refresh: float
-    """Seconds from the end of one refresh to the next."""
-
-    async def targets(self) -> Sequence[Target]:
-        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
-        ...
-
-
 class LabelFilter:
     """Drop unusable labels and those beyond the limits; log each name once."""
 
@@ -119,13 +97,12 @@ class LabelFilter:
 
     def kept(self, labels: Mapping[str, str]) -> Labels:
         """Return the usable labels within the limits."""
-        usable = {}
-        for name, value in labels.items():
-            if problem := label_problem(name) or value_problem(value):
-                self.drop(name, problem)
-            else:
-                usable[name] = value
-        return self.fitting(tuple(sorted(usable.items())))
+        usable = [
+            (name, value)
+            for name, value in sorted(labels.items())
+            if not self._drops(name, label_problem(name) or value_problem(value))
+        ]
+        return self.fitting(usable)
 
     def fitting(self, labels: Iterable[tuple[str, str]], beside: Labels = ()) -> Labels:
         """Return the labels, in order, that fit into the limits of a target that has those ``beside``."""
@@ -142,9 +119,7 @@ class LabelFilter:
     def value(self, labels: Mapping[str, str], name: str) -> str:
         """Return the value of a label that is not exported; empty if absent or unusable."""
         value = labels.get(name, "")
-        if problem := value_problem(value):
-            self.drop(name, problem)
-        return "" if problem else value
+        return "" if self._drops(name, value_problem(value)) else value
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log a dropped label, once for its name or for the key ``once``."""
@@ -158,7 +133,33 @@ class LabelFilter:
         self._logged |= {key} if is_new else set()
         return is_new
 
+    def _drops(self, name: str, problem: str | None) -> bool:
+        if problem:
+            self.drop(name, problem)
+        return bool(problem)
+
 
 def _size(label: tuple[str, str]) -> int:
-    name, value = label
-    return len(name) + len(value)
+    return len(label[0]) + len(label[1])
+
+
+class TargetDiscovery:
+    """One file pattern, list, DNS name or namespace, and its targets."""
+
+    def __init__(self, kind: str, name: str, scrape: Scrape, refresh: float, key: str = "") -> None:
+        """Poll the targets with ``scrape``.
+
+        ``name`` is for the log: the kind, and the pattern, address or DNS name. ``key`` is the identity, by
+        default the name: it may have a port, and a query, which may be secret.
+        """
+        self.name, self.key = name, key or name
+        self.refresh = refresh
+        """Seconds from the end of one refresh to the next."""
+        self._kind, self._scrape, self._labels = kind, scrape, LabelFilter(name)
+
+    async def targets(self) -> Sequence[Target]:
+        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
+        raise NotImplementedError
+
+    def _target(self, url: str, name: str, labels: Labels) -> Target:
+        return Target(url, name, labels, self._scrape.http, self._kind, self.key)

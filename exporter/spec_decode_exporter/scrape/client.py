@@ -48,6 +48,7 @@ _MAX_REQUESTS: Final = 3
 """Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
 _MAX_PROBLEM: Final = 16 * 2**10
 """Maximum bytes of a problem (RFC 9457)."""
+_PROBLEM_TYPES: Final = "application/problem+json", "application/json"
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -204,7 +205,7 @@ class ResponseParser:
         self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
         if status != HTTPStatus.OK:
             self._failure = StatusError(status, _host(self._headers.get(b"location", b"")))
-            is_problem = self.header(b"content-type").startswith("application/problem+json")
+            is_problem = self.header(b"content-type").startswith(_PROBLEM_TYPES)
             if not (self._reads_problems and is_problem):
                 self._error = self._failure
                 raise self._error
@@ -348,6 +349,7 @@ class Client:
         max_body: int,
         resolver: Resolver = CONFIG_RESOLVER,
         is_command: bool = False,
+        reads_problems: bool = False,
     ) -> None:
         """Send requests with the credentials of ``http``, each for ``timeout`` seconds at most.
 
@@ -355,6 +357,7 @@ class Client:
         """
         self._http, self._timeout, self._max_body = http, timeout, max_body
         self._resolver, self._is_command = resolver, is_command
+        self._reads_problems = is_command or reads_problems
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None
         """Scheme, host and port of the connection."""
@@ -426,7 +429,7 @@ class Client:
         return await self._connection.get(head, self._response(max_body))
 
     def _response(self, max_body: int) -> ResponseParser:
-        return ResponseParser(max_body, reads_problems=self._is_command)
+        return ResponseParser(max_body, reads_problems=self._reads_problems)
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config
