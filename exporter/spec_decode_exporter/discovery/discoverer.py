@@ -20,23 +20,21 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import Url, address
-from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
+from spec_decode_exporter.discovery import lists
+from spec_decode_exporter.discovery.lists import TargetDiscovery
 from spec_decode_exporter.discovery.target import (
     CONFIGURED,
     DiscoveryError,
     LabelFilter,
     Target,
-    TargetDiscovery,
     static_targets,
 )
 
 KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")  # kinds of discovery, in order of precedence
-MAX_NAME_CHARACTERS: Final = 1_024
-"""Characters of all label names that are not configured: every series has all of them."""
+MAX_NAME_CHARACTERS: Final = 1_024  # of all label names that are not configured: every series has them all
 _FEW: Final = 200  # targets that are merged on the event loop: 2 ms; more are merged in a thread
 _MAX_NUMBER: Final = 8  # characters of `#` and the number that distinguish targets of the same path
-_LINES: Final = 10, 300.0
-"""Burst of log lines about the failures of one discovery, and seconds until one more."""
+_LINES: Final = 10, 300.0  # burst of log lines about failures of a discovery, and seconds until one more
 _NAMES: Final = f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
 
 _log = structlog.get_logger(__name__)
@@ -45,13 +43,12 @@ _log = structlog.get_logger(__name__)
 def discoveries(discovery: Discovery) -> Iterator[TargetDiscovery]:
     """Yield the configured discoveries in order of precedence."""
     scrape = discovery.scrape
-    yield from (FileDiscovery(pattern, scrape) for pattern in discovery.files)
-    yield from (HttpListDiscovery(settings, scrape) for settings in discovery.http)
+    yield from (lists.FileDiscovery(pattern, scrape) for pattern in discovery.files)
+    yield from (lists.HttpListDiscovery(settings, scrape) for settings in discovery.http)
     for names in discovery.dns:
-        yield from (DnsNameDiscovery(name, names, scrape) for name in names.names)
+        yield from (lists.DnsNameDiscovery(name, names, scrape) for name in names.names)
     for pods in discovery.kubernetes:
-        # Imported here: the code is not in memory before it is configured.
-        from spec_decode_exporter.discovery.pods import PodDiscovery
+        from spec_decode_exporter.discovery.pods import PodDiscovery  # in memory once it is configured
 
         yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
 
@@ -66,16 +63,14 @@ class Discoverer:
         on_change: Callable[[Sequence[Target]], None],
         known: Mapping[str, Sequence[Target]] = MappingProxyType({}),
     ) -> None:
-        """Call ``on_change`` with the whole list at the start and after each change.
-
-        ``known`` is the attribute ``found`` of an earlier discoverer: with it, a reload loses no target.
-        """
+        """Call ``on_change`` at each change; ``known`` is the list ``found`` of an earlier discoverer."""
         self._clock, self._on_change = clock, on_change
-        self._shard = config.discovery.shard
-        self._static = static_targets(config)
+        self._shard, self._static = config.discovery.shard, static_targets(config)
         self._discoveries = list(discoveries(config.discovery))
         self._filter = LabelFilter("all")
-        self._labels = FleetLabels(_configured_names(config), self._filter)
+        pods = ([*sorted(POD_LABELS), *pods.labels] for pods in config.discovery.kubernetes)
+        configured = chain((target.labels for target in config.targets), pods)
+        self._labels = FleetLabels(chain(*configured), self._filter)
         self._publishing = asyncio.Lock()
         self._reasons: dict[str, str | None] = {}
         self._lines = {way.key: TokenBucket(*_LINES, clock.monotonic) for way in self._discoveries}
@@ -127,38 +122,26 @@ class Discoverer:
             found = {**self.found, **changed}
             is_few = sum(map(len, found.values())) <= _FEW
             targets = self._of_shard(found) if is_few else await TARGET_LISTS.run(self._of_shard, found)
-            # After the merge: a list that cannot be merged must not replace the last usable one.
-            self.found = found
+            self.found = found  # after the merge: the last list that can be merged stays
             if targets != self._targets:
                 self._targets = targets
                 self._on_change(targets)
 
     def _of_shard(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
-        """Return the targets of this shard, with limited labels.
-
-        The shard follows from the address alone: two exporters may see other targets and names at a time.
-        """
+        """Return the targets of this shard, by the address alone: two exporters may see other names."""
         targets = self._labels.limited(merge([self._static, *found.values()], self._filter))
         index, count = self._shard.index, self._shard.count
         return tuple(target for target in targets if hash_modulus(address(target.url), count) == index)
 
 
-def _configured_names(config: Config) -> Iterator[str]:
-    """Yield the label names of configured targets, and those that the configuration gives to pods."""
-    for target in config.targets:
-        yield from target.labels
-    for pods in config.discovery.kubernetes:
-        yield from (*sorted(POD_LABELS), *pods.labels)
-
-
-def merge(lists: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
+def merge(found: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
     """Return each page once and each name once.
 
     A repeated page keeps its first name and settings. Its labels are joined; the first value of each counts.
     A second page of the same name gets its ``host:port`` as name, then its path too, then a number.
     """
     pages: dict[Url, Target] = {}
-    for target in chain.from_iterable(lists):
+    for target in chain.from_iterable(found):
         page = Url.of(target.url)
         pages[page] = _joined(pages[page], target, labels) if page in pages else target
     return list(_with_unique_names(pages.values()))
@@ -177,8 +160,7 @@ def _joined(first: Target, other: Target, labels: LabelFilter) -> Target:
 
 def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
     taken: set[str] = set()
-    # One counter for each path: starting at 2 each time would take quadratic time.
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # by path, in linear time
     for target in targets:
         name = target.name
         if name in taken:
@@ -197,16 +179,10 @@ def hash_modulus(text: str, modulus: int) -> int:
 
 
 class FleetLabels:
-    """Limit the label names of all targets: every series has all of them.
-
-    Configured names always stay. Names in use take precedence over new ones, so that a list cannot displace
-    the labels of other lists' targets.
-    """
+    """Limit the label names of all targets; a new name displaces neither a configured one nor one in use."""
 
     def __init__(self, configured: Iterable[str], labels: LabelFilter) -> None:
-        """Keep the names ``configured`` for targets and discoveries; log dropped ones to ``labels``."""
-        self._configured = dict.fromkeys(configured)
-        self._names = self._configured
+        self._configured = self._names = dict.fromkeys(configured)
         self._labels = labels
 
     def limited(self, targets: Sequence[Target]) -> Iterator[Target]:

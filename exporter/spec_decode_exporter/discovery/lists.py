@@ -1,7 +1,4 @@
-"""Targets from files, HTTP lists and DNS names, each as in Prometheus' service discovery.
-
-Target groups, ``[{targets: [host:port], labels: {…}}]``, are untrusted bytes until they are targets.
-"""
+"""Targets from files, HTTP lists and DNS names, as in Prometheus: untrusted bytes until they are targets."""
 
 from __future__ import annotations
 
@@ -31,12 +28,11 @@ from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscov
 from spec_decode_exporter.core.files import Stamp, read_bounded, size_text, stamps
 from spec_decode_exporter.core.tasks import TARGET_FILES, TARGET_LISTS
 from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, address, host_and_port, without_query
-from spec_decode_exporter.discovery.target import DiscoveryError, Target, TargetDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Labels, Target
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import PollError
 
-FILE_SECONDS: Final = 5.0
-"""Seconds between two checks of the files' times and sizes. They are read if one has changed."""
+FILE_SECONDS: Final = 5.0  # between two checks of the files' times and sizes; they are read after a change
 MAX_FILES: Final = 1_000
 MAX_ENTRIES: Final = 100_000  # entries of the directory of a pattern with wildcards
 MAX_PATTERN_BYTES: Final = 16 * 2**20  # bytes of all files that match one pattern
@@ -45,23 +41,20 @@ _REST: Final = 10.0  # seconds of pause after each second of processor time for 
 _DNS_TIMEOUT: Final = 5.0
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""Resolver errors for records that certainly do not exist."""
 MAX_LIST_BYTES: Final = 4 * 2**20
 MAX_TARGETS: Final = 10_000  # targets of a list, and its groups
 MAX_GROUP_LABELS: Final = 256  # labels of a group, including those that no target keeps, such as `__meta_…`
 MAX_LIST_LABELS: Final = 50_000
 MAX_TEXT: Final = 16 * 2**10
-MAX_URL_CHARACTERS: Final = 4 * 2**20
-"""Characters of all URLs of a list: each target of a group repeats the group's path."""
+MAX_URL_CHARACTERS: Final = 4 * 2**20  # of all URLs of a list: each target repeats its group's path
 MAX_PARAMETERS: Final = 32
 MAX_PARAMETER_CHARACTERS: Final = 2_048  # characters of all parameters, as encoded in the URL
+# Braces of groups and their labels; quotes of groups' keys, targets and labels:
 _LIMITS: Final = {b"{": 2 * MAX_TARGETS, b'"': 6 * MAX_TARGETS + 4 * MAX_LIST_LABELS}
-"""Characters of a list: braces of groups and their labels; quotes of groups' keys, targets and labels."""
 _TOO_MUCH: Final = f"has more than {MAX_TARGETS} groups or targets, or {MAX_LIST_LABELS} labels; divide it"
 _EXPORTER_LABELS: Final = ("target", "method")
 _PARAMETER: Final = "__param_"
 _HOST: Final = re.compile(r"[^/?#@\s]+")
-_PATH: Final = re.compile(PATH)
 _KIND_ERROR: Final = re.compile(r"Expected `(\w+)`, got `(\w+)`")
 _WORDS: Final = {"str": "a text", "array": "a list", "object": "a mapping", "null": "null", "bool": "a flag"}
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
@@ -112,16 +105,30 @@ def _in_words(error: msgspec.ValidationError) -> str:
     return f"{place.rstrip('`') or 'the list'} {text}"
 
 
-class GroupDiscovery(TargetDiscovery):
-    """A discovery that answers with target groups; each dropped label is logged once."""
+class TargetDiscovery:
+    """One file pattern, list, DNS name or namespace, and its targets."""
+
+    def __init__(self, kind: str, name: str, scrape: Scrape, refresh: float, key: str = "") -> None:
+        """Log with ``name``; ``key``, by default the same, identifies the discovery and may hold a secret."""
+        self.name, self.key, self.refresh = name, key or name, refresh
+        self._kind, self._scrape, self._labels = kind, scrape, LabelFilter(name)
+
+    async def targets(self) -> Sequence[Target]:
+        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
+        raise NotImplementedError
+
+    def _target(self, url: str, name: str, labels: Labels) -> Target:
+        return Target(url, name, labels, self._scrape.http, self._kind, self.key)
 
     def targets_of(self, groups: Sequence[TargetGroup]) -> list[Target]:
         """Return the targets of the groups; raise DiscoveryError if one is unusable, or too many."""
         targets: list[Target] = []
         labels = characters = 0
         for number, group in enumerate(groups):
+            path = group.labels.get("__metrics_path__", self._scrape.metrics_path)
+            given = [name for name in group.labels if name.startswith(_PARAMETER)]
             try:
-                place = self._request_target(group.labels)
+                place = request_target(path, {name[len(_PARAMETER) :]: group.labels[name] for name in given})
             except ValueError as error:
                 raise DiscoveryError(f"[{number}] {error}") from None
             labels += len(group.labels)
@@ -132,11 +139,6 @@ class GroupDiscovery(TargetDiscovery):
                 raise DiscoveryError(f"has URLs of more than {MAX_URL_CHARACTERS} characters together")
             targets += self._of_group(group, place, f"[{number}]")
         return targets
-
-    def _request_target(self, labels: Mapping[str, str]) -> str:
-        names = [name for name in labels if name.startswith(_PARAMETER)]
-        path = labels.get("__metrics_path__", self._scrape.metrics_path)
-        return request_target(path, {name.removeprefix(_PARAMETER): labels[name] for name in names})
 
     def _of_group(self, group: TargetGroup, place: str, where: str) -> Iterator[Target]:
         """Yield the targets. The labels ``target`` (the name), ``method`` and ``__…`` are not exported."""
@@ -155,7 +157,7 @@ class GroupDiscovery(TargetDiscovery):
 def request_target(path: str, parameters: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return path and query of a page; raise ValueError, without the untrusted text, if they are unusable."""
     target = f"/{path.removeprefix('/')}"
-    if not _PATH.fullmatch(target) or "://" in target.partition("?")[0]:
+    if not re.fullmatch(PATH, target) or "://" in target.partition("?")[0]:
         remedy = f"write it after one `/`, percent-encoded and without a host, in {MAX_PATH:,} characters"
         raise ValueError(f"has an unusable path; {remedy}")
     if not parameters:
@@ -170,10 +172,7 @@ def request_target(path: str, parameters: Mapping[str, str] = MappingProxyType({
 
 
 def page_url(scheme: str, host: str, target: str) -> str:
-    """Return the URL of a page, from a result of ``request_target``; raise ValueError as that does.
-
-    It leads only to ``host``, with the scheme's port by default, since the exporter sends credentials there.
-    """
+    """Return the URL of a page; raise ValueError if it leads elsewhere: credentials are sent to ``host``."""
     if scheme not in PORTS:
         raise ValueError("has a scheme that is neither `http` nor `https`, in small letters")
     if not _HOST.fullmatch(host):
@@ -195,21 +194,17 @@ def ip_and_port(ip: str, port: int) -> str:
     return f"[{parsed}]:{port}" if isinstance(parsed, IPv6Address) else f"{parsed}:{port}"
 
 
-class FileDiscovery(GroupDiscovery):
+class FileDiscovery(TargetDiscovery):
     """Targets in the files that match one pattern; its last part may have wildcards."""
 
     def __init__(self, pattern: Path, scrape: Scrape) -> None:
-        """Poll the targets with ``scrape``."""
         super().__init__("file", f"file {pattern}", scrape, FILE_SECONDS)
         self._pattern = pattern
         self._versions: Mapping[Path, Stamp | None] = {}  # empty if there is no file, or one was unreadable
         self._targets: dict[Path, Sequence[Target]] = {}  # by the last readable content of each file
 
     async def targets(self) -> Sequence[Target]:
-        """Check the files in a thread; raise DiscoveryError if there is none, or one is unreadable.
-
-        The last targets of an unreadable file stay; those of the other files are up to date.
-        """
+        """Check the files; the last targets of an unreadable one stay, those of the others are up to date."""
         return await TARGET_FILES.run(self._check)
 
     def _check(self) -> Sequence[Target]:
@@ -225,9 +220,9 @@ class FileDiscovery(GroupDiscovery):
         if problems or not paths:
             # The content of a file that was never readable is unknown; an earlier discovery may have read it.
             is_known = self._targets.keys() >= set(paths)
-            problem = "; ".join(problems[:3]) or "there is no such file"
-            more = f"; and {len(problems) - 3} more files" if problems[3:] else ""
-            raise DiscoveryError(problem + more, targets if is_known else None)
+            more = [f"and {len(problems) - 3} more files"] if problems[3:] else []
+            text = "; ".join(problems[:3] + more) or "there is no such file"
+            raise DiscoveryError(text, targets if is_known else None)
         return targets
 
     def _paths(self) -> list[Path]:
@@ -249,8 +244,7 @@ class FileDiscovery(GroupDiscovery):
 
     def _read(self, paths: Sequence[Path]) -> list[str]:
         """Read the files; return the problems of unreadable ones, whose last targets stay."""
-        before, self._targets, self._versions = self._targets, {}, {}
-        problems = []
+        before, problems, self._targets, self._versions = self._targets, list[str](), {}, {}
         for path in paths:
             groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
             try:
@@ -264,11 +258,10 @@ class FileDiscovery(GroupDiscovery):
         return problems
 
 
-class HttpListDiscovery(GroupDiscovery):
+class HttpListDiscovery(TargetDiscovery):
     """Targets in the list of one server."""
 
     def __init__(self, settings: HttpDiscovery, scrape: Scrape) -> None:
-        """Request the list with ``settings``, as Prometheus does; poll its targets with ``scrape``."""
         name, seconds = f"http {without_query(settings.url)}", settings.refresh_interval
         super().__init__("http", name, scrape, seconds, f"http {settings.url}")
         headers = {"Accept": "application/json", "X-Prometheus-Refresh-Interval-Seconds": f"{self.refresh:g}"}
@@ -290,11 +283,10 @@ class HttpListDiscovery(GroupDiscovery):
         return await TARGET_LISTS.run(lambda: self.targets_of(json_groups(response.body)))
 
 
-class DnsNameDiscovery(GroupDiscovery):
+class DnsNameDiscovery(TargetDiscovery):
     """Targets of one DNS name."""
 
     def __init__(self, name: str, settings: DnsDiscovery, scrape: Scrape) -> None:
-        """Look up ``name``, one of those in ``settings``."""
         called = f"dns {settings.type} {name}"
         super().__init__("dns", called, scrape, settings.refresh_interval, f"{called}:{settings.port}")
         self._dns_name, self._type, self._port = name, settings.type, settings.port or 0
@@ -304,8 +296,8 @@ class DnsNameDiscovery(GroupDiscovery):
         hosts = await (_services(self._dns_name) if self._type == "SRV" else self._addresses())
         if len(hosts) > MAX_ADDRESSES:
             raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
-        # Sorted: of two targets with the same name the first keeps it, and name servers rotate records.
-        return await TARGET_LISTS.run(self.targets_of, [TargetGroup(sorted(hosts))])
+        groups = [TargetGroup(sorted(hosts))]  # name servers rotate records, and names follow the order
+        return await TARGET_LISTS.run(self.targets_of, groups)
 
     async def _addresses(self) -> set[str]:
         """Look up A or AAAA records by the system's resolver."""

@@ -1,7 +1,4 @@
-"""Targets of pods, which the Kubernetes API lists each half minute. Only the fields below are decoded.
-
-The requests are plain ones, since a client library would be larger than the exporter.
-"""
+"""Targets of pods, by plain requests to the Kubernetes API: its client library is larger than all this."""
 
 from __future__ import annotations
 
@@ -28,31 +25,36 @@ from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.core.recurring import back_off
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import host_and_port
-from spec_decode_exporter.discovery.lists import MAX_TARGETS, ip_and_port, page_url, request_target
-from spec_decode_exporter.discovery.target import DiscoveryError, Target, TargetDiscovery
+from spec_decode_exporter.discovery.lists import (
+    MAX_TARGETS,
+    TargetDiscovery,
+    ip_and_port,
+    page_url,
+    request_target,
+)
+from spec_decode_exporter.discovery.target import DiscoveryError, Target
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-KIND: Final = "kubernetes"
-SECONDS: Final = 30.0
-"""Seconds between two lists, at most: a tenth less by chance, so that many exporters do not ask together."""
+SECONDS: Final = (
+    30.0  # between two lists; up to a tenth less by chance, so that not all exporters ask together
+)
 PAGE: Final = 100  # pods of one response: some MB at most
 MAX_PAGE_BYTES: Final = 8 * 2**20
-_LIMITS: Final = {b"{": 300_000, b'"': 1_000_000}
-"""Characters of a page: decoding holds the GIL, and keeps each value that is read."""
+_LIMITS: Final = {b"{": 300_000, b'"': 1_000_000}  # of a page: decoding holds the GIL, and keeps each value
 MAX_PODS: Final = 50_000  # pods of a list. Those without targets are not kept.
 MAX_PORTS: Final = 16  # ports of a pod, by its annotation or by the names of its containers' ports
-MAX_ARGUMENTS: Final = 32 * 2**10
-"""Characters of a pod's commands, arguments and variables that are searched for vLLM's flags."""
+MAX_ARGUMENTS: Final = 32 * 2**10  # characters of a pod's commands and variables that are searched for flags
 _RETRY: Final = 1.0, 60.0  # seconds from a failed list to the next, at first and at most
-_RUNNING: Final = "status.phase=Running"
+_READY: Final[dict[str, object]] = {"type": "Ready", "status": "True"}
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
 
-_Listed = dict[str, tuple[str, tuple[Target, ...]]]
-"""Version and targets of each pod that has some, by its key."""
+_Listed = dict[
+    str, tuple[str, tuple[Target, ...]]
+]  # version and targets of each pod that has some, by its key
 Environment = Mapping[str, str]
 _Token = Annotated[str, Meta(max_length=2 * 2**10)]
 
@@ -90,15 +92,10 @@ class _Metadata(Struct, rename="camel"):
     annotations: dict[str, str] | None = None
 
 
-class _Condition(Struct):
-    type: str
-    status: str
-
-
 class _Status(Struct):
     phase: str = ""
     pod_ip: str = field(default="", name="podIP")
-    conditions: list[_Condition] | None = None
+    conditions: list[dict[str, object]] | None = None
 
 
 class Pod(Struct):
@@ -113,10 +110,12 @@ class Pod(Struct):
         """Namespace and name."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
+    def annotation(self, name: str) -> str:
+        """Return the value of ``prometheus.io/name``; empty if there is none."""
+        return (self.metadata.annotations or {}).get(f"prometheus.io/{name}", "").strip()
 
-class PodList(Struct):
-    """Page of a list of pods."""
 
+class _PodList(Struct):
     metadata: _Metadata
     items: list[Pod] | None = None
 
@@ -125,14 +124,12 @@ class PodDiscovery(TargetDiscovery):
     """Targets in one or all namespaces."""
 
     def __init__(self, namespace: str | None, settings: KubernetesDiscovery, scrape: Scrape) -> None:
-        """List ``namespace``, one of those in ``settings``."""
         place = {None: "own namespace", "": "all namespaces"}.get(namespace, f"namespace {namespace}")
-        name = " ".join(filter(None, (KIND, place, settings.label_selector)))
+        name = " ".join(filter(None, ("kubernetes", place, settings.label_selector)))
         key = f"{name} {(settings.api_server, settings.ports, settings.only_ready)}"
-        super().__init__(KIND, name, scrape, SECONDS, key)
+        super().__init__("kubernetes", name, scrape, SECONDS, key)
         self._namespace, self._settings = namespace, settings
-        self._listed: _Listed = {}
-        self._failures = 0
+        self._listed, self._failures = _Listed(), 0
         self.chance: Callable[[], float] = random.random
 
     async def targets(self) -> Sequence[Target]:
@@ -148,7 +145,10 @@ class PodDiscovery(TargetDiscovery):
         server, http = access(self._settings)
         namespace = _own_namespace() if self._namespace is None else self._namespace
         pods = f"{server}/api/v1{f'/namespaces/{namespace}' if namespace else ''}/pods"
-        wanted = {"fieldSelector": _RUNNING, "labelSelector": self._settings.label_selector or ""}
+        wanted = {
+            "fieldSelector": "status.phase=Running",
+            "labelSelector": self._settings.label_selector or "",
+        }
         client = Client(http, timeout=30.0, max_body=MAX_PAGE_BYTES, reads_problems=True)
         listed: _Listed = {}
         left, more = MAX_PODS, ""
@@ -167,22 +167,31 @@ class PodDiscovery(TargetDiscovery):
             await client.close()
         return listed
 
-    def _read_page(self, body: bytes, listed: _Listed) -> PodList:
+    def _read_page(self, body: bytes, listed: _Listed) -> _PodList:
         """Add the pods of a page to those ``listed``. A pod of the same version has the same targets."""
-        page = _pod_list(body)
+        if any(body.count(character) > limit for character, limit in _LIMITS.items()):
+            raise DiscoveryError("the API server answers too many values at once")
+        try:
+            page = msgspec.json.decode(body, type=_PodList)
+        except msgspec.ValidationError:
+            raise DiscoveryError("the API server answers something else than pods") from None
+        except (ValueError, RecursionError):
+            raise DiscoveryError("the answer is not JSON; is `api_server` the API server?") from None
+        if not page.metadata.resource_version:  # an empty answer of another server must not end all targets
+            raise DiscoveryError("the list has no version; is `api_server` the API server?")
         for pod in page.items or ():
             version, targets = self._listed.get(pod.key, ("", ()))
             if not version or version != pod.metadata.resource_version:
-                targets = self.targets_of(pod)
+                targets = self.of_pod(pod)
             listed |= {pod.key: (pod.metadata.resource_version, targets)} if targets else {}
         if sum(len(targets) for _, targets in listed.values()) > MAX_TARGETS:
             raise DiscoveryError(f"has more than {MAX_TARGETS} targets; {_FEWER}")
         return page
 
-    def targets_of(self, pod: Pod) -> tuple[Target, ...]:
+    def of_pod(self, pod: Pod) -> tuple[Target, ...]:
         """Return a target for each of the pod's ports; none if it does not run, or is unusable."""
         status = pod.status
-        is_ready = any(one.type == "Ready" and one.status == "True" for one in status.conditions or ())
+        is_ready = any(_READY.items() <= one.items() for one in status.conditions or ())
         if status.phase != "Running" or not status.pod_ip or (self._settings.only_ready and not is_ready):
             return ()
         try:
@@ -198,8 +207,8 @@ class PodDiscovery(TargetDiscovery):
         labels = {label: present[key] for label, key in self._settings.labels.items() if key in present}
         labels |= {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
         kept, speculation, ports = self._labels.kept(labels), _speculation(pod), self._ports(pod)
-        scheme = _annotation(pod, "scheme") or self._scrape.scheme
-        path = _annotation(pod, "path") or self._scrape.metrics_path
+        scheme = pod.annotation("scheme") or self._scrape.scheme
+        path = pod.annotation("path") or self._scrape.metrics_path
         for port in ports:
             try:  # annotations cannot change the host
                 url = page_url(scheme, ip_and_port(pod.status.pod_ip, port), request_target(path))
@@ -211,7 +220,7 @@ class PodDiscovery(TargetDiscovery):
     def _ports(self, pod: Pod) -> Sequence[int]:
         """Return the distinct port numbers, in the order of the configuration or annotation."""
         # Split only up to the limit: an annotation may have 256 KiB.
-        annotated = [port.strip() for port in _annotation(pod, "port").split(",", MAX_PORTS)]
+        annotated = [port.strip() for port in pod.annotation("port").split(",", MAX_PORTS)]
         wanted = dict.fromkeys(filter(None, annotated[:MAX_PORTS])) or self._settings.ports
         declared = [port for container in pod.spec.containers or () for port in container.ports or ()]
         numbers: dict[int, None] = {}
@@ -225,10 +234,6 @@ class PodDiscovery(TargetDiscovery):
         return list(numbers)
 
 
-def _annotation(pod: Pod, name: str) -> str:
-    return (pod.metadata.annotations or {}).get(f"prometheus.io/{name}", "").strip()
-
-
 def _speculation(pod: Pod) -> ServedSpeculation | None:
     """Return the speculation settings of the first container that has some."""
     left = MAX_ARGUMENTS
@@ -239,21 +244,6 @@ def _speculation(pod: Pod) -> ServedSpeculation | None:
         if left >= 0 and (found := pod_speculation(words, environ)):
             return found
     return None
-
-
-def _pod_list(body: bytes) -> PodList:
-    """Decode a page of pods; raise DiscoveryError if it is something else."""
-    if any(body.count(character) > limit for character, limit in _LIMITS.items()):
-        raise DiscoveryError("the API server answers too many values at once")
-    try:
-        page = msgspec.json.decode(body, type=PodList)
-    except msgspec.ValidationError:
-        raise DiscoveryError("the API server answers something else than pods") from None
-    except (ValueError, RecursionError):
-        raise DiscoveryError("the answer is not JSON; is `api_server` the API server?") from None
-    if not page.metadata.resource_version:  # an empty answer of another server must not end all targets
-        raise DiscoveryError("the list has no version; is `api_server` the API server?")
-    return page
 
 
 def _refusal(error: StatusError, namespace: str) -> DiscoveryError:

@@ -14,13 +14,11 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 CONFIGURED: Final = "static"  # kind of discovery of targets in the configuration
 Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
-_MAX_WARNINGS: Final = 100
-"""Log lines about labels and pods of one discovery: a list may have new ones each time."""
+_MAX_WARNINGS: Final = 100  # about labels and pods of one discovery: a list may have new ones each time
 _MAX_SHOWN: Final = 200
 _LIMITS: Final = f"{MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have"
 _TOO_LARGE: Final = f"is beyond the {_LIMITS}; remove some or shorten values"
@@ -32,30 +30,20 @@ _log = structlog.get_logger(__name__)
 class Target:
     """One metrics page to poll. Two targets are the same server if their ``key`` is equal."""
 
-    url: str
-    """``http://host:port/path``, without user, password or fragment."""
-    name: str
-    """Value of the ``target`` label: the configured name, else ``host:port``."""
-    labels: Labels = ()
-    """Configured and discovered labels."""
-    http: HttpSettings = field(default_factory=HttpSettings)
-    """Credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
-    discovery: str = CONFIGURED
-    """Kind of discovery: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
-    found_by: str = field(default="", compare=False)
-    """Key of the list, DNS name or namespace, which may contain a secret; empty for configured targets."""
-    method_label: str = ""
-    """Speculation method from the label ``method`` of a discovery."""
-    pod_arguments: ServedSpeculation | None = None
-    """Speculation settings on the command line of the target's pod."""
-    speculative: SpeculativeSettings | None = None
-    """Configured speculation settings."""
+    url: str  # http://host:port/path, without user, password or fragment
+    name: str  # value of the label `target`: the configured name, else host:port
+    labels: Labels = ()  # configured and discovered ones
+    http: HttpSettings = field(default_factory=HttpSettings)  # as in Prometheus' `scrape_config`
+    discovery: str = CONFIGURED  # kind of discovery: static, file, http, dns or kubernetes
+    found_by: str = field(default="", compare=False)  # key of the discovery, perhaps secret; empty if static
+    method_label: str = ""  # speculation method from the label `method` of a discovery
+    pod_arguments: ServedSpeculation | None = None  # settings on the command line of the target's pod
+    speculative: SpeculativeSettings | None = None  # configured ones
+    # Configured for this target alone; None if the general configuration applies:
     cost: CostSettings | None = None
-    """Configured drafting cost; None if the general configuration applies, as for the next three."""
     baseline: BaselineSettings | None = None
     reference: ReferenceSettings | None = None
-    policy: Policy | None = None
-    """Thresholds, merged with the general ones."""
+    policy: Policy | None = None  # merged with the general thresholds
 
     @property
     def key(self) -> tuple[str, str]:
@@ -83,26 +71,22 @@ class DiscoveryError(Exception):
 
     def __init__(self, message: str, targets: Sequence[Target] | None = None) -> None:
         super().__init__(message)
-        self.targets = targets
-        """To publish in spite of the failure; None keeps the previous targets."""
+        self.targets = targets  # to publish in spite of the failure; None keeps the previous ones
 
 
 class LabelFilter:
     """Drop unusable labels and those beyond the limits; log each name once."""
 
     def __init__(self, discovery: str) -> None:
-        """Log with ``discovery``, the name of a discovery."""
         self._discovery = discovery
         self._logged: set[str] = set()
 
     def kept(self, labels: Mapping[str, str]) -> Labels:
         """Return the usable labels within the limits."""
-        usable = [
-            (name, value)
-            for name, value in sorted(labels.items())
-            if not self._drops(name, label_problem(name) or value_problem(value))
-        ]
-        return self.fitting(usable)
+        problems = {name: label_problem(name) or value_problem(labels[name]) for name in sorted(labels)}
+        return self.fitting(
+            (name, labels[name]) for name in problems if not self._drops(name, problems[name])
+        )
 
     def fitting(self, labels: Iterable[tuple[str, str]], beside: Labels = ()) -> Labels:
         """Return the labels, in order, that fit into the limits of a target that has those ``beside``."""
@@ -141,25 +125,3 @@ class LabelFilter:
 
 def _size(label: tuple[str, str]) -> int:
     return len(label[0]) + len(label[1])
-
-
-class TargetDiscovery:
-    """One file pattern, list, DNS name or namespace, and its targets."""
-
-    def __init__(self, kind: str, name: str, scrape: Scrape, refresh: float, key: str = "") -> None:
-        """Poll the targets with ``scrape``.
-
-        ``name`` is for the log: the kind, and the pattern, address or DNS name. ``key`` is the identity, by
-        default the name: it may have a port, and a query, which may be secret.
-        """
-        self.name, self.key = name, key or name
-        self.refresh = refresh
-        """Seconds from the end of one refresh to the next."""
-        self._kind, self._scrape, self._labels = kind, scrape, LabelFilter(name)
-
-    async def targets(self) -> Sequence[Target]:
-        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
-        raise NotImplementedError
-
-    def _target(self, url: str, name: str, labels: Labels) -> Target:
-        return Target(url, name, labels, self._scrape.http, self._kind, self.key)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Final
 
 from spec_decode_exporter.core.numbers import decode
@@ -20,7 +20,7 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculati
 MAX_COMMAND_CHARACTERS: Final = 65_536  # characters of a command line and its environment
 MAX_WORDS: Final = 1024  # words and variables: empty words have no characters, but take time
 MAX_SCRIPT: Final = 16_384  # characters of a word, and of all scripts, with variables expanded: 20 ms of work
-
+_MAX_VARIABLES: Final = 4  # that are read without a command that names them
 _FLAGS: Final = {
     **dict.fromkeys(("--speculative-config", "-sc"), ""),
     "--spec-method": "method",
@@ -33,32 +33,26 @@ _SPECULATION_FLAG: Final = re.compile(r"(?:^|[\s'\"])(?:--spec|--num[-_]spec|-sc
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)", re.ASCII)
 _SHELL_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::?-[^{}]*)?\}|(\w+))", re.ASCII)
 _SPACE: Final = re.compile(r"[ \t\r\n]")
-_BARE_JSON: Final = re.compile(r"(?:[^{'\"]*[\s=])?\{\s*\"")
-"""Text whose first object is in no quotes: a shell would take those of its keys."""
+_BARE_JSON: Final = re.compile(
+    r"(?:[^{'\"]*[\s=])?\{\s*\""
+)  # in no quotes: a shell would take those of its keys
 _BARE_WORD: Final = re.compile(r"(?:[^\s{]|\{[^{}]*\})+")
-_ARGUMENTS: Final = re.compile(
-    r"(?:args?|arguments|flags?|opts|options|cmd|command|params)(?![a-z])", re.IGNORECASE
-)
+_ARGUMENTS: Final = re.compile(r"(?i)(?:args?|arguments|flags?|opts|options|cmd|command|params)(?![a-z])")
 """Names of variables that hold arguments, such as KServe's ``VLLM_ADDITIONAL_ARGS``."""
 _COMMAND: Final = re.compile(r"\s*(?:exec\s+)?(?:\S*/)?(?:(?:vllm\s+)?serve|python[\d.]*\s+-m)\s")
 """Beginning of a value that is a whole command line, whatever its variable is called."""
-_SPECULATOR: Final = re.compile(
-    r"speculators?[.-](eagle3?|p-?eagle|mtp|dflash|dspark)(?![a-z0-9])", re.IGNORECASE
-)
+_SPECULATOR: Final = re.compile(r"(?i:speculators?[.-](eagle3?|p-?eagle|mtp|dflash|dspark)(?![a-z0-9]))")
 """Name of a checkpoint in the format of ``speculators``; vLLM drafts with it for the model in its files."""
+_MENTIONED: Final = re.compile(f"{_SPECULATION_FLAG.pattern}|{_SPECULATOR.pattern}")
 _BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
 """Methods that vLLM infers from a draft model's name; the first match counts."""
 _NGRAM: Final = frozenset({"ngram", "[ngram]"})
 
 
 def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
-    """Return the speculation settings of a container's vLLM; None if its spec has none.
+    """Return the speculation settings of a container's vLLM; None if its spec has none, or is too long.
 
-    A command line beyond ``MAX_WORDS`` or ``MAX_COMMAND_CHARACTERS`` is not read.
-
-    Args:
-        words: The container's ``command`` and ``args``. A word may be a whole shell script.
-        environ: The part of its environment with values in the spec.
+    ``words`` are its ``command`` and ``args``, also shell scripts; ``environ`` has the values of the spec.
     """
     characters = sum(map(len, chain(words, environ.values())))
     if len(words) + len(environ) > MAX_WORDS or characters > MAX_COMMAND_CHARACTERS:
@@ -67,21 +61,23 @@ def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedS
     for name, value in environ.items():  # Kubernetes expands a value by the variables above it
         known[name] = _expanded(value, known)
     command = [_expanded(word, known) for word in words]
-    if not any(map(_mentions_speculation, chain(command, known.values()))):
+    texts = [*command, *known.values()]
+    if sum(map(len, texts)) > MAX_COMMAND_CHARACTERS or not any(map(_MENTIONED.search, texts)):
         return None
     found = _speculation(_words(command, known))
     if found or any(map(_SPECULATION_FLAG.search, command)):
         return found
     # An entry point may read a variable that no command names; two that differ say nothing.
     read = (value for name, value in known.items() if _ARGUMENTS.search(name) or _COMMAND.match(value))
-    distinct = {_speculation(_words([value], known)) for value in read} - {None}
+    few = islice(filter(_MENTIONED.search, read), _MAX_VARIABLES)
+    distinct = {_speculation(_words([value], known)) for value in few} - {None}
     return distinct.pop() if len(distinct) == 1 else None
 
 
 def config_speculation(text: str) -> ServedSpeculation:
     """Return the settings in vLLM's ``--speculative-config``, or in a command line with this flag.
 
-    The command line is for a shell, or has one literal word a line. ValueError: there are none in it.
+    The line is for a shell, or has one literal word a line. Raise ValueError if there are none in it.
     """
     if len(text) > MAX_COMMAND_CHARACTERS:
         raise ValueError(f"has more than {MAX_COMMAND_CHARACTERS} characters")
@@ -98,9 +94,8 @@ def config_speculation(text: str) -> ServedSpeculation:
 
 def _expanded(text: str, environ: Mapping[str, str], references: re.Pattern[str] = _REFERENCE) -> str:
     """Expand references to variables; those to unknown ones stay. A text that becomes too long is empty."""
-    found = references.finditer(text)
-    size = len(text) + sum(len(environ.get(match[match.lastindex or 0], "")) for match in found)
-    if size > MAX_SCRIPT:
+    names = [match[match.lastindex or 0] for match in references.finditer(text)]
+    if len(text) + sum(len(environ.get(name, "")) for name in names) > MAX_SCRIPT:
         return ""
     return references.sub(lambda match: environ.get(match[match.lastindex or 0], match[0]), text)
 
@@ -112,15 +107,8 @@ def speculator_method(model: str) -> str:
     return "eagle3" if method.startswith("p") else method  # P-EAGLE is EAGLE-3 with parallel drafting
 
 
-def _mentions_speculation(text: str) -> bool:
-    return bool(_SPECULATION_FLAG.search(text) or _SPECULATOR.search(text))
-
-
 def _words(command: Iterable[str], environ: Mapping[str, str]) -> Sequence[str]:
-    """Return the words of a command, with those of the scripts and variables in it.
-
-    Scripts and values of variables have ``MAX_SCRIPT`` characters in all; what is beyond them stays a word.
-    """
+    """Return the words of a command, and of its scripts and variables up to ``MAX_SCRIPT`` characters."""
     words: list[str] = []
     left, waiting = MAX_SCRIPT, [*command][::-1]
     while waiting:

@@ -30,7 +30,7 @@ from spec_decode_exporter.discovery.lists import (
     MAX_PARAMETER_CHARACTERS,
     MAX_PARAMETERS,
     DnsNameDiscovery,
-    GroupDiscovery,
+    TargetDiscovery,
     ip_and_port,
     json_groups,
 )
@@ -53,7 +53,7 @@ def _logged(read: Callable[[], Any]) -> Any:
 
 
 def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
-    listing = GroupDiscovery("http", "http x", Scrape(), 60.0)
+    listing = TargetDiscovery("http", "http x", Scrape(), 60.0)
     try:
         found: Sequence[Target] = _logged(
             lambda: listing.targets_of(json_groups(json.dumps([group]).encode()))
@@ -84,7 +84,7 @@ async def _pod(data: bytes) -> object:
     status = {"phase": "Running", "podIP": fields["ip"]}
     pod = msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
     labels = {name.split("/")[-1]: name for name in fields["labels"]}
-    return _logged(lambda: PodDiscovery("n", KubernetesDiscovery(labels=labels), Scrape()).targets_of(pod))
+    return _logged(lambda: PodDiscovery("n", KubernetesDiscovery(labels=labels), Scrape()).of_pod(pod))
 
 
 async def _all_labels(data: bytes) -> object:

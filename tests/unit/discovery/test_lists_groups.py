@@ -14,7 +14,7 @@ from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.discovery import lists
 from spec_decode_exporter.discovery.lists import (
-    GroupDiscovery,
+    TargetDiscovery,
     TargetGroup,
     ip_and_port,
     json_groups,
@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.filtered import filtered_url
 
 
 def listed(found, scrape=None):
-    return GroupDiscovery("file", "file a.yml", scrape or Scrape(), 5.0).targets_of(found)
+    return TargetDiscovery("file", "file a.yml", scrape or Scrape(), 5.0).targets_of(found)
 
 
 EVIL = "evil.example"

@@ -156,7 +156,7 @@ async def test_a_pod_of_the_same_version_is_not_read_again(api, discovery, monke
     way = discovery()
     (before,) = await way.targets()
     api.pods.append(pod("b", version=""))
-    monkeypatch.setattr(way, "targets_of", lambda found: (f"new {found.metadata.name}",))
+    monkeypatch.setattr(way, "of_pod", lambda found: (f"new {found.metadata.name}",))
     assert await way.targets() == [before, "new b"]
     api.pods = [pod("a", version="2"), pod("b", version="")]
     assert await way.targets() == ["new a", "new b"]
