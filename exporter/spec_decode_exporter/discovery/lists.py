@@ -89,8 +89,8 @@ def yaml_groups(body: bytes) -> list[TargetGroup]:
         source.refuse()
         return msgspec.convert([] if source.data is None else source.data, list[TargetGroup])
     except ConfigError as error:
-        found = [f"{each.place.replace('list:', 'line ')} {each.message}" for each in error.problems[:3]]
-        raise DiscoveryError("; ".join(each[:150] for each in found)) from None
+        texts = (f"{one.place.replace('list:', 'line ')} {one.message}" for one in error.problems[:3])
+        raise DiscoveryError("; ".join(text[:150] for text in texts)) from None
     except msgspec.ValidationError as error:
         raise DiscoveryError(_in_words(error)) from None
 
