@@ -173,14 +173,14 @@ class DnsDiscovery(Section):
 
 
 class KubernetesDiscovery(HttpSettings):
-    """Pods of a Kubernetes cluster, listed and watched by its API. The HTTP keys are for the API.
+    """Pods of a Kubernetes cluster, listed by its API each 30 seconds. The HTTP keys are for the API.
 
     Without `api_server` the exporter uses the API of its own cluster, with the service account of its pod.
     See [Kubernetes discovery](../guide/kubernetes-discovery.md).
     """
 
     namespaces: tuple[Namespace, ...] = Field(default=(), description="The namespaces of the pods. By default, the exporter's own.")
-    all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Watch all namespaces. The service account then needs a ClusterRole.")
+    all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Find pods in all namespaces. The service account then needs a ClusterRole.")
     label_selector: LabelSelector | None = Field(default=None, description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of `ports`.")
     ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or by their name in the container. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
     only_ready: bool = Field(default=False, description="Omit pods that are not ready. An overloaded server may be one of them.")
@@ -189,7 +189,7 @@ class KubernetesDiscovery(HttpSettings):
 
     @property
     def watched(self) -> tuple[str | None, ...]:
-        """The namespaces to watch; empty text is all of them, None the exporter's own."""
+        """The namespaces whose pods are listed; empty text is all of them, None the exporter's own."""
         return ("",) if self.all_namespaces else self.namespaces or (None,)
 
 

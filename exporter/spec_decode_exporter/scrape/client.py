@@ -47,7 +47,7 @@ _HEADERS: Final = {
 _MAX_REQUESTS: Final = 3
 """Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
 _MAX_PROBLEM: Final = 16 * 2**10
-"""Maximum bytes of a problem (RFC 9457)."""
+"""Maximum bytes of a problem, in the format of RFC 9457 or of Kubernetes."""
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -204,8 +204,8 @@ class ResponseParser:
         self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
         if status != HTTPStatus.OK:
             self._failure = StatusError(status, _host(self._headers.get(b"location", b"")))
-            is_problem = self.header(b"content-type").startswith("application/problem+json")
-            if not (self._reads_problems and is_problem):
+            is_json = "json" in self.header(b"content-type")
+            if not (self._reads_problems and is_json):
                 self._error = self._failure
                 raise self._error
             self._max_body = _MAX_PROBLEM
@@ -348,6 +348,7 @@ class Client:
         max_body: int,
         resolver: Resolver = CONFIG_RESOLVER,
         is_command: bool = False,
+        reads_problems: bool = False,
     ) -> None:
         """Send requests with the credentials of ``http``, each for ``timeout`` seconds at most.
 
@@ -355,11 +356,10 @@ class Client:
         """
         self._http, self._timeout, self._max_body = http, timeout, max_body
         self._resolver, self._is_command = resolver, is_command
+        self._reads_problems = is_command or reads_problems
         self._connection: Connection | None = None
-        self._origin: tuple[str, str, int] | None = None
-        """Scheme, host and port of the connection."""
-        self._requests: dict[str, tuple[Url, bytes]] = {}
-        """The last few requests, with their heads, by address."""
+        self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
+        self._requests: dict[str, tuple[Url, bytes]] = {}  # the last few, with their heads, by address
         self._has_secret_files = credentials.has_secret_files(http)
         self._spent = [0.0]
 
@@ -426,7 +426,7 @@ class Client:
         return await self._connection.get(head, self._response(max_body))
 
     def _response(self, max_body: int) -> ResponseParser:
-        return ResponseParser(max_body, reads_problems=self._is_command)
+        return ResponseParser(max_body, reads_problems=self._reads_problems)
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config

@@ -74,7 +74,7 @@ class StatusError(PollError):
         super().__init__("status", f"status {status} {phrase}".rstrip() + redirect)
         self.status = status
         self.problem = b""
-        """Body of type ``application/problem+json``, untrusted; empty unless the client reads problems."""
+        """Body in JSON, untrusted; empty unless the client reads problems."""
 
 
 class PageError(PollError):

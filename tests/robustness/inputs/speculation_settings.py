@@ -208,7 +208,12 @@ ROWS: Final = (
         read_pod,
         worst={
             "the most variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}),
-            "a script of short words": pod([], {"V": script("a ")}),
+            "a script of short words": pod([], {"ARGS": script("a ")}),
+            "many scripts": pod([], {f"ARGS{n}": script("a ", 1000) for n in range(60)}),
+            "variables that name each other": pod(
+                [], {"ARGS": f'{"$A " * 40}-sc \'{{"method":"mtp"}}\'', "A": "$B " * 40, "B": "$A " * 40}
+            ),
+            "one that is too long to be put in": pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
             "one that is put in again and again": pod(
                 ["sh", "-c", script("$A ", 300)], {"A": "-" + " -" * 60}
             ),
@@ -216,7 +221,10 @@ ROWS: Final = (
         beyond={
             "variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
             "characters": pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
-            "characters that are put in": pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
+            "characters that are put in": pod(["sh", "-c", "serve $A"], {"A": script("a ", MAX_SCRIPT + 1)}),
+            "characters of all values": pod(
+                [*SETTINGS], {f"V{n}": "$(V0)" * 8 for n in range(1000)} | {"V0": "x" * 500}
+            ),
         },
     ),
     Row(
