@@ -74,6 +74,8 @@ DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)
 HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_LENGTHS})
 """Quantities whose buckets are read. They are most of a page's cost, so they are read less often."""
 MODEL_LABEL: Final = "model_name"
+SERVER_LABEL: Final = "server"
+"""Label of production-stack's router: the server that a series is about."""
 ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
 RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
+from itertools import islice
 from typing import Final, Literal, get_args
 
 Reason = Literal["refused", "timeout", "status", "too_large", "malformed", "tls", "dns"]
@@ -13,20 +15,36 @@ METRICS_URL: Final = "http://HOST:8000/metrics"
 """Default address of vLLM's page."""
 _PAGES: Final = (
     (
-        b"spec_decode_exporter_build_info",
+        (b"spec_decode_exporter_build_info",),
         f"it is an exporter's page: name the server's, for vLLM `{METRICS_URL}`",
     ),
-    (b"vllm:", "it has none of the series that are read: update the exporter"),
     (
-        b"\nray_",
-        "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM",
+        (b"vllm:current_qps", b"vllm_router_", b"sgl_router_", b"\nsmg_"),
+        "it is a router's page: name the servers",
     ),
     (
-        b"http_request_duration_highr_seconds",
+        (b"dynamo_frontend_",),
+        "it is a router's page: name the workers, each with the port of its `DYN_SYSTEM_PORT`",
+    ),
+    ((b"vllm:",), "it has none of the series that are read: update the exporter"),
+    (
+        (b"\nray_",),
+        "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM",
+    ),
+    ((b"\nnum_requests_running",), "it is NIM's, which counts no drafts: serve the model by vLLM itself"),
+    (
+        (b"http_request_duration_highr_seconds",),
         "vLLM's statistics are off: start it without `--disable-log-stats`",
     ),
 )
-"""Text by which a page without an engine is recognized, and the remedy."""
+"""Texts by which a page without an engine is recognized, and the remedy; the first row counts."""
+_ROUTED: Final = re.compile(
+    rb'[{,](?:server|worker|worker_url|worker_id)="(https?://[A-Za-z0-9.:\[\]-]{1,80})/?"'
+)
+"""Label of a router's series with the address of a server; no other characters: it is untrusted text."""
+_MAX_ROUTED: Final = 3
+_ROUTED_BYTES: Final = 64 * 2**10
+"""Maximum addresses in a remedy, and the bytes of the page in which they are looked for."""
 _ANOTHER_PAGE: Final = f"it is another program's: check port and path, for vLLM `{METRICS_URL}`"
 _REMEDIES: Final = {
     "refused": "start the server, or correct the port",
@@ -48,7 +66,12 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 def no_engine_remedy(page: bytes) -> str:
     """Return why a page that was read has no engine, and the remedy."""
-    return next((remedy for mark, remedy in _PAGES if mark in page), _ANOTHER_PAGE)
+    remedies = (remedy for marks, remedy in _PAGES if any(mark in page for mark in marks))
+    remedy = next(remedies, _ANOTHER_PAGE)
+    addresses = dict.fromkeys(_ROUTED.findall(page[:_ROUTED_BYTES])) if "router" in remedy else {}
+    names = [f"`{address.decode()}`" for address in islice(addresses, _MAX_ROUTED)]
+    more = f" and {len(addresses) - _MAX_ROUTED} more" if len(addresses) > _MAX_ROUTED else ""
+    return f"{remedy}, {', '.join(names)}{more}" if names else remedy
 
 
 def failure_remedy(failure: str) -> str:
