@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
 from typing import Final, Literal, get_args
@@ -54,13 +56,18 @@ _REMEDIES: Final = {
     "too_large": f"check port and path, for vLLM `{METRICS_URL}`, or raise `poll.max_body`",
     "malformed": f"check port and path: for vLLM `{METRICS_URL}`, for TensorRT-LLM `/prometheus/metrics`",
     "status 3": "name the address to which it redirects",
+    "status 400": "correct the address; a router of llama.cpp needs a model, `/metrics?model=NAME`",
     "status 401": "set the target's credentials",
     "status 403": "set the target's credentials",
     "status 404": f"correct the path, for vLLM `{METRICS_URL}`",
+    "status 501": "switch the page on, for llama.cpp by `--metrics`",
     "status 5": "look into the server's log",
 }
 """Remedies of failed polls, by reason; of a rejected one by the first digits of the status."""
 
+_TITLE: Final = re.compile(r"(?i)<title>([^<]{1,200})")
+_MAX_WORDS: Final = 200
+"""Maximum characters of a rejection's own words."""
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -80,6 +87,20 @@ def failure_remedy(failure: str) -> str:
     return next(known, "")
 
 
+def rejection_words(body: bytes, content_type: str) -> str:
+    """Return the reason that a rejection gives, untrusted and on one line; empty without a short text."""
+    found: object = body.decode(errors="replace")
+    if "json" in content_type:
+        with suppress(ValueError, RecursionError):
+            found = json.loads(body)
+        for key in ("error", "message", "detail"):
+            found = found.get(key, found) if isinstance(found, dict) else found
+    elif not content_type.startswith("text/plain"):
+        found = ("".join(_TITLE.findall(str(found))[:1])) if "html" in content_type else ""
+    words = " ".join(found.split()) if isinstance(found, str) and found[:1] not in "{[<" else ""
+    return "".join(char if char.isprintable() else "?" for char in words[:_MAX_WORDS])
+
+
 class PollError(Exception):
     """Failed poll. Metrics show ``reason``, the log shows the text, which never contains a secret."""
 
@@ -91,13 +112,15 @@ class PollError(Exception):
 class StatusError(PollError):
     """Response with a ``status`` other than 200. Redirects are not followed."""
 
-    def __init__(self, status: int, redirect_host: str = "") -> None:
+    def __init__(self, status: int, redirect_host: str = "", words: str = "") -> None:
+        """Take the host of a redirect, and the words of the server: see ``rejection_words``."""
         phrase = _PHRASES.get(status, "")
         redirect = f", a redirect to {redirect_host} that is not followed" if redirect_host else ""
-        super().__init__("status", f"status {status} {phrase}".rstrip() + redirect)
+        # Pages of errors repeat the phrase: `404 Not Found`, `File Not Found`.
+        is_news = words and (phrase.lower() not in words.lower() or len(words) > 2 * len(phrase))
+        says = f": {words}" if is_news else ""
+        super().__init__("status", f"status {status} {phrase}".rstrip() + redirect + says)
         self.status = status
-        self.problem = b""
-        """Body of type ``application/problem+json``, untrusted; empty unless the client reads problems."""
 
 
 class PageError(PollError):
