@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
 PORTS: Final = {"http": 80, "https": 443}
 """Default port of each scheme."""
@@ -121,6 +121,12 @@ def address(url: str) -> str:
     return Url.of(url).address
 
 
+def model_of(url: str) -> str:
+    """Return the model in the query of a page, as of llama.cpp's router; empty without a printable name."""
+    model = dict(parse_qsl(Url.of(url).target.partition("?")[2])).get("model", "")
+    return model[:200] if model.isprintable() else ""
+
+
 def without_query(url: str) -> str:
     """Return the URL with its query replaced, because a query may hold a key."""
     parts = urlsplit(url)
@@ -138,8 +144,7 @@ def _checked(text: str) -> SplitResult:
     if port == 0 or parts.netloc.endswith(":"):
         raise ValueError(_BAD_PORT)
     if parts.scheme not in PORTS or not parts.netloc:
-        example = "http://host:port/metrics or https://host:port/metrics"
-        raise ValueError(f"is not an address; write it as {example}")
+        raise ValueError("is not an address; write it as http://host:port/metrics or https://host:port/metrics")
     if "@" in parts.netloc:
         raise ValueError("holds a user or password; put them under `basic_auth`")
     if parts.fragment or text.endswith("#"):

@@ -16,8 +16,8 @@ from msgspec import Meta, Struct
 
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.source import source_of
-from spec_decode_exporter.config.target_settings import Scrape
-from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, address, host_and_port
+from spec_decode_exporter.config.target_settings import Scrape, default_name
+from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, host_and_port
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 
 MAX_LIST_BYTES: Final = 4 * 2**20
@@ -141,7 +141,7 @@ class Listing:
                 raise DiscoveryError(f"{where}.targets[{number}] {error}") from None
             yield Target(
                 url,
-                name or address(url),
+                name or default_name(url),
                 kept,
                 self._http,
                 self._kind,

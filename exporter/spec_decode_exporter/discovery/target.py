@@ -39,7 +39,7 @@ class Target:
     url: str
     """``http://host:port/path``, without user, password or fragment."""
     name: str
-    """Value of the ``target`` label: the configured name, else ``host:port``."""
+    """Value of the ``target`` label: the configured name, else ``default_name``."""
     labels: Labels = ()
     """Configured and discovered labels."""
     http: HttpSettings = field(default_factory=HttpSettings)

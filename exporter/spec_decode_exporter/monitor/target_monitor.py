@@ -16,7 +16,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.urls import Url, address
+from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
@@ -96,7 +96,7 @@ class Monitored(NamedTuple):
 
     engine: EngineMonitor
     labels: Mapping[str, str]
-    """``target``, ``model_name``, by default the target's name, and ``engine``, by default 0."""
+    """``target``, ``model_name``, by default that of the URL or the target's name, and ``engine``, by default 0."""
     phase: float
     """Position of its evaluations in their interval, 0 to 1."""
 
@@ -302,6 +302,7 @@ class TargetMonitor:
         """Return the knowledge of the target's engines of a model besides their counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
         page = url.target.partition("?")[0].removesuffix("/metrics")
+        model_name = model_name or model_of(target.url)
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
@@ -432,7 +433,7 @@ class TargetMonitor:
         shared, remembered = self._shared, self._shared.remembered
         labels = {
             "target": self.target.name,
-            "model_name": name.model_name or self.target.name,
+            "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
         baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))
