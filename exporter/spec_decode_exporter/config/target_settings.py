@@ -85,7 +85,9 @@ def _list_file_problem(path: Path) -> str | None:
     """Return the mistake in a pattern that Prometheus does not accept."""
     if set("*?[") & set(str(path.parent)):
         return "has a wildcard before its last `/`; write one pattern for each directory"
-    return None if path.suffix.lower() in {".json", ".yml", ".yaml"} else "does not end in .json, .yml or .yaml"
+    return (
+        None if path.suffix.lower() in {".json", ".yml", ".yaml"} else "does not end in .json, .yml or .yaml"
+    )
 
 
 # fmt: off

@@ -144,7 +144,9 @@ def _checked(text: str) -> SplitResult:
     if port == 0 or parts.netloc.endswith(":"):
         raise ValueError(_BAD_PORT)
     if parts.scheme not in PORTS or not parts.netloc:
-        raise ValueError("is not an address; write it as http://host:port/metrics or https://host:port/metrics")
+        raise ValueError(
+            "is not an address; write it as http://host:port/metrics or https://host:port/metrics"
+        )
     if "@" in parts.netloc:
         raise ValueError("holds a user or password; put them under `basic_auth`")
     if parts.fragment or text.endswith("#"):

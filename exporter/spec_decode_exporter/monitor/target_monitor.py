@@ -96,7 +96,7 @@ class Monitored(NamedTuple):
 
     engine: EngineMonitor
     labels: Mapping[str, str]
-    """``target``, ``model_name``, by default that of the URL or the target's name, and ``engine``, by default 0."""
+    """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
     phase: float
     """Position of its evaluations in their interval, 0 to 1."""
 

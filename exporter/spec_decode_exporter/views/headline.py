@@ -16,7 +16,7 @@ from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, statement
+from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict, statement
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -72,10 +72,11 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
     tone, short = WORDS[standing]
-    if engine.has_dropped or standing is State.STALLED:
-        matter, _, remedy = _fault(engine).partition(". ")
-        if not engine.has_dropped:
-            return Headline(tone, short, f"{matter}.", remedy)
+    why, reason = no_verdict(engine.findings)
+    if reason or engine.has_dropped or standing is State.STALLED:
+        matter, _, remedy = (reason or _fault(engine)).partition(". ")
+        if reason or not engine.has_dropped:
+            return Headline("unsure" if reason else tone, why or short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
         return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)
