@@ -136,9 +136,9 @@ def counts_no_drafts(context: FindingContext) -> Found | None:
 def decodes_nothing(context: FindingContext) -> Found | None:
     text = "It decodes nothing: {requests:.0f} requests got their first token here, and none a second one. It is a prefill server: watch the decode servers."
     total = context.its.total
-    if total.drafts or decoded_steps(context.its.window) != 0 or not total.first_tokens:
+    if total.drafts or decoded_steps(context.its.window) != 0 or (total.first_tokens or 0) < MIN_PREFILLS:
         return None
-    return found(text, above("requests", total.first_tokens, MIN_PREFILLS - 1))
+    return Found(text, {"requests": total.first_tokens or 0})
 
 
 @FAULTS.finding(covered)
@@ -401,8 +401,7 @@ def _may_draft_more(context: FindingContext) -> bool:
 
 @HINTS.finding(accepting)
 def room_for_longer_draft(context: FindingContext) -> Found | None:
-    which = "only position" if context.tokens == 1 else "last of {tokens:.0f} positions"
-    text = f"The {which} is accepted in {{acceptance:.3f}} of the drafts, more than {{threshold:g}}: one more token may pay. It is a hypothesis: try it and compare."
+    text = "With {tokens:plural draft token} the last one is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
     last = above("acceptance", context.acceptance(-1), context.policy.depth.increase_above)
     return found(text, last, tokens=context.tokens) if _may_draft_more(context) else None
 

@@ -131,7 +131,8 @@ def names(number, model="m"):
 
 
 @pytest.mark.parametrize(
-    ("query", "named", "model"), [("&model=org%2Fb", None, "org/b"), ("&model=b", "m", "m"), ("", None, "one")]
+    ("query", "named", "model"),
+    [("&model=org%2Fb", None, "org/b"), ("&model=b", "m", "m"), ("", None, "one")],
 )
 async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_targets_name(
     watching, server, query, named, model

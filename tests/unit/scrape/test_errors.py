@@ -36,7 +36,10 @@ def test_a_rejection_gives_its_first_words(kind, body, words):
     assert rejection_words(body if isinstance(body, bytes) else body.encode(), kind) == words
 
 
-@given(st.one_of(st.binary(), st.text().map(json.dumps).map(str.encode)), st.sampled_from([JSON, "text/plain", "text/html"]))
+@given(
+    st.one_of(st.binary(), st.text().map(json.dumps).map(str.encode)),
+    st.sampled_from([JSON, "text/plain", "text/html"]),
+)
 def test_words_are_one_short_printable_line(body, kind):
     words = rejection_words(body, kind)
     assert len(words) <= 200

@@ -66,7 +66,6 @@ def test_a_routers_page_has_no_engine_and_a_server_that_names_a_server_has_one()
     assert read(relabelled) == read(NGRAM)
 
 
-
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_of_one_engine_has_the_expected_sample(name):
     expected = SAMPLES[name]

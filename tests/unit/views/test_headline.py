@@ -26,6 +26,8 @@ NOW = MIDNIGHT + 14 * 3600.0 + 30 * 60
 SUDDEN = SimpleNamespace(
     name="sudden_drop", text="Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Look for a change."
 )
+PREFILL = SimpleNamespace(name="decodes_nothing", text="It decodes nothing. Watch the decode servers.")
+MIXED = SimpleNamespace(name="broken_one_server", text="Several servers answer. Name each server.")
 STALLED = SimpleNamespace(name="stalled", text="The engine drafted before. Read the server's log.")
 
 
@@ -91,6 +93,10 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
         (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays: about 1.4 times as fast (0.9 to 2.1, by few data and what drafting costs others).", "Bounds and verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
+        (engine(State.IDLE, findings=(PREFILL,)), "unsure", "Decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(State.DISABLED, findings=(PREFILL,)), "unsure", "Decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(Verdict.INSUFFICIENT, findings=(PREFILL,), countdown=Countdown(12.0, 12.0)), "unsure", "Decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), "unsure", "Several servers answer", "Several servers answer.", "Name each server."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take 15 s of traffic."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
         (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
