@@ -85,9 +85,8 @@ def _list_file_problem(path: Path) -> str | None:
     """Return the mistake in a pattern that Prometheus does not accept."""
     if set("*?[") & set(str(path.parent)):
         return "has a wildcard before its last `/`; write one pattern for each directory"
-    return (
-        None if path.suffix.lower() in {".json", ".yml", ".yaml"} else "does not end in .json, .yml or .yaml"
-    )
+    is_list = path.suffix.lower() in {".json", ".yml", ".yaml"}
+    return None if is_list else "does not end in .json, .yml or .yaml"
 
 
 # fmt: off
@@ -127,8 +126,7 @@ class TargetSettings(HttpSettings):
     @classmethod
     def _only_once(cls, url: str, info: ValidationInfo) -> str:
         """Reject a URL that another target of the same configuration has."""
-        context = context_of(info)
-        if context is not None and not context.take("url", Url.of(url)):
+        if (context := context_of(info)) is not None and not context.take("url", Url.of(url)):
             raise ValueError("is also the address of another target; remove one of the two")
         return url
 

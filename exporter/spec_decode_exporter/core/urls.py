@@ -62,8 +62,7 @@ class Url(NamedTuple):
 
     def sibling(self, page: str) -> Url:
         """Return the URL of a page in the same folder."""
-        folder = self.target.partition("?")[0].rstrip("/").rpartition("/")[0]
-        return self._replace(target=f"{folder}/{page}")
+        return self._replace(target=f"{self.target.partition('?')[0].rstrip('/').rpartition('/')[0]}/{page}")
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
@@ -144,9 +143,8 @@ def _checked(text: str) -> SplitResult:
     if port == 0 or parts.netloc.endswith(":"):
         raise ValueError(_BAD_PORT)
     if parts.scheme not in PORTS or not parts.netloc:
-        raise ValueError(
-            "is not an address; write it as http://host:port/metrics or https://host:port/metrics"
-        )
+        example = "http://host:port/metrics or https://host:port/metrics"
+        raise ValueError(f"is not an address; write it as {example}")
     if "@" in parts.netloc:
         raise ValueError("holds a user or password; put them under `basic_auth`")
     if parts.fragment or text.endswith("#"):

@@ -83,8 +83,7 @@ def _broken(check: Check, context: FindingContext) -> Found | None:
     return Found(_BROKEN[check], {}) if check in context.broken else None
 
 
-for _check in Check:
-    FAULTS.conditions[f"broken_{_check}"] = always, partial(_broken, _check)
+FAULTS.conditions |= {f"broken_{check}": (always, partial(_broken, check)) for check in Check}
 
 
 @FAULTS.finding(always)
@@ -279,10 +278,8 @@ def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
     narrow = {edge for first, last in schedule.measuring_bands for edge in (first, last + 1)}
-    boundaries, changed = (
-        [each for each in schedule.firsts[1:] if each not in narrow],
-        context.its.schedule_changes,
-    )
+    boundaries = [each for each in schedule.firsts[1:] if each not in narrow]
+    changed = context.its.schedule_changes
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed

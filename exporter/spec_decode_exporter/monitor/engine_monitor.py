@@ -150,11 +150,11 @@ class EngineMonitor:
         history.observe_histograms(sample, moment, max(interval, latency_interval))
         if step.reset and self._assumptions.speculation.has_served_tokens:
             history.configure_tokens(0)  # it is that of the process before
-        is_first = step.increment is not None and not (
-            self._last and self._last.evaluation.longest.window.polls
-        )
+        has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
         is_another = (history.speculates, history.is_undecided) != before
-        self.is_urgent |= is_first or is_another or step.reset is not None
+        self.is_urgent |= (
+            is_another or step.reset is not None or (step.increment is not None and not has_polls)
+        )
         if sample[Counter.DRAFTS] is None and (length := sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)):
             self._reported_lengths.append(length)
         yield from self._reset_events(step)

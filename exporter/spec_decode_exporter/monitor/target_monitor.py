@@ -287,10 +287,7 @@ class TargetMonitor:
         """Log fields that name the target."""
         self._config = config
         self._client = Client(
-            target.http,
-            timeout=config.poll.timeout,
-            max_body=config.poll.max_body,
-            resolver=self._resolver,
+            target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
@@ -301,7 +298,6 @@ class TargetMonitor:
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
-        page = url.target.partition("?")[0].removesuffix("/metrics")
         model_name = model_name or model_of(target.url)
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
@@ -309,7 +305,7 @@ class TargetMonitor:
             target.policy or config.policy,
             target.reference or config.reference,
             self._server.engine_kind,
-            f"{url.scheme}://{url.authority}{page}",
+            f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
         )
 
     def _use_served(self) -> None:

@@ -15,31 +15,17 @@ REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
 METRICS_URL: Final = "http://HOST:8000/metrics"
 """Default address of vLLM's page."""
-_PAGES: Final = (
-    (
-        (b"spec_decode_exporter_build_info",),
-        f"it is an exporter's page: name the server's, for vLLM `{METRICS_URL}`",
-    ),
-    (
-        (b"vllm:current_qps", b"vllm_router_", b"sgl_router_", b"\nsmg_"),
-        "it is a router's page: name the servers",
-    ),
-    (
-        (b"dynamo_frontend_",),
-        "it is a router's page: name the workers, each with the port of its `DYN_SYSTEM_PORT`",
-    ),
-    ((b"vllm:",), "it has none of the series that are read: update the exporter"),
-    (
-        (b"\nray_",),
-        "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM",
-    ),
-    ((b"\nnum_requests_running",), "it is NIM's, which counts no drafts: serve the model by vLLM itself"),
-    (
-        (b"http_request_duration_highr_seconds",),
-        "vLLM's statistics are off: start it without `--disable-log-stats`",
-    ),
-)
-"""Texts by which a page without an engine is recognized, and the remedy; the first row counts."""
+_ROUTER: Final = "it is a router's page: name the servers"
+_PAGES: Final = {
+    b"spec_decode_exporter_build": f"it is an exporter's page: name the server's, for vLLM `{METRICS_URL}`",
+    **dict.fromkeys((b"vllm:current_qps", b"vllm_router_", b"sgl_router_", b"\nsmg_"), _ROUTER),
+    b"dynamo_frontend_": "it is a router's page: name the workers, each with the port `DYN_SYSTEM_PORT`",
+    b"vllm:": "it has none of the series that are read: update the exporter",
+    b"\nray_": "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM",
+    b"\nnum_requests_running": "it is NIM's, which counts no drafts: serve the model by vLLM itself",
+    b"http_request_duration_highr": "vLLM's statistics are off: start it without `--disable-log-stats`",
+}
+"""Texts by which a page without an engine is recognized, and the remedy; the first one counts."""
 _ROUTED: Final = re.compile(
     rb'[{,](?:server|worker|worker_url|worker_id)="(https?://[A-Za-z0-9.:\[\]-]{1,80})/?"'
 )
@@ -73,8 +59,7 @@ _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 def no_engine_remedy(page: bytes) -> str:
     """Return why a page that was read has no engine, and the remedy."""
-    remedies = (remedy for marks, remedy in _PAGES if any(mark in page for mark in marks))
-    remedy = next(remedies, _ANOTHER_PAGE)
+    remedy = next((remedy for mark, remedy in _PAGES.items() if mark in page), _ANOTHER_PAGE)
     addresses = dict.fromkeys(_ROUTED.findall(page[:_ROUTED_BYTES])) if "router" in remedy else {}
     names = [f"`{address.decode()}`" for address in islice(addresses, _MAX_ROUTED)]
     more = f" and {len(addresses) - _MAX_ROUTED} more" if len(addresses) > _MAX_ROUTED else ""
@@ -89,16 +74,16 @@ def failure_remedy(failure: str) -> str:
 
 def rejection_words(body: bytes, content_type: str) -> str:
     """Return the reason that a rejection gives, untrusted and on one line; empty without a short text."""
-    found: object = body.decode(errors="replace")
+    found: object = body.decode(errors="replace") if content_type.startswith("text/") else ""
     if "json" in content_type:
         with suppress(ValueError, RecursionError):
             found = json.loads(body)
         for key in ("error", "message", "detail"):
             found = found.get(key, found) if isinstance(found, dict) else found
-    elif not content_type.startswith("text/plain"):
-        found = ("".join(_TITLE.findall(str(found))[:1])) if "html" in content_type else ""
-    words = " ".join(found.split()) if isinstance(found, str) and found[:1] not in "{[<" else ""
-    return "".join(char if char.isprintable() else "?" for char in words[:_MAX_WORDS])
+    elif "html" in content_type:
+        found = next(iter(_TITLE.findall(str(found))), "")
+    words = " ".join(found.split())[:_MAX_WORDS] if isinstance(found, str) and found[:1] != "<" else ""
+    return "".join(char if char.isprintable() else "?" for char in words)
 
 
 class PollError(Exception):

@@ -268,7 +268,7 @@ class PageMap:
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
         own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
-        if _is_router([dict(series[index].labels) for index in own]):
+        if _is_router(dict(series[index].labels) for index in own):
             kind, own = None, []
         starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
         self._starts = starts if len(starts) == 1 else []
@@ -330,7 +330,7 @@ Large pages are read in threads, so nothing iterates over it.
 """
 
 
-def _is_router(labels: Sequence[Mapping[str, str]]) -> bool:
+def _is_router(labels: Iterable[Mapping[str, str]]) -> bool:
     """Return whether all series of a page name a server and no model: a router copies a few from each."""
     return all(engines.SERVER_LABEL in each and engines.MODEL_LABEL not in each for each in labels)
 

@@ -72,11 +72,12 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
     tone, short = WORDS[standing]
-    why, reason = no_verdict(engine.findings)
+    reason = no_verdict(engine.findings)
     if reason or engine.has_dropped or standing is State.STALLED:
         matter, _, remedy = (reason or _fault(engine)).partition(". ")
         if reason or not engine.has_dropped:
-            return Headline("unsure" if reason else tone, why or short, f"{matter}.", remedy)
+            tone, short = ("unsure", re.split("[:,]", matter)[0]) if reason else (tone, short)
+            return Headline(tone, short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
         return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)

@@ -34,12 +34,8 @@ STATES: Final = {
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
 
-NO_VERDICT: Final = {
-    "broken_one_server": "Several servers answer",
-    "counts_no_drafts": "Drafts are not counted",
-    "decodes_nothing": "Decodes nothing",
-}
-"""Findings for which there is no verdict, however long one waits, in a few words."""
+NO_VERDICT: Final = ("broken_one_server", "counts_no_drafts", "decodes_nothing")
+"""Findings for which there is no verdict, however long one waits."""
 
 BASES: Final[Mapping[EndToEndBasis, str]] = {
     EndToEndBasis.SAME_FIRST_TOKEN: "with the same first token",
@@ -73,7 +69,7 @@ SOURCES: Final = {
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure; with newer data, if they differ from it."""
     evaluation = snapshot.evaluation
-    if text := no_verdict(snapshot.findings)[1]:
+    if text := no_verdict(snapshot.findings):
         return text
     if evaluation.state in STATES:
         return STATES[evaluation.state]
@@ -89,10 +85,9 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
 
 
-def no_verdict(findings: Iterable[Finding]) -> tuple[str, str]:
-    """Return why there can be no verdict, in a few words and with the remedy; empty if there can be one."""
-    reasons = ((NO_VERDICT[each.name], each.text) for each in findings if each.name in NO_VERDICT)
-    return next(reasons, ("", ""))
+def no_verdict(findings: Iterable[Finding]) -> str:
+    """Return why there can be no verdict, and the remedy; empty if there can be one."""
+    return next((each.text for each in findings if each.name in NO_VERDICT), "")
 
 
 def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
@@ -318,7 +313,7 @@ _COLLECT: Final = {
 
 def _collect(snapshot: EngineSnapshot) -> str:
     evaluation = snapshot.evaluation
-    if no_verdict(snapshot.findings)[1]:
+    if no_verdict(snapshot.findings):
         return "No advice without a verdict."
     if evaluation.state in _COLLECT:
         return _COLLECT[evaluation.state]

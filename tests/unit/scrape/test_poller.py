@@ -255,7 +255,7 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
         ((ROUTERS / "smg.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:30001`, `http://127.0.0.1:30002`"),
         ((ROUTERS / "sgl_router.prom").read_bytes(), "it is a router's page: name the servers, `http://10.0.0.7:30000`, `http://10.0.0.8:30000`"),
         ((ROUTERS / "vllm-router.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:8101`"),
-        ((ROUTERS / "dynamo-frontend.prom").read_bytes(), "it is a router's page: name the workers, each with the port of its `DYN_SYSTEM_PORT`"),
+        ((ROUTERS / "dynamo-frontend.prom").read_bytes(), "it is a router's page: name the workers, each with the port `DYN_SYSTEM_PORT`"),
         ((ROUTERS / "nim.prom").read_bytes(), "it is NIM's, which counts no drafts: serve the model by vLLM itself"),
         (b'vllm:current_qps{server="http://a`b:1"} 1\nvllm:current_qps{server="http://user:key@c"} 1\n', "it is a router's page: name the servers"),
     ],
