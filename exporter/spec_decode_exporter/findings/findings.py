@@ -38,6 +38,7 @@ from spec_decode_exporter.findings.finding import (
 )
 from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.window.history import MIN_INCREMENTS
 from spec_decode_exporter.window.poll import Check
 
 DEAD: Final = 0.05
@@ -131,11 +132,13 @@ def counts_no_drafts(context: FindingContext) -> Found | None:
     return Found(text + fell, {"before": before, "length": now, "fall": 1 - now / before})
 
 
-@HINTS.finding(covered)
+@HINTS.finding(always)
 def decodes_nothing(context: FindingContext) -> Found | None:
     text = "It decodes nothing: {requests:.0f} requests got their first token here, and none a second one. It is a prefill server: watch the decode servers."
-    total = context.its.total
-    if total.drafts or decoded_steps(context.its.window) != 0 or (total.first_tokens or 0) < MIN_PREFILLS:
+    total, window = context.its.total, context.its.window
+    if window.polls < MIN_INCREMENTS or (total.first_tokens or 0) < MIN_PREFILLS:
+        return None
+    if total.drafts or decoded_steps(window) != 0:
         return None
     return Found(text, {"requests": total.first_tokens or 0})
 

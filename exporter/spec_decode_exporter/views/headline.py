@@ -17,6 +17,7 @@ from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict, statement
+from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -213,7 +214,8 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     standings = Counter(engine.standing for engine in engines)
     matter = " ".join(filter(None, (_troubles(engines, standings), _sentence(engines, standings))))
     short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
-    remedy = f"{worst.name}: {own.matter} {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
+    is_named = _trouble(worst) < len(_TROUBLES) or no_verdict(worst.findings)
+    remedy = f"{worst.name}: {own.matter} {own.remedy}" if is_named else ""
     tone = own.tone if remedy else _tone(standings)
     return Headline(tone, short, matter, remedy or _fleet_remedy(engines, worst, own))
 
@@ -242,7 +244,7 @@ _PLACES: Final = {each: place for place, each in enumerate((*_TROUBLES, *_OTHERS
 
 def _trouble(engine: EngineView) -> int:
     """Return the place of an engine, the worst first."""
-    return 0 if engine.has_dropped else _PLACES[engine.standing]
+    return 0 if engine.has_dropped or Check.ONE_SERVER in engine.broken_checks else _PLACES[engine.standing]
 
 
 def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:

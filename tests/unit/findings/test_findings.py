@@ -344,7 +344,9 @@ NEED_NO_DRAFTS = {
     *("counts_no_drafts", "decodes_nothing"),
 }
 OF_PARTIAL_WINDOWS = {
-    name for name in NAMES if name.startswith(("broken_", "counts_no")) or name.endswith("_drop")
+    name
+    for name in NAMES
+    if name.startswith(("broken_", "counts_no", "decodes_no")) or name.endswith("_drop")
 }
 
 

@@ -111,7 +111,7 @@ def test_a_finding_that_excludes_a_verdict_replaces_state_and_verdict(name, stat
 
 
 def test_the_findings_that_exclude_a_verdict_exist():
-    assert NO_VERDICT.keys() <= set(NAMES)
+    assert set(NO_VERDICT) <= set(NAMES)
 
 
 @pytest.mark.parametrize(
