@@ -24,10 +24,10 @@ from msgspec import Meta, Struct
 from spec_decode_exporter.config.http_settings import HeaderValues
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.source import source_of
-from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape
+from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape, default_name
 from spec_decode_exporter.core.files import Stamp, read_bounded, size_text, stamps
 from spec_decode_exporter.core.tasks import TARGET_FILES, TARGET_LISTS
-from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, address, host_and_port, without_query
+from spec_decode_exporter.core.urls import MAX_PATH, PATH, PORTS, Url, host_and_port, without_query
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Labels, Target
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import PollError
@@ -151,7 +151,7 @@ class TargetDiscovery:
                 url = page_url(scheme, host, place)
             except ValueError as error:
                 raise DiscoveryError(f"{where}.targets[{number}] {error}") from None
-            yield replace(self._target(url, name or address(url), kept), method_label=method)
+            yield replace(self._target(url, name or default_name(url), kept), method_label=method)
 
 
 def request_target(path: str, parameters: Mapping[str, str] = MappingProxyType({})) -> str:

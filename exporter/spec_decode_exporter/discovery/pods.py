@@ -6,7 +6,6 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from http import HTTPStatus
 from itertools import chain
@@ -21,7 +20,6 @@ from msgspec import Meta, Struct, field
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
 from spec_decode_exporter.config.target_settings import NAMESPACE, KubernetesDiscovery, Scrape, port_problem
 from spec_decode_exporter.core.files import read_bounded
-from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.core.recurring import back_off
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import host_and_port
@@ -149,7 +147,7 @@ class PodDiscovery(TargetDiscovery):
             "fieldSelector": "status.phase=Running",
             "labelSelector": self._settings.label_selector or "",
         }
-        client = Client(http, timeout=30.0, max_body=MAX_PAGE_BYTES, reads_problems=True)
+        client = Client(http, timeout=30.0, max_body=MAX_PAGE_BYTES)
         listed: _Listed = {}
         left, more = MAX_PODS, ""
         try:
@@ -255,9 +253,6 @@ def _refusal(error: StatusError, namespace: str) -> DiscoveryError:
         kind, place = ("Role", f"namespace {namespace}") if namespace else ("ClusterRole", "all namespaces")
         rule = 'apiGroups: [""], resources: [pods], verbs: [list]'
         text += f": to list pods in {place} is not allowed; bind a {kind} with {rule}"
-    with suppress(ValueError, LookupError, TypeError):
-        message = str(decode(error.problem, 1000)["message"])[:300]
-        text += f" ({message})" if message and message.isprintable() else ""
     return DiscoveryError(text)
 
 

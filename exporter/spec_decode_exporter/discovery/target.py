@@ -31,7 +31,7 @@ class Target:
     """One metrics page to poll. Two targets are the same server if their ``key`` is equal."""
 
     url: str  # http://host:port/path, without user, password or fragment
-    name: str  # value of the label `target`: the configured name, else host:port
+    name: str  # value of the label `target`: the configured name, else `default_name`
     labels: Labels = ()  # configured and discovered ones
     http: HttpSettings = field(default_factory=HttpSettings)  # as in Prometheus' `scrape_config`
     discovery: str = CONFIGURED  # kind of discovery: static, file, http, dns or kubernetes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +31,7 @@ from spec_decode_exporter.learned.blocks import ContextFall, fall_by_cache
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
@@ -39,6 +41,8 @@ COSTS_SECONDS: Final = 30.0
 
 _GUESSED: Final = {CostSource.SIZES, CostSource.LOAD_RANGE, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
+MAX_REPORTED: Final = 300
+"""Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
@@ -86,6 +90,7 @@ class EngineMonitor:
         self._loads: Sequence[LoadTime] = ()
         self._latency_baseline: RequestBaseline | None = None
         self._cost_basis = False, 0
+        self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
@@ -145,10 +150,11 @@ class EngineMonitor:
         history.observe_histograms(sample, moment, max(interval, latency_interval))
         if step.reset and self._assumptions.speculation.has_served_tokens:
             history.configure_tokens(0)  # it is that of the process before
-        is_first = step.increment is not None and not (
-            self._last and self._last.evaluation.longest.window.polls
-        )
+        has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
+        is_first = step.increment is not None and not has_polls
         self.is_urgent |= is_first or self.counters.drafting is not before or step.reset is not None
+        if sample[Counter.DRAFTS] is None and (length := sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)):
+            self._reported_lengths.append(length)
         yield from self._reset_events(step)
         yield from self._check_events(step.poll)
         if step.increment:
@@ -411,7 +417,7 @@ class EngineMonitor:
     ) -> tuple[Finding, ...]:
         """Return the findings, and drop the columns of increments that they needed."""
         fall = self.prompt_fall or fall_by_cache(self.learned.contexts.sums(wall))
-        found = findings(evaluation, broken, drops, fall)
+        found = findings(evaluation, broken, drops, fall, tuple(self._reported_lengths))
         evaluation.forget()
         return found
 

@@ -16,7 +16,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.urls import Url, address
+from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
@@ -96,7 +96,7 @@ class Monitored(NamedTuple):
 
     engine: EngineMonitor
     labels: Mapping[str, str]
-    """``target``, ``model_name``, by default the target's name, and ``engine``, by default 0."""
+    """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
     phase: float
     """Position of its evaluations in their interval, 0 to 1."""
 
@@ -287,10 +287,7 @@ class TargetMonitor:
         """Log fields that name the target."""
         self._config = config
         self._client = Client(
-            target.http,
-            timeout=config.poll.timeout,
-            max_body=config.poll.max_body,
-            resolver=self._resolver,
+            target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
@@ -301,14 +298,14 @@ class TargetMonitor:
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
-        page = url.target.partition("?")[0].removesuffix("/metrics")
+        model_name = model_name or model_of(target.url)
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
             target.policy or config.policy,
             target.reference or config.reference,
             self._server.engine_kind,
-            f"{url.scheme}://{url.authority}{page}",
+            f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
         )
 
     def _use_served(self) -> None:
@@ -431,7 +428,7 @@ class TargetMonitor:
         shared, remembered = self._shared, self._shared.remembered
         labels = {
             "target": self.target.name,
-            "model_name": name.model_name or self.target.name,
+            "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
         baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))

@@ -30,7 +30,7 @@ from spec_decode_exporter.views.engine_view import (
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
-from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, no_verdict
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -102,6 +102,8 @@ def _no_advice(engine: EngineView) -> str:
 def _again(engine: EngineView) -> str:
     """Advise how long to observe an engine: this observation has ended before its countdown."""
     values = {key: number for _, found in doubts(engine) for key, number in found.items()}
+    if engine.longest is not None and not engine.longest.counts.drafts:
+        return "Observe it while it drafts."
     if engine.longest is None or "threshold" not in values:
         return "Observe it again, for longer."
     present = values.get("counted", values.get("drafts", 0.0))
@@ -195,11 +197,11 @@ _CONTEXT: Final[dict[str, Any]] = {
         each.__name__: each
         for each in (
             *(doubts, event_text, failure, figures, format_duration, gist, longer, percentiles),
-            *(present_speedup, standing, title),
+            *(no_verdict, present_speedup, standing, title),
         )
     },
     "BASES": BASES,
-    "DOUBTS": _DOUBTS,
+    "OMITTED": (*_DOUBTS, *NO_VERDICT),
     "TONES": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
 }

@@ -92,6 +92,8 @@ HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_
 INFOS: Final = frozenset({EngineMark.SPECULATION, EngineMark.KV_CACHE})
 """Series whose labels are settings, not an identity."""
 MODEL_LABEL: Final = "model_name"
+SERVER_LABEL: Final = "server"
+"""Label of production-stack's router: the server that a series is about."""
 ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
 REPLICA_LABELS: Final = ("ReplicaId", "stage", "replica", "worker_addr", "WorkerId")

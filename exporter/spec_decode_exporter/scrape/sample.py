@@ -295,6 +295,8 @@ class PageMap:
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
         own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
+        if _is_router(dict(series[index].labels) for index in own):
+            kind, own = None, []
         starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
         self._starts = starts if len(starts) == 1 else []
         shown = [series[index] for index in (*own, *self._starts)]
@@ -366,6 +368,11 @@ def _labels_of(
 ) -> Mapping[str, str] | None:
     """Return the labels of the first series with a mark; None without one."""
     return next((dict(series[index].labels) for index in own if meanings[index].quantity is mark), None)
+
+
+def _is_router(labels: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether all series of a page name a server and no model: a router copies a few from each."""
+    return all(engines.SERVER_LABEL in each and engines.MODEL_LABEL not in each for each in labels)
 
 
 def _front_end(

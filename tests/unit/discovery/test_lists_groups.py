@@ -91,6 +91,11 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
     is_asked_alone(target.url, host)
 
 
+def test_a_parameter_with_the_model_of_a_router_names_the_target():
+    [found] = listed([TargetGroup(["a:1"], {"__param_model": "org/b"})])
+    assert (found.name, found.url) == ("a:1/org/b", "http://a:1/metrics?model=org%2Fb")
+
+
 def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     class Other(Url):
         of = staticmethod(lambda url: Url.of(url.replace("good", "evil")))

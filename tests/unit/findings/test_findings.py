@@ -96,10 +96,11 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     and there is no advice.
     """
     accepted = sum(positions) if accepted is None else accepted
-    draft_tokens = drafts * len(positions) if draft_tokens is None else draft_tokens
+    counted = drafts or 0
+    draft_tokens = counted * len(positions) if draft_tokens is None else draft_tokens
     counters = {
-        "decode_steps": drafts,
-        "generation_tokens": drafts + accepted + 100,
+        "decode_steps": counted,
+        "generation_tokens": counted + accepted + 100,
         "first_tokens": 100,
         "preemptions": 0,
     }
@@ -114,7 +115,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     one = window(drafts, draft_tokens, accepted, positions=positions, gauges=gauges, **counters)
     broken, drops = frozenset(more.pop("broken", ())), more.pop("drops", DropStatus())
     latencies, advice = more.pop("latencies", {}), more.pop("advice", Advice())
-    fall = more.pop("fall", None)
+    fall, lengths = more.pop("fall", None), more.pop("lengths", ())
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
         more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
@@ -124,7 +125,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
         (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
     )
     evaluation.shown = evaluation.own._replace(advice=advice)
-    return {finding.name: finding for finding in findings(evaluation, broken, drops, fall)}
+    return {finding.name: finding for finding in findings(evaluation, broken, drops, fall, lengths)}
 
 
 BASELINE = RequestBaseline(0.05, 0.85)
@@ -150,10 +151,20 @@ def latency(which, *values):
     return {"latencies": {which: tail(*values)}}
 
 
+OLD_SGLANG = {
+    "drafts": None,
+    "positions": (),
+    "decode_steps": None,
+    "engine_kind": "sglang",
+    "lengths": (2.4, 2.3, 2.0, 1.9, 1.7, 1.6, 1.5, 1.46),
+}
+PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
     "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
+    "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
+    "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
     "stalled": ({"drafts": 0, "positions": (0,) * 4, "decode_steps": 101}, {"drafts": 0, "positions": (0,) * 4, "decode_steps": 100}),
     "drafter_dead": ({"positions": (49, 0)}, {"positions": (50, 0)}),
     "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
@@ -222,6 +233,10 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("acceptance_falls_with_context", {"short_tokens": 1200, "long_tokens": 8800, "short": 2.4, "short_lower": 2.3, "short_upper": 2.5, "long": 1.6, "long_lower": 1.5, "long_upper": 1.7, "best_tokens": 2, "tokens": 4}, "With contexts of about 8,800 tokens the acceptance length is 1.60 (1.50 to 1.70), with 1,200 tokens 2.40 (2.30 to 2.50). No setting chooses the number of draft tokens by context; about 2 instead of 4 are best there: "),
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
+        ("counts_no_drafts", {"before": 2.35, "length": 1.48, "fall": 0.87 / 2.35}, "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. The acceptance length that it reports fell from 2.35 to 1.48, by 37.0 %."),
+        ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, and none a second one. It is a prefill server: "),
+        ("high_rate", {"rate": 2401 / 4000, "threshold": 0.6, "tokens": 4}, "The acceptance rate is 0.600; above 0.6 operators call it good. It does not include the cost of drafting 4 tokens, "),
+        ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 0.301 of the drafts, "),
         ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "6.9 requests passed through the window one after the other. They count as 4.9, because the "),
     ],
 )  # fmt: skip
@@ -271,6 +286,11 @@ CONDITIONS = [
     ("a position that is drafted", "below_expectation", expecting(0.8, 0.75, 0.66, 0.7), expecting(0.8, 0.75, 0.66, 0.5, 1.0, 1.0)),
     ("a hundred requests", "token_time_tail", latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 100), latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 99)),
     ("a median above 0", "decode_step_tail", latency(Latency.DECODE_STEP, 1.0), {"latencies": {Latency.DECODE_STEP: Buckets((0.0, 1.0, inf), (900, 1000, 1000))}}),
+    ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
+    ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
+    ("known first tokens", "decodes_nothing", PREFILLS, {**PREFILLS, "first_tokens": None}),
+    ("reported lengths", "counts_no_drafts", {**OLD_SGLANG, "lengths": (2.0,)}, {**OLD_SGLANG, "lengths": ()}),
+    ("no count of drafts", "counts_no_drafts", OLD_SGLANG, {**OLD_SGLANG, "drafts": 0}),
     ("preemptions", "kv_pressure", {"kv_cache_usage": 1.0, "preemptions": 1}, {"kv_cache_usage": 1.0}),
     *((f"known {name}", finding, EDGES[finding][0], {**EDGES[finding][0], name: None}) for finding in ("low_coverage", "trimmed_tokens") for name in ("decode_steps", "generation_tokens", "first_tokens")),
 ]  # fmt: skip
@@ -292,9 +312,10 @@ NO_SPECULATION = {"drafts": 0, "positions": (), "drafting": Drafting.OFF}
 
 ALONE = {
     "an ordinary engine": ({}, set()),
-    "no draft": ({"drafts": 0, "positions": (0,)}, set()),
+    "no draft": ({"drafts": 0, "positions": (0,), "decode_steps": 100}, set()),
     "a single draft": ({"drafts": 1, "positions": (1,)}, {"few_drafts"}),
-    "no speculation": (NO_SPECULATION, set()),
+    "no speculation": ({**NO_SPECULATION, "decode_steps": 100}, set()),
+    "a prefill server": (NO_SPECULATION, {"decodes_nothing"}),
     "no positions": ({"positions": (), "draft_tokens": 4000, "accepted": 2000}, set()),
     "nothing accepted": ({"positions": (0,) * 4}, {"drafter_dead"}),
     "almost nothing accepted": ({"positions": (9, 0, 0, 0)}, {"drafter_dead", "low_first_position", "wasted_last_position", "low_rate"}),
@@ -321,8 +342,13 @@ NEED_NO_DRAFTS = {
     *(f"broken_{check}" for check in Check),
     *(f"{kind}_drop" for kind in DropKind),
     *("stalled", "kv_pressure", "token_time_tail", "decode_step_tail", "few_drafts"),
+    *("counts_no_drafts", "decodes_nothing"),
 }
-OF_PARTIAL_WINDOWS = {name for name in NAMES if name.startswith("broken_") or name.endswith("_drop")}
+OF_PARTIAL_WINDOWS = {
+    name
+    for name in NAMES
+    if name.startswith(("broken_", "counts_no", "decodes_no")) or name.endswith("_drop")
+}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NEED_NO_DRAFTS])
@@ -436,3 +462,14 @@ def test_findings_of_any_counters_have_finite_numbers(
         for value in finding.values.values():
             assert 0 <= value < inf, finding
             assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
+
+
+def test_one_draft_token_is_written_as_one():
+    one = found(positions=(800,), accepted=800)
+    assert "drafting 1 token," in one["high_rate"].text
+    assert one["room_for_longer_draft"].text.startswith("With 1 draft token the last one is accepted")
+
+
+def test_a_reported_length_that_hardly_moves_is_no_fall():
+    text = found(**{**OLD_SGLANG, "lengths": (2.0, 1.9, 1.9, 1.9)})["counts_no_drafts"].text
+    assert text.endswith(" The acceptance length that it reports is 1.90.")

@@ -21,6 +21,7 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
 
 PAGES = DATA / "pages"
+ROUTERS = PAGES / "routers"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 URL = "http://vllm:8000/metrics"
 
@@ -250,6 +251,13 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
         (b"# HELP a A\nray_node_cpu 1\n", "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM"),
         (b"spec_decode_exporter_build_info 1\n", "it is an exporter's page: name the server's, for vLLM `http://HOST:8000/metrics`"),
         (b"vllm:lora_requests_info 1\n", "it has none of the series that are read: update the exporter"),
+        ((ROUTERS / "production-stack.prom").read_bytes(), "it is a router's page: name the servers, `http://10.244.1.17:8000`, `http://10.244.2.9:8000`, `http://10.244.3.4:8000` and 1 more"),
+        ((ROUTERS / "smg.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:30001`, `http://127.0.0.1:30002`"),
+        ((ROUTERS / "sgl_router.prom").read_bytes(), "it is a router's page: name the servers, `http://10.0.0.7:30000`, `http://10.0.0.8:30000`"),
+        ((ROUTERS / "vllm-router.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:8101`"),
+        ((ROUTERS / "dynamo-frontend.prom").read_bytes(), "it is a router's page: name the workers, each with the port `DYN_SYSTEM_PORT`"),
+        ((ROUTERS / "nim.prom").read_bytes(), "it is NIM's, which counts no drafts: serve the model by vLLM itself"),
+        (b'vllm:current_qps{server="http://a`b:1"} 1\nvllm:current_qps{server="http://user:key@c"} 1\n', "it is a router's page: name the servers"),
     ],
 )  # fmt: skip
 async def test_a_page_without_a_known_engine_is_one_warning_with_its_case_and_no_failure(

@@ -59,6 +59,13 @@ def each(template: str, *values: object) -> bytes:
 # Engines and versions.
 
 
+def test_a_routers_page_has_no_engine_and_a_server_that_names_a_server_has_one():
+    assert not read("routers/production-stack.prom").samples
+    relabelled = NGRAM.replace(b'model_name="', b'server="http://10.0.0.1:8000",model_name="')
+    assert relabelled != NGRAM
+    assert read(relabelled) == read(NGRAM)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_of_one_engine_has_the_expected_sample(name):
     expected = SAMPLES[name]
