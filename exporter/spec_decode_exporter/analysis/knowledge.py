@@ -17,6 +17,7 @@ from spec_decode_exporter.costs.cost import CostModel, Curve, share_by_name, siz
 from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
 
 
@@ -33,6 +34,7 @@ class Assumptions:
     """Name of the engine in the table of engines; empty if unknown."""
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
+    kv_cache: KvCache | None = None
 
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -107,6 +109,10 @@ class Knowledge:
     """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
+    counts_tokens: bool = False
+    """True if the engine counts a decode step for each token: see ``DraftCounters``."""
+    kv_cache: KvCache | None = None
+    """KV cache that speculation leaves; None if the page does not show it."""
 
     @property
     def speculates(self) -> bool:

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import best_tokens
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
-from spec_decode_exporter.costs.cost import UNSTATED_LOAD, is_near
+from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.finding import (
@@ -55,6 +56,8 @@ LOSSY_REJECTION: Final = frozenset({"fly"})
 
 ``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
 """
+MEASURED: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
+"""Sources of a cost by step times."""
 PARALLEL_TOKENS: Final = 7
 """Draft tokens with which drafters that draft all tokens in one pass are served (P-EAGLE: arXiv 2602.01469)."""
 MIN_PREFILLS: Final = 10
@@ -130,6 +133,45 @@ def counts_no_drafts(context: FindingContext) -> Found | None:
         return Found(text + "The acceptance length that it reports is {length:.2f}.", {"length": now})
     fell = "The acceptance length that it reports fell from {before:.2f} to {length:.2f}, by {fall:percent}."
     return Found(text + fell, {"before": before, "length": now, "fall": 1 - now / before})
+
+
+_NO_NUMBER: Final = {
+    "vllm": "Add `vllm:spec_decode_num_drafts_total` to the allow-list of the proxy or scrape job that filters it; vLLM before 0.8.5 does not count it.",
+    "tensorrt_llm": "TensorRT-LLM counts it with its PyTorch backend and `return_perf_metrics: true`.",
+}
+"""Remedies of a missing number of drafts, by the kind of engine."""
+
+
+@FAULTS.finding(always)
+def drafts_missing(context: FindingContext) -> Found | None:
+    text = "The number of drafts is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
+    if context.its.total.drafts is not None or not context.its.total.draft_tokens:
+        return None
+    return Found(text + _NO_NUMBER.get(context.known.engine_kind, "Update the server."), {})
+
+
+@FAULTS.finding(always)
+def drafts_uncounted(context: FindingContext) -> Found | None:
+    text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. Add `vllm:spec_decode_.*` to the allow-list of the proxy or scrape job that filters the page, or update the server."
+    tokens = context.its.effective_tokens_per_step
+    if context.known.drafting is not Drafting.UNCOUNTED or tokens is None:
+        return None
+    return Found(text, {"tokens": tokens})
+
+
+_UNKNOWN: Final = {
+    "vllm": "Read the server's own page, or add `vllm:.*` to the allow-list of the proxy or scrape job that filters it.",
+    "tensorrt_llm": "Set `return_perf_metrics: true`, or update the server: TensorRT-LLM counts drafts since April 2026.",
+}
+"""Remedies of a page that does not say whether its engine speculates, by the kind of engine."""
+
+
+@FAULTS.finding(always)
+def speculation_unknown(context: FindingContext) -> Found | None:
+    text = "The page does not say whether the engine speculates: counters of drafts are missing. "
+    if context.known.drafting is not Drafting.UNKNOWN:
+        return None
+    return Found(text + _UNKNOWN.get(context.known.engine_kind, "Update the server."), {})
 
 
 @HINTS.finding(always)
@@ -325,6 +367,26 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 def adaptive_verification(context: FindingContext) -> Found | None:
     text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
     return Found(text, {}) if context.known.speculation.is_adaptive else None
+
+
+@HINTS.finding(drafting)
+def steps_counted_by_token(context: FindingContext) -> Found | None:
+    text = "The server counts an inter-token latency for each token, not for each decode step. So decode steps are the generated tokens, without first and accepted ones, and there are no quantiles of steps."
+    return Found(text, {}) if context.known.counts_tokens else None
+
+
+@HINTS.finding(drafting)
+def slow_steps_with_fp8(context: FindingContext) -> Found | None:
+    text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
+    cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
+    acceptance, evaluation = context.acceptance(0), context.evaluation
+    if cache is None or not cache.dtype.startswith("fp8") or evaluation.verdict not in NOT_PAYING:
+        return None
+    if cost is None or cost.source not in MEASURED or work is None or acceptance is None:
+        return None
+    if acceptance < context.policy.findings.low_first_position:
+        return None
+    return Found(text, {"acceptance": acceptance, "steps": work.plain_steps(cost.guess) / work.steps})
 
 
 @HINTS.finding(drafting)

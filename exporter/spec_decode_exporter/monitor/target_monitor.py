@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -306,11 +307,12 @@ class TargetMonitor:
             target.reference or config.reference,
             self._server.engine_kind,
             f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
+            self._server.kv_cache,
         )
 
-    def _use_served(self) -> None:
-        """Use the speculation that the server reported since the last poll."""
-        if self._record.speculation != self._served:
+    def _use_served(self, *, is_another: bool = False) -> None:
+        """Use what the server reported since the last poll: its speculation, and ``is_another`` cache."""
+        if self._record.speculation != self._served or is_another:
             self._served = self._record.speculation
             for name, (engine, *_) in self.engines.items():
                 engine.use(self._config.windows, self._assumptions(name.model_name))
@@ -320,12 +322,16 @@ class TargetMonitor:
     def _receive(self, polled: Polled) -> Generator[None, None, bool]:
         """Take a page; return whether the counters of any engine were reset."""
         reading, server = polled.reading, self._server
-        if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
+        is_another = reading.kv_cache != server.kv_cache
+        if is_another or (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
             self._server = reading._replace(samples={})
-        self._use_served()
+        self._use_served(is_another=is_another)
+        replicas = Tally(name.replica for name in reading.samples) if len(reading.samples) > 1 else {}
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
         for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
+            replica = monitored.labels["engine"].partition("@")[2]
+            monitored.engine.history.data_parallel = replicas.get(replica, 1) > 1
             was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
@@ -343,7 +349,6 @@ class TargetMonitor:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
         engine.counters.front_end = polled.reading.front_end
-        engine.history.data_parallel = len(polled.reading.samples) > 1
         latency_interval = self._config.poll.histogram_interval
         observe = partial(
             engine.observe, sample, polled.moment, polled.wall, polled.interval, latency_interval

@@ -88,6 +88,11 @@ class EngineName(NamedTuple):
     engine: str
     """Number of the data-parallel engine, ``0`` if unknown; of replicas and stages ``0@NAME``."""
 
+    @property
+    def replica(self) -> str:
+        """Name of the replica or stage; empty of a page with one."""
+        return self.engine.partition("@")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class Buckets:

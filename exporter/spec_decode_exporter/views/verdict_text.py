@@ -34,7 +34,10 @@ STATES: Final = {
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
 
-NO_VERDICT: Final = ("broken_one_server", "counts_no_drafts", "decodes_nothing")
+NO_VERDICT: Final = (
+    *("broken_one_server", "counts_no_drafts", "drafts_missing", "drafts_uncounted", "speculation_unknown"),
+    "decodes_nothing",
+)
 """Findings for which there is no verdict, however long one waits."""
 
 BASES: Final[Mapping[EndToEndBasis, str]] = {
@@ -140,7 +143,14 @@ def likely_so_far(its: WindowEvaluation) -> str:
 
 
 def memory_text(its: WindowEvaluation) -> str:
-    """Return the return on the drafter's memory, beside that of KV cache; empty if it is unknown."""
+    """Return the return on the drafter's memory, and the KV cache beside it; empty if both are unknown."""
+    cache = its.known.kv_cache
+    kind = "" if cache is None or cache.dtype in {"", "auto"} else f" ({cache.dtype})"
+    left = f"Speculation leaves room for {cache.tokens:,} tokens of KV cache{kind}." if cache else ""
+    return f"{_memory_return(its)} {left}".strip()
+
+
+def _memory_return(its: WindowEvaluation) -> str:
     value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
     if value is None:
         return ""
