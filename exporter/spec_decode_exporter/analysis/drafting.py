@@ -92,7 +92,9 @@ class DraftCounters:
         tokens = speculation.tokens or len(sample.positions)
         drafts_all = bool(speculation.method) and not drafts_what_it_finds(speculation.method)
         is_whole = drafts_all and not (speculation.chooses_tokens or speculation.schedule)
-        if sample[Counter.DRAFTS] is not None or drafted is None or not tokens or not is_whole:
+        # T of an engine that counts ended requests may be of iterations, which are ahead of all others.
+        is_known = sample[Counter.DRAFTS] is not None or sample.kind.counts_at_end
+        if is_known or drafted is None or not tokens or not is_whole:
             return sample
         return _with(sample, Counter.DRAFTS, drafted // tokens)
 

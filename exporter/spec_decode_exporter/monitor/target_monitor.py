@@ -34,7 +34,7 @@ from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import Poller, PollSchedule, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
-from spec_decode_exporter.scrape.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
@@ -176,8 +176,9 @@ class TargetMonitor:
 
     def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
         """Take a page of ``size`` bytes that was polled earlier, and the speculation that was reported."""
-        record = self._record
-        record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
+        record, settings = self._record, polled.reading.settings
+        record.polls, record.page = record.polls + 1, "whole"
+        record.speculation = speculation if settings is None else labelled_speculation(settings)
         record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
         for _ in self._receive(polled):
             pass  # a recording is read without yields to the event loop

@@ -166,10 +166,10 @@ def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str
     for line, figure in sorted(lines, key=lambda each: each[0].place):
         value, write = getattr(window, figure.key), _FORMATS[figure.unit]
         meaning = meanings.get(figure.key) or line.meaning
-        if isinstance(value, Estimated):
+        if isinstance(value, Estimated) and value.value is not None:
             span = numbers.bounds(value.lower, value.upper, 3 if figure.unit is Unit.SHARE else 2)
             rows.append((line.name, write(value.value), span, meaning))
-        elif value is not None:
+        elif value is not None and not isinstance(value, Estimated):
             rows.append((line.name, write(value), "", meaning))
     return rows
 

@@ -174,11 +174,9 @@ def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
             "Ray shows the counters with the first accepted draft: send requests. If speculation is off, set "
             "`speculative_config` in `engine_kwargs` of the `LLMConfig`."
         )
-    if front_end == "rust":
+    if front_end == "rust" or kind == "llamacpp":
         return f"It decoded without a single draft, so speculation is off: {flag}."
-    if kind in _FLAGS and kind != "vllm":  # their older versions speculate without counters
-        return f"Its page has no counters of drafts: {flag}, or update it."
-    return f"Its page has no counters of drafts, so speculation is off: {flag}."
+    return f"Its page shows no drafts, so speculation is off: {flag}."
 
 
 # Targets

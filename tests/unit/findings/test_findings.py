@@ -26,7 +26,7 @@ from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES, findings
 from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets, KvCache
 from spec_decode_exporter.window.poll import Check, Counters
 from tests.fakes.windows import window
 
@@ -158,12 +158,25 @@ OLD_SGLANG = {
     "engine_kind": "sglang",
     "lengths": (2.4, 2.3, 2.0, 1.9, 1.7, 1.6, 1.5, 1.46),
 }
+NO_DRAFTS = {"drafts": None, "positions": ()}
+NO_NUMBER = {**NO_DRAFTS, "draft_tokens": 4000, "accepted": 2000}
+UNCOUNTED = {**NO_DRAFTS, "decode_steps": 1000, "generation_tokens": 1800, "drafting": Drafting.UNCOUNTED}
+
+
+def slow_steps(dtype="fp8_e4m3", token=0.6, positions=(700, 600, 400, 300)):
+    """Return an engine that hardly accepts too little, with a cost at which speculation is slower."""
+    return {"kv_cache": KvCache(100_000, dtype), "positions": positions, **measured(token)}
+
+
 PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
     "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
     "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
+    "drafts_missing": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
+    "drafts_uncounted": (UNCOUNTED, {**UNCOUNTED, "drafting": Drafting.OFF}),
+    "speculation_unknown": ({**NO_DRAFTS, "drafting": Drafting.UNKNOWN}, {**NO_DRAFTS, "drafting": Drafting.UNDECIDED}),
     "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
     "stalled": ({"drafts": 0, "positions": (0,) * 4, "decode_steps": 101}, {"drafts": 0, "positions": (0,) * 4, "decode_steps": 100}),
     "drafter_dead": ({"positions": (49, 0)}, {"positions": (50, 0)}),
@@ -182,6 +195,8 @@ EDGES = {
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
     "adaptive_verification": ({"speculation": Speculation(is_adaptive=True)}, {}),
+    "steps_counted_by_token": ({"counts_tokens": True}, {}),
+    "slow_steps_with_fp8": (slow_steps(), slow_steps(dtype="auto")),
     "counted_at_end": ({"counts_at_end": True}, {}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
@@ -234,6 +249,8 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
         ("counts_no_drafts", {"before": 2.35, "length": 1.48, "fall": 0.87 / 2.35}, "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. The acceptance length that it reports fell from 2.35 to 1.48, by 37.0 %."),
+        ("drafts_uncounted", {"tokens": 1.7}, "A decode step yields 1.70 tokens, so the engine drafts, but its page does not count drafts. "),
+        ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 0.700 of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
         ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, and none a second one. It is a prefill server: "),
         ("high_rate", {"rate": 2401 / 4000, "threshold": 0.6, "tokens": 4}, "The acceptance rate is 0.600; above 0.6 operators call it good. It does not include the cost of drafting 4 tokens, "),
         ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 0.301 of the drafts, "),
@@ -286,13 +303,19 @@ CONDITIONS = [
     ("a position that is drafted", "below_expectation", expecting(0.8, 0.75, 0.66, 0.7), expecting(0.8, 0.75, 0.66, 0.5, 1.0, 1.0)),
     ("a hundred requests", "token_time_tail", latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 100), latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 99)),
     ("a median above 0", "decode_step_tail", latency(Latency.DECODE_STEP, 1.0), {"latencies": {Latency.DECODE_STEP: Buckets((0.0, 1.0, inf), (900, 1000, 1000))}}),
+    ("a known number of tokens a step", "drafts_uncounted", UNCOUNTED, {**UNCOUNTED, "decode_steps": None}),
+    ("draft tokens", "drafts_missing", NO_NUMBER, {**NO_NUMBER, "draft_tokens": 0, "accepted": 0}),
+    ("speculation that does not pay", "slow_steps_with_fp8", slow_steps(), slow_steps(token=0.1)),
+    ("a measured cost", "slow_steps_with_fp8", slow_steps(), {**slow_steps(), **configured(draft_cost_ratio=0.9, running_requests=8)}),
+    ("an acceptance that is not the cause", "slow_steps_with_fp8", slow_steps(), slow_steps(positions=(699, 600, 400, 300))),
     ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
     ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
     ("known first tokens", "decodes_nothing", PREFILLS, {**PREFILLS, "first_tokens": None}),
     ("reported lengths", "counts_no_drafts", {**OLD_SGLANG, "lengths": (2.0,)}, {**OLD_SGLANG, "lengths": ()}),
     ("no count of drafts", "counts_no_drafts", OLD_SGLANG, {**OLD_SGLANG, "drafts": 0}),
     ("preemptions", "kv_pressure", {"kv_cache_usage": 1.0, "preemptions": 1}, {"kv_cache_usage": 1.0}),
-    *((f"known {name}", finding, EDGES[finding][0], {**EDGES[finding][0], name: None}) for finding in ("low_coverage", "trimmed_tokens") for name in ("decode_steps", "generation_tokens", "first_tokens")),
+    ("known decode_steps", "low_coverage", FEW_STEPS, {**FEW_STEPS, "decode_steps": None}),
+    *((f"known {name}", "trimmed_tokens", EDGES["trimmed_tokens"][0], {**EDGES["trimmed_tokens"][0], name: None}) for name in ("decode_steps", "generation_tokens", "first_tokens")),
 ]  # fmt: skip
 """What a finding needs beside its threshold: with it and without it."""
 
@@ -342,12 +365,13 @@ NEED_NO_DRAFTS = {
     *(f"broken_{check}" for check in Check),
     *(f"{kind}_drop" for kind in DropKind),
     *("stalled", "kv_pressure", "token_time_tail", "decode_step_tail", "few_drafts"),
-    *("counts_no_drafts", "decodes_nothing"),
+    *("counts_no_drafts", "drafts_missing", "drafts_uncounted", "speculation_unknown", "decodes_nothing"),
 }
 OF_PARTIAL_WINDOWS = {
     name
     for name in NAMES
-    if name.startswith(("broken_", "counts_no", "decodes_no")) or name.endswith("_drop")
+    if name.startswith(("broken_", "counts_no", "decodes_no", "drafts_", "speculation_"))
+    or name.endswith("_drop")
 }
 
 

@@ -100,7 +100,7 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), "unsure", "Several servers answer", "Several servers answer.", "Name each server."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take 15 s of traffic."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
-        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
     ],
 )  # fmt: skip
 def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
@@ -145,7 +145,7 @@ def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
         ({"front_end": "ray"}, "`speculative_config` in `engine_kwargs` of the `LLMConfig`"),
         ({"front_end": "rust"}, "decoded without a single draft"),
         ({"engine_kind": "llamacpp", "version": "1"}, "`--model-draft`"),
-        ({"engine_kind": "sglang"}, "start SGLang with `--speculative-algorithm`, or update it."),
+        ({"engine_kind": "sglang"}, "start SGLang with `--speculative-algorithm`."),
     ],
 )
 def test_no_speculation_names_its_case_and_the_flag(server, part):
@@ -184,7 +184,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine(Verdict.INSUFFICIENT, findings=(PREFILL,)), engine(State.IDLE)], "unsure", "Too early to say on the only engine that drafts.", "llama on chat, engine 0: It decodes nothing. Watch the decode servers."),
         ([engine(Verdict.HARMFUL), engine(State.UNKNOWN, findings=(MIXED,), name="r")], "unsure", "Speculation makes decoding slower on the only engine that drafts.", "llama on r, engine 0: Several servers answer. Name each server."),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take 15 s of traffic."),
-        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
         ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
         ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
