@@ -379,8 +379,8 @@ def test_counters_with_six_digits_neither_reset_nor_break_a_check(start, drafts,
 
 
 def test_steps_that_follow_from_rounded_tokens_never_fall():
-    before = llamacpp(10**6, 2 * 10**6, (800_000, 500_000), 300_000_100)
-    after_it = llamacpp(10**6, 2 * 10**6, (800_100, 500_100), 300_000_400)
+    before = llamacpp(10**8, 2 * 10**8, (80_000_000, 50_000_000), 300_000_100)
+    after_it = llamacpp(10**8, 2 * 10**8, (80_000_100, 50_000_100), 300_000_400)
     taken = after(before, after_it)
     assert before[Counter.GENERATION_TOKENS] - after_it[Counter.GENERATION_TOKENS] == 0
     assert (taken.reset, taken.increment.counters.decode_steps) == (None, 0)
