@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from hashlib import blake2b
 from math import ceil, floor, inf, isfinite
 from typing import Final
@@ -16,10 +15,10 @@ from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, back_off
-from spec_decode_exporter.core.tasks import PAGES, spawn, yield_to_event_loop
+from spec_decode_exporter.core.tasks import PAGES, yield_to_event_loop
 from spec_decode_exporter.scrape.client import Client, HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, Reason, no_engine_remedy
-from spec_decode_exporter.scrape.filtered import PageChoice
+from spec_decode_exporter.scrape.filtered import FilteredPage
 from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
 from spec_decode_exporter.scrape.server_details import DETAILED, ServerDetails
@@ -27,9 +26,6 @@ from spec_decode_exporter.scrape.server_info import labelled_speculation
 
 PHASES: Final = 8
 """Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
-MAX_PHASES: Final = 64
-MANY_TARGETS: Final = 400
-"""Targets from which on there are ``MAX_PHASES``: later polls of a moment wait for all earlier ones."""
 MAX_BACK_OFF_REFUSED: Final = 5.0
 """Maximum back-off in seconds after a refused connection, which costs neither side anything."""
 MAX_BACK_OFF: Final = 30.0
@@ -37,14 +33,11 @@ MAX_BACK_OFF: Final = 30.0
 LARGE_PAGE: Final = 64 * 1024
 """Bytes; a larger page requires a permit. vLLM's whole page of one engine has 55 kB."""
 PERMITS: Final = 3
-"""Concurrent polls of large pages, and of costly targets."""
+"""Concurrent polls of large pages."""
 COSTLY_SHARE: Final = 0.5
-"""Maximum share of a core for all costly polls; the rest is for other polls and for requests."""
+"""Maximum share of a core for all costly targets; the rest is for other polls and for requests."""
 ORDINARY_SHARE: Final = 0.00075
-"""Share of a core up to which no target is costly, whatever the number of targets.
-
-A target with one engine takes 0.0005 at one poll a second: above an even share of a thousand targets.
-"""
+"""Share of a core up to which a target is not costly; one engine takes 0.0005 at one poll a second."""
 TARGET_SHARE: Final = 0.05
 """Maximum share of a core for the polls of one target.
 
@@ -52,12 +45,12 @@ TARGET_SHARE: Final = 0.05
 """
 COST_POLLS: Final = 16
 """Polls over which processor time is averaged: the first page, where everything is new, counts little."""
-COST_SECONDS: Final = 60.0
-"""Seconds whose shortest response counts: longer ones waited behind the server's load."""
+FORGETTING: Final = 1.02
+"""Factor a poll by which the shortest response is forgotten: longer ones waited behind the server's load."""
+MIN_ANSWER: Final = 0.001
+"""Seconds; a shorter response counts as this."""
 MAX_WINDOW_SHARE: Final = 1 / 6
-"""Maximum effective interval, as a share of the shortest window."""
-MAX_WAIT: Final = 60.0
-"""Maximum interval in seconds that waiting for a permit can cause."""
+"""Maximum effective interval of a target by its own cost, as a share of the shortest window."""
 
 _UNREACHABLE: Final[frozenset[Reason]] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that are independent of the filter: a request for the whole page would fail too."""
@@ -68,9 +61,8 @@ _EARLY: Final = 2e-3
 
 
 def phase(key: str) -> float:
-    """Return a position within an interval, 0 to 1, in steps of 1/64: stable, and spread over keys."""
-    fine, coarse = divmod(blake2b(key.encode(), digest_size=1).digest()[0], 8)
-    return (8 * coarse + fine % 8) / MAX_PHASES
+    """Return a position within an interval, 0 to 1, in steps of 1/256: stable, and spread over keys."""
+    return blake2b(key.encode(), digest_size=1).digest()[0] / 256
 
 
 def next_tick(now: float, interval: float, offset: float) -> float:
@@ -78,112 +70,52 @@ def next_tick(now: float, interval: float, offset: float) -> float:
     return (floor((now + _EARLY) / interval - offset) + 1 + offset) * interval
 
 
-@dataclass(eq=False, slots=True)
-class _Tick:
-    """Moment at which polls begin, and the timer that wakes them."""
+class PollBudget:
+    """What costly polls of all targets share: the limits of each target do not limit hundreds of them."""
 
-    timer: asyncio.Task[None]
-    event: asyncio.Event = field(default_factory=asyncio.Event)
-    sleepers: int = 0
+    def __init__(self) -> None:
+        self.permits = asyncio.Semaphore(PERMITS)
+        """Permits for large pages, which take memory."""
+        self._shares: dict[object, float] = {}
+        """Shares of a core that costly targets would take at their configured intervals."""
 
+    def interval(self, target: object, cost: float, configured: float) -> float:
+        """Return the interval of a target that takes ``cost`` processor seconds a poll.
 
-class PollSchedule:
-    """Moments and permits that the polls of all targets share.
-
-    The targets share a few ticks in an interval. So there are few timers, whatever the number of targets, and
-    the polls of a tick start in the same turn of the event loop. The limits of each page and target do not
-    limit their product: a list may name hundreds of the costliest pages. So costly polls share a few permits.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        """Sleep by ``clock``."""
-        self._clock = clock
-        self._ticks: dict[float, _Tick] = {}
-        self._permits: asyncio.PriorityQueue[float] = asyncio.PriorityQueue()
-        """Times (monotonic) from which each free permit can be used."""
-        for _ in range(PERMITS):
-            self._permits.put_nowait(0.0)
-        self.targets = 0
-        """Number of polled targets."""
-
-    async def sleep_until(self, moment: float) -> None:
-        """Return once ``monotonic()`` of the clock has reached ``moment``; at once if it is in the past."""
-        tick = self._ticks.get(moment)
-        if tick is None:
-            tick = self._ticks[moment] = _Tick(spawn(self._wake_at(moment)))
-        tick.sleepers += 1
-        try:
-            await tick.event.wait()
-        finally:
-            tick.sleepers -= 1
-            if not tick.sleepers and self._ticks.get(moment) is tick:
-                del self._ticks[moment]
-                tick.timer.cancel()
-
-    def is_costly(self, share: float) -> bool:
-        """Return whether a target takes more of a core than its part, and than ordinary targets do."""
-        return share > ORDINARY_SHARE and share * self.targets > COSTLY_SHARE
-
-    @asynccontextmanager
-    async def permit(self, spent: Callable[[], float]) -> AsyncIterator[None]:
-        """Wait for a permit. It rests afterwards in proportion to the processor seconds of the poll.
-
-        ``spent`` returns the processor seconds of the target's polls so far.
+        All costly targets together keep to ``COSTLY_SHARE``: those above an even part of it get that part.
         """
-        free_at = await self._permits.get()
-        try:
-            await self._clock.sleep_until(free_at)
-            before = spent()
-            try:
-                yield
-            finally:
-                rest = (PERMITS / COSTLY_SHARE - 1) * (spent() - before)
-                free_at = self._clock.monotonic() + rest
-        finally:
-            self._permits.put_nowait(free_at)
+        if cost <= ORDINARY_SHARE * configured:
+            self.release(target)
+            return configured
+        self._shares[target] = cost / configured
+        if sum(self._shares.values()) <= COSTLY_SHARE:
+            return configured
+        part = left = COSTLY_SHARE
+        for number, share in enumerate(sorted(self._shares.values())):
+            part = left / (len(self._shares) - number)
+            if share >= part:
+                break
+            left -= share
+        return max(configured, cost / part)
 
-    async def _wake_at(self, moment: float) -> None:
-        await self._clock.sleep_until(moment)
-        self._ticks.pop(moment).event.set()
+    def release(self, target: object) -> None:
+        """Leave the part of a target to the others."""
+        self._shares.pop(target, None)
 
 
-class DutyCycle:
-    """Interval of a target: longer if polls cost the server or the exporter more than their share."""
+class ProcessorTime:
+    """Processor time of ``with`` blocks, which contain no ``await`` and no other such block."""
 
-    def __init__(self, interval: float, max_share: float, shortest_window: float) -> None:
-        """Poll every ``interval`` seconds unless responses take more than ``max_share`` of that."""
-        self._interval = interval
-        self._max_share = max_share
-        self._max_ticks = max(1, floor(shortest_window * MAX_WINDOW_SHARE / interval + _TOLERANCE))
-        self._period = 0
-        self._shortest = [inf, inf]
-        """Seconds of the shortest response in this period of ``COST_SECONDS`` and in the one before."""
-        self.waited = 0.0
-        """Seconds that the last poll waited for a permit."""
+    def __init__(self, processor: Callable[[], float]) -> None:
+        """Measure by ``processor``."""
+        self._processor = processor
+        self.seconds = 0.0
 
-    def answered(self, now: float, seconds: float) -> None:
-        """Add the time of a response."""
-        period = int(now // COST_SECONDS)
-        if period != self._period:
-            self._shortest = [inf, self._shortest[0] if period == self._period + 1 else inf]
-            self._period = period
-        self._shortest[0] = min(self._shortest[0], seconds)
+    def __enter__(self) -> None:
+        self._began = self._processor()
 
-    def ticks(self, cost: float) -> tuple[int, Cause | None]:
-        """Return the configured intervals from one poll to the next, and why they are several.
-
-        Whole intervals keep a target on its ticks when its cost varies. ``cost`` is the processor seconds of
-        a poll.
-        """
-        shortest = min(self._shortest)
-        answering = shortest / self._max_share if shortest < inf else 0.0
-        processing = cost / TARGET_SHARE
-        required = ceil(max(answering, processing) / self._interval - _TOLERANCE)
-        waiting = floor(min(self.waited, MAX_WAIT) / self._interval) + 1
-        ticks = max(1, min(required, self._max_ticks), waiting)
-        if ticks == 1:
-            return 1, None
-        return ticks, "processing" if max(processing, self.waited) > answering else "answers"
+    def __exit__(self, *_: object) -> None:
+        self.seconds += self._processor() - self._began
 
 
 class LargePageError(Exception):
@@ -202,7 +134,7 @@ class Poller:
         poll: Poll,
         shortest_window: float,
         histogram_phase: float,
-        schedule: PollSchedule,
+        budget: PollBudget,
         clock: Clock,
         receive: Callable[[Polled], Generator[None, None, bool]],
         emit: Callable[[Event], None],
@@ -221,21 +153,22 @@ class Poller:
         """
         self._name, self._url, self._client, self._poll = name, url, client, poll
         self._histogram_phase = histogram_phase
-        self._schedule, self._clock = schedule, clock
+        self._budget, self._clock = budget, clock
         self._receive, self._emit, self._attempted, self._recorded = receive, emit, attempted, recorded
-        phases = PHASES if schedule.targets < MANY_TARGETS else MAX_PHASES
-        self._offset = floor(phase(url) * phases) / phases
-        self._choice = PageChoice(url, enabled=poll.filter == "auto")
+        self._offset = floor(phase(url) * PHASES) / PHASES
+        self._longest = floor(shortest_window * MAX_WINDOW_SHARE / poll.interval + _TOLERANCE) * poll.interval
+        self._filtered = self._filtered_pages()
         self._reader = SampleReader(layout_bytes)
         self._details = ServerDetails(url, client, record, emit)
-        self._duty = DutyCycle(poll.interval, poll.max_duty_cycle, shortest_window)
         self._large: set[bool] = set()
         """Kinds of pages that were large when last read: with histograms (True), without (False)."""
         self._is_permitted = False
-        self._spent_here = 0.0
-        """Processor seconds of reading and receiving pages."""
-        self._work_began: float | None = None
-        """Processor time at which the present work on a page began."""
+        self._answer = inf
+        """Seconds of the shortest response, of late ones rather than of early ones."""
+        self._waited = 0.0
+        """Seconds that the last poll waited for a permit."""
+        self._work = ProcessorTime(clock.processor)
+        """Time of reading and receiving pages."""
         self._failures_in_a_row = 0
         self._log = structlog.get_logger(target=name)
         self._no_engine, self._crashes = OnceUntilRecovered(), OnceUntilRecovered()
@@ -244,14 +177,17 @@ class Poller:
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        while True:
-            await self._schedule.sleep_until(self._next_moment())
-            await self.poll()
+        try:
+            while True:
+                await self._clock.sleep_until(self._next_moment())
+                await self.poll()
+        finally:
+            self._budget.release(self)
 
     async def poll(self) -> None:
         """Poll once and write the result into the record; no failure is raised."""
         self.record.polls += 1
-        before, began = self._spent(), self._clock.monotonic()
+        before, began = self._work.seconds + self._client.spent, self._clock.monotonic()
         # Histograms are most of a page's cost: they are read rarely, beginning with the first poll.
         due = self.record.histograms_at + self._poll.histogram_interval
         with_latencies = began >= due - self.record.interval / 2
@@ -266,7 +202,8 @@ class Poller:
             self._failed("malformed", "the exporter could not handle the answer")
         else:
             self._crashes.recovered()
-        self.record.cost += (self._spent() - before - self.record.cost) / COST_POLLS
+        spent = self._work.seconds + self._client.spent - before
+        self.record.cost += (spent - self.record.cost) / COST_POLLS
         self._attempted()
 
     # Moments
@@ -281,40 +218,42 @@ class Poller:
         return next_tick(self._clock.monotonic() + wait - interval, interval, self._offset)
 
     def _adapt_interval(self, now: float) -> None:
-        """Poll as often as the cost allows; log once why the interval is longer."""
-        ticks, cause = self._duty.ticks(self.record.cost)
-        self.record.interval = ticks * self._poll.interval
-        if cause and (event := self.record.slowed_event(cause, now)) is not None:
-            self._emit(event)
+        """Poll as often as the cost allows; log once why the interval is longer.
 
-    # Budget
+        Whole intervals keep a target on its ticks when its cost varies.
+        """
+        configured, cost = self._poll.interval, self.record.cost
+        answering = self._answer / self._poll.max_duty_cycle if self._answer < inf else 0.0
+        processing = cost / TARGET_SHARE
+        sharing = max(self._waited, self._budget.interval(self, cost, configured))
+        required = max(min(max(answering, processing), self._longest), sharing)
+        ticks = max(1, ceil(required / configured - _TOLERANCE))
+        self.record.interval = ticks * configured
+        if ticks > 1:
+            cause: Cause = "processing" if max(processing, sharing) > answering else "answers"
+            if (event := self.record.slowed_event(cause, now)) is not None:
+                self._emit(event)
 
     async def _poll_within_budget(self, began: float, *, with_latencies: bool) -> None:
-        """Poll; with a permit if the target's pages are large or costly."""
-        is_costly = self._schedule.is_costly(self.record.cost / self._poll.interval)
-        self._duty.waited = 0.0  # also if the poll fails: then back-off alone delays the next
-        if with_latencies not in self._large and not is_costly:
+        """Poll; with a permit if the page is large."""
+        self._waited = 0.0  # also if the poll fails: then back-off alone delays the next
+        if with_latencies not in self._large:
             self._is_permitted = False
             with suppress(LargePageError):
                 await self._poll_once(with_latencies=with_latencies)
                 return
-        async with self._schedule.permit(self._spent):
-            self._duty.waited = self._clock.monotonic() - began
+        async with self._budget.permits:
+            self._waited = self._clock.monotonic() - began
             self._is_permitted = True
             self._large.discard(with_latencies)
             await self._poll_once(with_latencies=with_latencies)
-
-    def _spent(self) -> float:
-        """Return the processor seconds of all polls so far, with work that an error has just ended."""
-        self._end_work()
-        return self._spent_here + self._client.spent
 
     # Pages
 
     async def _poll_once(self, *, with_latencies: bool) -> None:
         response, reading = await self._fetch(with_latencies=with_latencies)
         moment, wall, record = self._clock.monotonic(), self._clock.wall(), self.record
-        self._duty.answered(moment, response.seconds - response.busy)
+        self._answer = min(max(response.seconds - response.busy, MIN_ANSWER), self._answer * FORGETTING)
         self._adapt_interval(moment)
         self._keep(moment, wall, response.body)
         self._check_engine(reading, response.body)
@@ -323,7 +262,7 @@ class Poller:
             early = 0.0 if isfinite(record.histograms_at) else self._histogram_phase
             record.histograms_at = moment - early * self._poll.histogram_interval
         if restarted:
-            self._choice.reset()
+            self._filtered = self._filtered_pages()
             self._details.reset()
             record.histograms_at = -inf
         if record.succeeded(response.seconds, len(response.body), len(reading.samples), wall):
@@ -334,38 +273,37 @@ class Poller:
         elif reading.engine_kind in DETAILED and self._details.is_due(moment):
             await self._details.update(moment)
 
+    def _filtered_pages(self) -> dict[bool, FilteredPage]:
+        """Return the filtered pages with histograms (True) and without (False), of an unknown server."""
+        is_wanted = self._poll.filter == "auto"
+        return {tier: FilteredPage(self._url, tier, is_wanted=is_wanted) for tier in (False, True)}
+
     async def _fetch(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         """Fetch and read the filtered page if it is complete, else the whole page: no data is lost."""
-        choice = self._choice
+        filtered, shown = self._filtered[with_latencies], None
         # After a failure another server may answer: the whole page shows more of it.
-        url = None if self._failures_in_a_row else choice.filtered(with_latencies=with_latencies)
-        if url is None:
-            return await self._fetch_whole(with_latencies=with_latencies)
-        shown = None
-        try:
-            fetched = await self._get(url, with_latencies=with_latencies)
-        except PollError as error:
-            if error.reason in _UNREACHABLE:
-                choice.doubt(with_latencies=with_latencies)
-                raise
-        else:
-            shown = self._reader.shown
-            if choice.is_complete(shown, with_latencies=with_latencies):
-                choice.trust(shown, with_latencies=with_latencies)
-                self._record_page("filtered", with_latencies=with_latencies)
-                return fetched
-        fetched = await self._fetch_whole(with_latencies=with_latencies)
-        # A series may have vanished from the whole page too.
-        if shown is None or not choice.is_complete(shown, with_latencies=with_latencies):
-            choice.refuse(with_latencies=with_latencies)
-            self._emit(Event("filtered_page_not_used", {"histograms": with_latencies}))
-        return fetched
-
-    async def _fetch_whole(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
-        self._end_work()  # on a filtered page
+        url = "" if self._failures_in_a_row else filtered.url
+        if url:
+            try:
+                fetched = await self._get(url, with_latencies=with_latencies)
+            except PollError as error:
+                if error.reason in _UNREACHABLE:
+                    filtered.doubt()
+                    raise
+            else:
+                shown = self._reader.shown
+                if filtered.is_complete(shown):
+                    filtered.trust(shown)
+                    self._record_page("filtered", with_latencies=with_latencies)
+                    return fetched
         fetched = await self._get(self._url, with_latencies=with_latencies)
-        self._choice.learn(self._reader.shown, with_latencies=with_latencies)
+        for tier in {False, with_latencies}:
+            self._filtered[tier].learn(self._reader.shown)
         self._record_page("whole", with_latencies=with_latencies)
+        # A series may have vanished from the whole page too.
+        if url and not (shown and filtered.is_complete(shown)):
+            filtered.refuse()
+            self._emit(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return fetched
 
     def _record_page(self, page: str, *, with_latencies: bool) -> None:
@@ -389,39 +327,26 @@ class Poller:
 
     async def _read(self, page: bytes, *, with_latencies: bool) -> PageReading:
         """Read a page; a large one of an unknown layout in a thread."""
-        self._work_began = self._clock.processor()
-        reading = self._reader.read_quickly(page, with_latencies=with_latencies)
-        if reading is None:
-            self._end_work()
-            reading = await PAGES.run(self._read_in_thread, page, with_latencies)
-            self._work_began = self._clock.processor()
-        return reading
+        with self._work:
+            reading = self._reader.read_quickly(page, with_latencies=with_latencies)
+        if reading is not None:
+            return reading
+        return await PAGES.run(self._read_slowly, page, with_latencies)
 
-    def _read_in_thread(self, page: bytes, with_latencies: bool) -> PageReading:  # noqa: FBT001
-        before = self._clock.processor()
-        try:
+    def _read_slowly(self, page: bytes, with_latencies: bool) -> PageReading:  # noqa: FBT001
+        with self._work:
             return self._reader.read(page, with_latencies=with_latencies)
-        finally:
-            self._spent_here += self._clock.processor() - before
 
     async def _received(self, polled: Polled) -> bool:
         """Pass a page on, with yields to the event loop; return whether the server's counters restarted."""
         work = self._receive(polled)
         while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                self._end_work()
-                return bool(end.value)
-            self._end_work()
+            with self._work:
+                try:
+                    next(work)
+                except StopIteration as end:
+                    return bool(end.value)
             await yield_to_event_loop()
-            self._work_began = self._clock.processor()
-
-    def _end_work(self) -> None:
-        """Add the processor time since the work on a page began, if any is under way."""
-        if self._work_began is not None:
-            self._spent_here += self._clock.processor() - self._work_began
-            self._work_began = None
 
     # Results
 

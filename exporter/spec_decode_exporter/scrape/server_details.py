@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.urls import Url
-from spec_decode_exporter.scrape.client import Client, HttpResponse
+from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.server_info import served_speculation, served_version
@@ -37,53 +37,41 @@ class ServerDetails:
 
     def reset(self) -> None:
         """Request the details again with the next update: the server restarted."""
-        self._wanted = {"version", "server_info"}
+        self._attempts = 2
 
     def is_due(self, moment: float) -> bool:
         """Return whether details are wanted at ``moment`` (monotonic)."""
-        return bool(self._wanted) and moment >= self._record.details_at + DETAILS_INTERVAL
+        return self._attempts > 0 and moment >= self._record.details_at + DETAILS_INTERVAL
 
     async def update(self, moment: float) -> None:
-        """Request the wanted details at ``moment`` (monotonic); after a timeout, once more later."""
-        self._record.details_at = moment
-        wanted, self._wanted = self._wanted, set()
-        if "version" in wanted:
-            self._record.version = await self._version()
-        if await self._is_speculation_late() and "version" in wanted:
-            self._wanted.add("server_info")
-
-    async def _version(self) -> str:
-        """Return the server's version; empty if an older server or a proxy does not serve it."""
-        try:
-            response = await self._get("version", "version")
-        except PollError:
-            return ""
-        return served_version(response.body)
-
-    async def _is_speculation_late(self) -> bool:
-        """Update the reported speculation settings; return whether the request timed out.
+        """Request the details at ``moment`` (monotonic); after a timeout, once more later.
 
         A failed request keeps the last settings, except for status 404: the server has no such page.
         """
-        try:
-            response = await self._get("server_info", SERVER_INFO_PATH)
-        except PollError as error:
-            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND:
-                self._record.speculation = None
-            return error.reason == "timeout"
-        speculation = self._record.speculation = served_speculation(response.body)
-        if speculation and speculation.problem:
-            self._emit_unused("server_info", speculation.problem, speculation.problem)
-        return False
+        record = self._record
+        record.details_at, self._attempts = moment, self._attempts - 1
+        version = await self._get("version", "version")
+        record.version = served_version(version) if isinstance(version, bytes) else ""
+        answer = await self._get("server_info", SERVER_INFO_PATH)
+        if isinstance(answer, bytes):
+            record.speculation = served_speculation(answer)
+            if record.speculation and (problem := record.speculation.problem):
+                self._emit_unused("server_info", problem, problem)
+        elif isinstance(answer, StatusError) and answer.status == HTTPStatus.NOT_FOUND:
+            record.speculation = None
+        if not isinstance(answer, PollError) or answer.reason != "timeout":
+            self._attempts = 0
 
-    async def _get(self, source: str, page: str) -> HttpResponse:
-        url = str(Url.of(self._url).sibling(page))
+    async def _get(self, source: str, page: str) -> bytes | PollError:
         try:
-            return await self._client.get(url, max_body=MAX_RESPONSE_BYTES)
+            response = await self._client.get(
+                str(Url.of(self._url).sibling(page)), max_body=MAX_RESPONSE_BYTES
+            )
         except PollError as error:
             if error.reason == "too_large":
                 self._emit_unused(source, error.reason, str(error))
-            raise
+            return error
+        return response.body
 
     def _emit_unused(self, source: str, kind: str, reason: str) -> None:
         if (event := self._record.unused_event(source, kind, reason)) is not None:
