@@ -294,9 +294,9 @@ class TargetMonitor:
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
-        unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
-        if unused is not None:
-            self.record_event(unused)
+        if problem and self._record.is_news("pod_arguments", problem):
+            fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
+            self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""

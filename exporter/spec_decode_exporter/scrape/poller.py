@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from hashlib import blake2b
+from http import HTTPStatus
 from math import ceil, floor, inf, isfinite
 from typing import Final
 
@@ -14,17 +14,17 @@ import structlog
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.recurring import OnceUntilRecovered, back_off
-from spec_decode_exporter.core.tasks import PAGES, yield_to_event_loop
+from spec_decode_exporter.core.recurring import back_off
+from spec_decode_exporter.core.tasks import PAGES, Parameters, Result, yield_to_event_loop
+from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.scrape.client import Client, HttpResponse
-from spec_decode_exporter.scrape.errors import PollError, Reason, no_engine_remedy
-from spec_decode_exporter.scrape.filtered import FilteredPage
-from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
+from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError, no_engine_remedy
+from spec_decode_exporter.scrape.filtered import MAX_DOUBTS, FilteredPage
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, RawPoll, Recorded
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
-from spec_decode_exporter.scrape.server_details import DETAILED, ServerDetails
-from spec_decode_exporter.scrape.server_info import labelled_speculation
+from spec_decode_exporter.scrape.server_info import labelled_speculation, served_speculation, served_version
 
-PHASES: Final = 8
+PHASES: Final = 16
 """Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
 MAX_BACK_OFF_REFUSED: Final = 5.0
 """Maximum back-off in seconds after a refused connection, which costs neither side anything."""
@@ -34,15 +34,12 @@ LARGE_PAGE: Final = 64 * 1024
 """Bytes; a larger page requires a permit. vLLM's whole page of one engine has 55 kB."""
 PERMITS: Final = 3
 """Concurrent polls of large pages."""
-COSTLY_SHARE: Final = 0.5
-"""Maximum share of a core for all costly targets; the rest is for other polls and for requests."""
 ORDINARY_SHARE: Final = 0.00075
 """Share of a core up to which a target is not costly; one engine takes 0.0005 at one poll a second."""
 TARGET_SHARE: Final = 0.05
-"""Maximum share of a core for the polls of one target.
-
-110 engines, the maximum on a page of the default size limit, take 0.03 s a poll once their layout is known.
-"""
+"""Maximum share of a core for one target: 110 engines, the most of a default page, take 0.03 s a poll."""
+COSTLY_SHARE: Final = 0.5
+"""Maximum share of a core for all costly targets; the rest is for other polls and for requests."""
 COST_POLLS: Final = 16
 """Polls over which processor time is averaged: the first page, where everything is new, counts little."""
 FORGETTING: Final = 1.02
@@ -50,7 +47,19 @@ FORGETTING: Final = 1.02
 MIN_ANSWER: Final = 0.001
 """Seconds; a shorter response counts as this."""
 MAX_WINDOW_SHARE: Final = 1 / 6
-"""Maximum effective interval of a target by its own cost, as a share of the shortest window."""
+"""Maximum interval by the time of responses, as a share of the shortest window."""
+SERVER_INFO_PATH: Final = "server_info?config_format=json"
+"""Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""
+DETAILED: Final = frozenset({"vllm", "sglang"})
+"""Kinds of engines with such pages; SGLang has no ``/version``."""
+MAX_RESPONSE_BYTES: Final = 128 * 1024
+"""Maximum bytes of a response to ``/server_info`` or ``/version``. vLLM's has 22 kB, SGLang's more."""
+DETAILS_INTERVAL: Final = 60.0
+"""Minimum seconds between two requests for details, also if counters appear to restart with every poll.
+
+After a timeout ``/server_info`` is requested once more: vLLM collects the host's programs, drivers and
+packages for its first response, which took 2 s without a GPU. vLLM keeps the result.
+"""
 
 _UNREACHABLE: Final[frozenset[Reason]] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that are independent of the filter: a request for the whole page would fail too."""
@@ -61,8 +70,9 @@ _EARLY: Final = 2e-3
 
 
 def phase(key: str) -> float:
-    """Return a position within an interval, 0 to 1, in steps of 1/256: stable, and spread over keys."""
-    return blake2b(key.encode(), digest_size=1).digest()[0] / 256
+    """Return a position within an interval, 0 to 1, in steps of 1/64: stable, and spread over keys."""
+    fine, coarse = divmod(blake2b(key.encode(), digest_size=1).digest()[0], 8)
+    return (8 * coarse + fine % 8) / 64
 
 
 def next_tick(now: float, interval: float, offset: float) -> float:
@@ -82,20 +92,20 @@ class PollBudget:
     def interval(self, target: object, cost: float, configured: float) -> float:
         """Return the interval of a target that takes ``cost`` processor seconds a poll.
 
-        All costly targets together keep to ``COSTLY_SHARE``: those above an even part of it get that part.
+        It keeps to ``TARGET_SHARE``, and all costly targets together to ``COSTLY_SHARE``: those above an even
+        part of it get that part.
         """
         if cost <= ORDINARY_SHARE * configured:
             self.release(target)
             return configured
-        self._shares[target] = cost / configured
-        if sum(self._shares.values()) <= COSTLY_SHARE:
-            return configured
-        part = left = COSTLY_SHARE
-        for number, share in enumerate(sorted(self._shares.values())):
-            part = left / (len(self._shares) - number)
-            if share >= part:
-                break
-            left -= share
+        self._shares[target] = min(cost / configured, TARGET_SHARE)
+        part, left = TARGET_SHARE, COSTLY_SHARE
+        if sum(self._shares.values()) > COSTLY_SHARE:
+            for number, share in enumerate(sorted(self._shares.values())):
+                part = left / (len(self._shares) - number)
+                if share >= part:
+                    break
+                left -= share
         return max(configured, cost / part)
 
     def release(self, target: object) -> None:
@@ -103,23 +113,51 @@ class PollBudget:
         self._shares.pop(target, None)
 
 
-class ProcessorTime:
-    """Processor time of ``with`` blocks, which contain no ``await`` and no other such block."""
+class ServerDetails:
+    """Requests a server's details after one of its starts, and writes them into the poll record."""
 
-    def __init__(self, processor: Callable[[], float]) -> None:
-        """Measure by ``processor``."""
-        self._processor = processor
-        self.seconds = 0.0
+    def __init__(self, url: str, client: Client, record: PollRecord, emit: Callable[[Event], None]) -> None:
+        """Request the pages beside the metrics page at ``url``; ``emit`` takes events for the log."""
+        self._url, self._client, self._record, self._emit = url, client, record, emit
+        self._attempts = 2
 
-    def __enter__(self) -> None:
-        self._began = self._processor()
+    def is_due(self, moment: float) -> bool:
+        """Return whether details are wanted at ``moment`` (monotonic)."""
+        return self._attempts > 0 and moment >= self._record.details_at + DETAILS_INTERVAL
 
-    def __exit__(self, *_: object) -> None:
-        self.seconds += self._processor() - self._began
+    async def update(self, moment: float) -> None:
+        """Request the details at ``moment`` (monotonic); after a timeout, once more later.
 
+        A failed request keeps the last settings, except for status 404: the server has no such page.
+        """
+        record = self._record
+        record.details_at, self._attempts = moment, self._attempts - 1
+        version = await self._get("version", "version")
+        record.version = served_version(version) if isinstance(version, bytes) else ""
+        answer = await self._get("server_info", SERVER_INFO_PATH)
+        if isinstance(answer, bytes):
+            record.speculation = served_speculation(answer)
+            if record.speculation and (problem := record.speculation.problem):
+                self._emit_unused("server_info", problem, problem)
+        elif isinstance(answer, StatusError) and answer.status == HTTPStatus.NOT_FOUND:
+            record.speculation = None
+        if not isinstance(answer, PollError) or answer.reason != "timeout":
+            self._attempts = 0
 
-class LargePageError(Exception):
-    """The page is large, and the poll has no permit for it yet."""
+    async def _get(self, source: str, page: str) -> bytes | PollError:
+        try:
+            response = await self._client.get(
+                str(Url.of(self._url).sibling(page)), max_body=MAX_RESPONSE_BYTES
+            )
+        except PollError as error:
+            if error.reason == "too_large":
+                self._emit_unused(source, error.reason, str(error))
+            return error
+        return response.body
+
+    def _emit_unused(self, source: str, kind: str, reason: str) -> None:
+        if self._record.is_news(source, kind):
+            self._emit(Event("server_details_not_used", {"source": source, "reason": reason}))
 
 
 class Poller:
@@ -157,23 +195,21 @@ class Poller:
         self._receive, self._emit, self._attempted, self._recorded = receive, emit, attempted, recorded
         self._offset = floor(phase(url) * PHASES) / PHASES
         self._longest = floor(shortest_window * MAX_WINDOW_SHARE / poll.interval + _TOLERANCE) * poll.interval
-        self._filtered = self._filtered_pages()
         self._reader = SampleReader(layout_bytes)
-        self._details = ServerDetails(url, client, record, emit)
         self._large: set[bool] = set()
         """Kinds of pages that were large when last read: with histograms (True), without (False)."""
         self._is_permitted = False
-        self._answer = inf
-        """Seconds of the shortest response, of late ones rather than of early ones."""
+        self._answer = 0.0
+        """Seconds of the shortest response, of late ones rather than of early ones; 0 before the first."""
         self._waited = 0.0
         """Seconds that the last poll waited for a permit."""
-        self._work = ProcessorTime(clock.processor)
-        """Time of reading and receiving pages."""
+        self._spent = 0.0
+        """Processor seconds of reading and receiving pages."""
         self._failures_in_a_row = 0
         self._log = structlog.get_logger(target=name)
-        self._no_engine, self._crashes = OnceUntilRecovered(), OnceUntilRecovered()
         self.record = record
         record.interval = poll.interval
+        self._forget_server()
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -187,7 +223,7 @@ class Poller:
     async def poll(self) -> None:
         """Poll once and write the result into the record; no failure is raised."""
         self.record.polls += 1
-        before, began = self._work.seconds + self._client.spent, self._clock.monotonic()
+        before, began = self._spent + self._client.spent, self._clock.monotonic()
         # Histograms are most of a page's cost: they are read rarely, beginning with the first poll.
         due = self.record.histograms_at + self._poll.histogram_interval
         with_latencies = began >= due - self.record.interval / 2
@@ -197,12 +233,10 @@ class Poller:
             self._failed(error.reason, str(error))
         except Exception:  # noqa: BLE001
             # An internal error must not end the monitoring of this target.
-            if self._crashes.failed():
+            if self.record.is_news("poll_crashed", now=began):
                 self._log.exception("poll_crashed")
             self._failed("malformed", "the exporter could not handle the answer")
-        else:
-            self._crashes.recovered()
-        spent = self._work.seconds + self._client.spent - before
+        spent = self._spent + self._client.spent - before
         self.record.cost += (spent - self.record.cost) / COST_POLLS
         self._attempted()
 
@@ -223,29 +257,32 @@ class Poller:
         Whole intervals keep a target on its ticks when its cost varies.
         """
         configured, cost = self._poll.interval, self.record.cost
-        answering = self._answer / self._poll.max_duty_cycle if self._answer < inf else 0.0
-        processing = cost / TARGET_SHARE
-        sharing = max(self._waited, self._budget.interval(self, cost, configured))
-        required = max(min(max(answering, processing), self._longest), sharing)
-        ticks = max(1, ceil(required / configured - _TOLERANCE))
+        answering = min(self._answer / self._poll.max_duty_cycle, self._longest)
+        processing = max(self._waited, self._budget.interval(self, cost, configured))
+        ticks = ceil(max(answering, processing) / configured - _TOLERANCE)
         self.record.interval = ticks * configured
-        if ticks > 1:
-            cause: Cause = "processing" if max(processing, sharing) > answering else "answers"
-            if (event := self.record.slowed_event(cause, now)) is not None:
-                self._emit(event)
+        is_costly = processing > answering
+        cause = "processing" if is_costly else "answers"
+        if ticks > 1 and self.record.is_news("target_polled_less_often", cause, now=now):
+            fields: dict[str, object] = {"cause": cause, "interval": self.record.interval}
+            self._emit(Event("target_polled_less_often", fields, bad=is_costly))
 
     async def _poll_within_budget(self, began: float, *, with_latencies: bool) -> None:
         """Poll; with a permit if the page is large."""
         self._waited = 0.0  # also if the poll fails: then back-off alone delays the next
-        if with_latencies not in self._large:
-            self._is_permitted = False
-            with suppress(LargePageError):
+        self._is_permitted = with_latencies in self._large
+        if not self._is_permitted:
+            try:
                 await self._poll_once(with_latencies=with_latencies)
+            except PollError as error:
+                if error.reason != "too_large":
+                    raise
+            else:
                 return
         async with self._budget.permits:
             self._waited = self._clock.monotonic() - began
             self._is_permitted = True
-            self._large.discard(with_latencies)
+            self._large.add(with_latencies)
             await self._poll_once(with_latencies=with_latencies)
 
     # Pages
@@ -253,17 +290,21 @@ class Poller:
     async def _poll_once(self, *, with_latencies: bool) -> None:
         response, reading = await self._fetch(with_latencies=with_latencies)
         moment, wall, record = self._clock.monotonic(), self._clock.wall(), self.record
-        self._answer = min(max(response.seconds - response.busy, MIN_ANSWER), self._answer * FORGETTING)
+        if len(response.body) <= LARGE_PAGE:
+            self._large.discard(with_latencies)
+        seconds = max(response.seconds - response.busy, MIN_ANSWER)
+        self._answer = min(seconds, self._answer * FORGETTING or inf)
         self._adapt_interval(moment)
         self._keep(moment, wall, response.body)
-        self._check_engine(reading, response.body)
+        record.no_engine = "" if reading.samples else no_engine_remedy(response.body)
+        if record.no_engine and record.is_news("no_engine_on_page", now=moment):
+            self._emit(Event("no_engine_on_page", {"remedy": record.no_engine}))
         restarted = await self._received(Polled(reading, moment, wall, record.interval))
         if with_latencies:
             early = 0.0 if isfinite(record.histograms_at) else self._histogram_phase
             record.histograms_at = moment - early * self._poll.histogram_interval
         if restarted:
-            self._filtered = self._filtered_pages()
-            self._details.reset()
+            self._forget_server()
             record.histograms_at = -inf
         if record.succeeded(response.seconds, len(response.body), len(reading.samples), wall):
             self._emit(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
@@ -273,10 +314,11 @@ class Poller:
         elif reading.engine_kind in DETAILED and self._details.is_due(moment):
             await self._details.update(moment)
 
-    def _filtered_pages(self) -> dict[bool, FilteredPage]:
-        """Return the filtered pages with histograms (True) and without (False), of an unknown server."""
+    def _forget_server(self) -> None:
+        """Begin with the whole page and without details: another server may answer."""
         is_wanted = self._poll.filter == "auto"
-        return {tier: FilteredPage(self._url, tier, is_wanted=is_wanted) for tier in (False, True)}
+        self._filtered = {tier: FilteredPage(self._url, tier, is_wanted=is_wanted) for tier in (False, True)}
+        self._details = ServerDetails(self._url, self._client, self.record, self._emit)
 
     async def _fetch(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         """Fetch and read the filtered page if it is complete, else the whole page: no data is lost."""
@@ -288,7 +330,8 @@ class Poller:
                 fetched = await self._get(url, with_latencies=with_latencies)
             except PollError as error:
                 if error.reason in _UNREACHABLE:
-                    filtered.doubt()
+                    filtered.doubt(1)
+                if error.reason in _UNREACHABLE or (error.reason == "too_large" and not self._is_permitted):
                     raise
             else:
                 shown = self._reader.shown
@@ -302,7 +345,7 @@ class Poller:
         self._record_page("whole", with_latencies=with_latencies)
         # A series may have vanished from the whole page too.
         if url and not (shown and filtered.is_complete(shown)):
-            filtered.refuse()
+            filtered.doubt(MAX_DOUBTS)
             self._emit(Event("filtered_page_not_used", {"histograms": with_latencies}))
         return fetched
 
@@ -312,41 +355,33 @@ class Poller:
             self.record.page = page
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
-        """Fetch and read a page; a large one only with a permit."""
-        try:
-            response = await self._client.get(url, max_body=None if self._is_permitted else LARGE_PAGE)
-        except PollError as error:
-            if error.reason == "too_large":
-                self._large.add(with_latencies)
-                if not self._is_permitted:
-                    raise LargePageError from None
-            raise
-        if len(response.body) > LARGE_PAGE:
-            self._large.add(with_latencies)
-        return response, await self._read(response.body, with_latencies=with_latencies)
-
-    async def _read(self, page: bytes, *, with_latencies: bool) -> PageReading:
-        """Read a page; a large one of an unknown layout in a thread."""
-        with self._work:
-            reading = self._reader.read_quickly(page, with_latencies=with_latencies)
-        if reading is not None:
-            return reading
-        return await PAGES.run(self._read_slowly, page, with_latencies)
-
-    def _read_slowly(self, page: bytes, with_latencies: bool) -> PageReading:  # noqa: FBT001
-        with self._work:
-            return self._reader.read(page, with_latencies=with_latencies)
+        """Fetch and read a page; a large one of an unknown layout is read in a thread."""
+        response = await self._client.get(url, max_body=None if self._is_permitted else LARGE_PAGE)
+        reader, page = self._reader, response.body
+        reading = self._timed(reader.read_quickly, page, with_latencies=with_latencies)
+        if reading is None:
+            reading = await PAGES.run(self._timed, reader.read, page, with_latencies=with_latencies)
+        return response, reading
 
     async def _received(self, polled: Polled) -> bool:
         """Pass a page on, with yields to the event loop; return whether the server's counters restarted."""
         work = self._receive(polled)
         while True:
-            with self._work:
-                try:
-                    next(work)
-                except StopIteration as end:
-                    return bool(end.value)
+            try:
+                self._timed(next, work)
+            except StopIteration as end:
+                return bool(end.value)
             await yield_to_event_loop()
+
+    def _timed(
+        self, work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
+        """Call ``work``; add its processor time to that of the polls."""
+        began = self._clock.processor()
+        try:
+            return work(*args, **kwargs)
+        finally:
+            self._spent += self._clock.processor() - began
 
     # Results
 
@@ -362,11 +397,3 @@ class Poller:
         """Pass a poll on to be recorded."""
         if self._recorded is not None:
             self._recorded(RawPoll(self._name, moment, wall, page, error, self.record.speculation))
-
-    def _check_engine(self, reading: PageReading, page: bytes) -> None:
-        """Note why a page has no known engine; log it once, until an engine is on it."""
-        self.record.no_engine = "" if reading.samples else no_engine_remedy(page)
-        if reading.samples:
-            self._no_engine.recovered()
-        elif self._no_engine.failed():
-            self._emit(Event("no_engine_on_page", {"remedy": self.record.no_engine}))

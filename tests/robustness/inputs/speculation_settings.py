@@ -21,8 +21,7 @@ from spec_decode_exporter.discovery.vllm_command_line import (
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poller import PollBudget, Poller
-from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
+from spec_decode_exporter.scrape.poller import MAX_RESPONSE_BYTES, PollBudget, Poller
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json
 from tests.robustness.inputs.server_pages import MAX_BODY, answer, page, received
 
@@ -65,7 +64,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     )  # fmt: skip
     await poller.poll()
     assert record.up, record.message
-    if record.unused:
+    if record.noted:
         raise RejectedError(reasons[0])
     return record
 
