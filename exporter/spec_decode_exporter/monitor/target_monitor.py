@@ -32,7 +32,7 @@ from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
-from spec_decode_exporter.scrape.poller import Poller, PollSchedule, phase
+from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 from spec_decode_exporter.window.history import Window
@@ -85,7 +85,7 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.schedule, self.types, self._spread = PollSchedule(clock), RequestTypes(), spread
+        self.budget, self.types, self._spread = PollBudget(), RequestTypes(), spread
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
@@ -155,7 +155,7 @@ class TargetMonitor:
             poll=self._config.poll,
             shortest_window=self._config.windows[0],
             histogram_phase=shared.phase(f"histograms of {self.target.url}"),
-            schedule=shared.schedule,
+            budget=shared.budget,
             clock=shared.clock,
             receive=self._receive,
             emit=self.record_event,
@@ -293,9 +293,9 @@ class TargetMonitor:
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
-        unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
-        if unused is not None:
-            self.record_event(unused)
+        if problem and self._record.is_news("pod_arguments", problem):
+            fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
+            self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""

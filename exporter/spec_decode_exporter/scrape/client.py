@@ -363,7 +363,8 @@ class Client:
         """Scheme, host and port of the connection."""
         self._requests: dict[str, tuple[Url, bytes]] = {}
         """The last few requests, with their heads, by address."""
-        self._has_secret_files = credentials.has_secret_files(http)
+        bearer, basic = http.authorization, http.basic_auth
+        self._has_secret_files = bool((bearer and bearer.credentials_file) or (basic and basic.password_file))
         self._spent = [0.0]
 
     @property

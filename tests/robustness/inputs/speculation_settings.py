@@ -21,8 +21,7 @@ from spec_decode_exporter.discovery.vllm_command_line import (
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poller import Poller, PollSchedule
-from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
+from spec_decode_exporter.scrape.poller import MAX_RESPONSE_BYTES, PollBudget, Poller
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json
 from tests.robustness.inputs.server_pages import MAX_BODY, answer, page, received
 
@@ -56,7 +55,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         "a", "http://a/metrics",
         client=_Server(detail, body),
         poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
-        schedule=PollSchedule(SystemClock()),
+        budget=PollBudget(),
         clock=SystemClock(),
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
@@ -65,7 +64,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     )  # fmt: skip
     await poller.poll()
     assert record.up, record.message
-    if record.unused:
+    if record.noted:
         raise RejectedError(reasons[0])
     return record
 
