@@ -285,6 +285,7 @@ CONDITIONS = [
     ("a position that is drafted", "below_expectation", expecting(0.8, 0.75, 0.66, 0.7), expecting(0.8, 0.75, 0.66, 0.5, 1.0, 1.0)),
     ("a hundred requests", "token_time_tail", latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 100), latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 99)),
     ("a median above 0", "decode_step_tail", latency(Latency.DECODE_STEP, 1.0), {"latencies": {Latency.DECODE_STEP: Buckets((0.0, 1.0, inf), (900, 1000, 1000))}}),
+    ("no draft", "decodes_nothing", PREFILLS, {**PREFILLS, "drafts": 5, "decode_steps": 0}),
     ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
     ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
     ("known first tokens", "decodes_nothing", PREFILLS, {**PREFILLS, "first_tokens": None}),
