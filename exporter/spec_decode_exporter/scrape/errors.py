@@ -82,8 +82,8 @@ def rejection_words(body: bytes, content_type: str) -> str:
             found = found.get(key, found) if isinstance(found, dict) else found
     elif "html" in content_type:
         found = next(iter(_TITLE.findall(str(found))), "")
-    words = " ".join(found.split())[:_MAX_WORDS] if isinstance(found, str) and found[:1] != "<" else ""
-    return "".join(char if char.isprintable() else "?" for char in words)
+    words = " ".join(found.split())[:_MAX_WORDS] if isinstance(found, str) else ""
+    return "" if words[:1] == "<" else "".join(char if char.isprintable() else "?" for char in words)
 
 
 class PollError(Exception):

@@ -308,6 +308,7 @@ CONDITIONS = [
     ("speculation that does not pay", "slow_steps_with_fp8", slow_steps(), slow_steps(token=0.1)),
     ("a measured cost", "slow_steps_with_fp8", slow_steps(), {**slow_steps(), **configured(draft_cost_ratio=0.9, running_requests=8)}),
     ("an acceptance that is not the cause", "slow_steps_with_fp8", slow_steps(), slow_steps(positions=(699, 600, 400, 300))),
+    ("no draft", "decodes_nothing", PREFILLS, {**PREFILLS, "drafts": 5, "decode_steps": 0}),
     ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
     ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
     ("known first tokens", "decodes_nothing", PREFILLS, {**PREFILLS, "first_tokens": None}),

@@ -24,7 +24,7 @@ JSON = "application/json; charset=utf-8"
         (JSON, '{"error": ', ""),
         (JSON, "[" * 4000, ""),
         ("text/plain", "no route\r\n to host\n", "no route to host"),
-        ("text/plain", "<b>no</b>", ""),
+        ("text/plain", "\n<b>no</b>", ""),
         ("text/html", "<html><head><TITLE>Sign in</title></head><body>dump</body>", "Sign in"),
         ("text/html", "<html>dump", ""),
         ("application/octet-stream", "abc", ""),
