@@ -1,4 +1,4 @@
-"""Servers that count a request when it ends: pages of SGLang and TensorRT-LLM from a list of requests."""
+"""Servers that count a request when it ends: pages of SGLang, TensorRT-LLM and llama.cpp from a list of requests."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -7,6 +7,7 @@ from random import Random
 
 from spec_decode_exporter.scrape.errors import PollError
 
+_LONG = {0: 700, 1: 500, 2: 300, "drafts": 1000, "generated": 2501, "requests": 1}
 K, FIRST_TOKEN, VERIFICATION = 3, 0.05, 0.02  # tokens, and seconds
 
 
@@ -15,9 +16,13 @@ class EndedRequests:
 
     def __init__(
         self, kind, clock, *, running=4, steps=K, drafts=(20, 200), rates=(0.4, 0.8), seconds=200.0, seed=1,
-        shows_steps=True,
+        shows_steps=True, age=0,
     ):  # fmt: skip
-        """Begin requests for ``seconds``; with 0 ``steps`` SGLang does not speculate."""
+        """Begin requests for ``seconds``; with 0 ``steps`` SGLang and llama.cpp do not speculate.
+
+        ``age``: how many times as much the server had counted before as one long request.
+        """
+        self.before = Counter({name: age * count for name, count in _LONG.items()})
         self.kind, self.running, self.steps, self.shows_steps = kind, running, steps, shows_steps
         self._clock, self._start = clock, clock.monotonic()
         random = Random(seed)
@@ -33,10 +38,11 @@ class EndedRequests:
     def answer(self, url):
         if not url.path.endswith("/metrics"):
             raise PollError("status", "status 404")
-        page = {"sglang": _sglang, "tensorrt_llm": _tensorrt_llm}[self.kind]
+        page = {"sglang": _sglang, "tensorrt_llm": _tensorrt_llm, "llamacpp": _llamacpp}[self.kind]
         now = self._clock.monotonic() - self._start
         # A counter is created with its first increase.
-        return "".join(f"{name} {value}\n" for name, value in page(self.sums(now), self) if value).encode()
+        values = page(self.before + self.sums(now), self)
+        return "".join(f"{name} {value}\n" for name, value in values if value).encode()
 
 
 def _slot(random, drafts, rates, seconds):
@@ -80,3 +86,23 @@ def _tensorrt_llm(its, server):
         of = f'{labels},token_position="{place}"'
         yield f"trtllm_spec_decode_drafted_tokens_total{{{of}}}", its["drafts"]
         yield f"trtllm_spec_decode_accepted_tokens_total{{{of}}}", its[place]
+
+
+def _llamacpp(its, server):
+    """Yield the counters as doubles with six digits, also those at 0; those of positions are integers."""
+    accepted = [its[place] for place in range(K)] if server.steps else []
+    drafts = its["drafts"] if server.steps else 0
+    for name, value in {
+        "tokens_predicted_total": its["generated"],
+        "tokens_predicted_seconds_total": VERIFICATION * its["drafts"],
+        "prompt_tokens_total": 90 * its["requests"],
+        "prompt_tokens_cached_total": 10 * its["requests"],
+        "prompt_seconds_total": FIRST_TOKEN * its["requests"],
+        "requests_processing": server.running,
+        "spec_decode_num_drafts_total": drafts,
+        "spec_decode_num_draft_tokens_total": K * drafts,
+        "spec_decode_num_accepted_tokens_total": sum(accepted),
+    }.items():
+        yield f"llamacpp:{name}", f"{value:.6g}"
+    for place, count in enumerate(accepted):
+        yield f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="{place}"}}', str(count)

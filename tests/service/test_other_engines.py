@@ -101,3 +101,65 @@ async def test_sglang_that_shows_no_k_has_all_but_what_depends_on_its_draft_toke
 async def test_sglang_without_speculation_is_disabled_though_its_gauges_are_there(observed):
     _, evaluation = await observed("sglang", steps=0)
     assert (evaluation.state, evaluation.longest.acceptance_length_tokens) == (State.DISABLED, None)
+
+
+# llama.cpp
+
+
+async def test_the_figures_of_llamacpp_follow_from_its_tokens_though_it_counts_no_requests(observed):
+    ended, evaluation = await observed("llamacpp")
+    its, accepted = evaluation.longest, sum(ended[place] for place in range(K))
+    steps = ended["generated"] - accepted
+    assert its.acceptance_length_tokens == pytest.approx(1 + accepted / ended["drafts"])
+    assert (its.total.decode_steps, its.total.accepted_tokens) == (steps, accepted)
+    assert its.coverage_ratio == pytest.approx(ended["drafts"] / steps)
+    assert its.speedup_ceiling_ratio == pytest.approx(ended["generated"] / steps)
+    assert its.time_per_output_token_seconds == pytest.approx(
+        VERIFICATION * ended["drafts"] / ended["generated"]
+    )
+    # Each poll in which tokens appear had a request that ended, or several.
+    assert 0 < its.passing_requests <= ended["requests"] / 4
+    assert (
+        its.acceptance_length_bounds.lower < its.acceptance_length_tokens < its.acceptance_length_bounds.upper
+    )
+
+
+@pytest.mark.parametrize("age", [1000, 30_000, 100_000])
+async def test_a_llamacpp_of_any_age_neither_resets_nor_drops_nor_breaks_a_check(
+    network, clock, exporter, age
+):
+    """At 100 million drafts a count has a step of 1000, of which 200 are drafted in a second."""
+    traffic = {"running": 4, "drafts": (20, 1500), "rates": (0.6, 0.6), "seconds": 1000.0}
+    network.servers["a:1"] = EndedRequests("llamacpp", clock, age=age, **traffic)
+    async with exporter("targets: [{url: 'http://a:1/metrics'}]") as told:
+        await told.clock.advance(900.0)
+        (engine,) = (await told.json("api/v1/snapshot"))["engines"]
+        assert engine["state"] == "active"
+        assert engine["broken_checks"] == []
+        length = engine["windows"][-1]["acceptance_length_tokens"]["value"]
+        assert length == pytest.approx(1 + 0.6 + 0.36 + 0.216, rel=0.1)
+        assert not told.told("acceptance_dropped", "drafting_dropped", "engine_reset", "check_broken")
+
+
+async def test_llamacpp_without_drafts_is_off_and_the_arm_of_an_experiment_that_is_printed(
+    network, clock, exporter
+):
+    """The time per token of both arms is that of their responses; bounds make a winner."""
+    network.servers["off:1"] = EndedRequests("llamacpp", clock, steps=0, rates=(0.0, 0.0), seconds=900.0)
+    network.servers["on:1"] = EndedRequests("llamacpp", clock, rates=(0.7, 0.7), seconds=900.0, seed=2)
+    config = """
+targets: [{url: 'http://off:1/metrics'}, {url: 'http://on:1/metrics', speculative: {method: draft_model}}]
+experiments: [{name: drafts, arms: {"off": {match: {method: "off"}}, "on": {match: {method: draft_model}}}, baseline: "off"}]
+"""
+    async with exporter(config) as told:
+        await told.clock.advance(600.0)
+        snapshot = await told.json("api/v1/snapshot")
+        states = {engine["target"]: engine["state"] for engine in snapshot["engines"]}
+        assert states == {"off:1": "disabled", "on:1": "active"}
+        (experiment,) = snapshot["experiments"]
+        arms = {arm["arm"]: arm for arm in experiment["arms"]}
+        speedup = arms["on"]["windows"][-1]["speedup_ratio"]["time_per_output_token"]
+        # A step of 20 ms yields 1 + 0.7 + 0.49 + 0.343 tokens instead of one.
+        assert speedup["lower"] < speedup["value"] < speedup["upper"]
+        assert speedup["value"] == pytest.approx(2.533, rel=0.03)
+        assert arms["on"]["winner"]["time_per_output_token"]

@@ -235,7 +235,7 @@ class Arm:
     def _cosines(self) -> int:
         """Number of cosines for the arm's bounds; 0 if it has none."""
         known = [
-            (its.total.first_tokens or 0, its.busy_requests or 0.0)
+            (its.least_requests or 0, its.busy_requests or 0.0)
             for its in self._engines
             if its.passing_requests is not None
         ]

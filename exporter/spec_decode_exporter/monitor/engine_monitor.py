@@ -317,13 +317,13 @@ class EngineMonitor:
         self.learned.saved.add(decoded, speedup, self.history.wall)
 
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
-        history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
+        history, assumed, longest = self.history, self._known, self._lengths[-1]
         age, wall = history.last_seen - self._changed_at, history.wall
         drafts = self.counters.drafting is Drafting.DRAFTS
         period = self._period() if drafts else None
         is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
-            self._speculation,
+            assumed.speculation,
             assumed.cost_model(self._learned_costs()),
             assumed.policy,
             drafting=self.counters.drafting,
@@ -347,10 +347,16 @@ class EngineMonitor:
         )
 
     @property
-    def _speculation(self) -> Speculation:
-        """Speculation as assumed; with what its history shows: whether it changes K while it runs."""
-        assumed = self._assumptions.speculation
-        return replace(assumed, varies_tokens=True) if self.history.varies_tokens else assumed
+    def _known(self) -> Assumptions:
+        """Assumptions, with what the counters show: K changes, or T are the tokens that were verified."""
+        assumed, sample = self._assumptions, self.history.sample
+        speculation = assumed.speculation
+        is_adaptive = speculation.is_adaptive and not (sample and sample.counts_verified)
+        varies_tokens = speculation.varies_tokens or self.history.varies_tokens
+        if (is_adaptive, varies_tokens) == (speculation.is_adaptive, speculation.varies_tokens):
+            return assumed
+        shown = replace(speculation, is_adaptive=is_adaptive, varies_tokens=varies_tokens)
+        return replace(assumed, speculation=shown)
 
     def _learned_costs(self) -> tuple[Curve, ...]:
         """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""
@@ -388,9 +394,9 @@ class EngineMonitor:
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
-        its, assumed = self.history, self._assumptions
+        its, assumed = self.history, self._known
         known = Knowledge(
-            self._speculation,
+            assumed.speculation,
             policy=assumed.policy,
             drafting=self.counters.drafting,
             wall=its.wall,

@@ -249,8 +249,17 @@ ENGINES: Final = (
     _kind("sglang SGLang", "sglang:", _SGLANG, "--speculative-num-steps", Absence.NO_STEPS),
     _kind("tensorrt_llm TensorRT-LLM", "trtllm_", _TRTLLM, "max_draft_len", Absence.NOTHING),
 )
-TOKENS_SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES}
-"""Setting of K by the name of the kind."""
+_SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES} | {
+    "ngram-simple": "--spec-ngram-simple-size-m",
+    "ngram-map-k": "--spec-ngram-map-k-size-m",
+    "ngram-map-k4v": "--spec-ngram-map-k4v-size-m",
+    "ngram-mod": "--spec-ngram-mod-n-max",
+}
+
+
+def tokens_setting(kind: str, method: str) -> str:
+    """Return the setting of K of a kind, and of a method of llama.cpp's; vLLM's if the kind is unknown."""
+    return _SETTINGS.get(method) or _SETTINGS[kind or "vllm"]
 KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
 """Names of all kinds, for documents."""
 

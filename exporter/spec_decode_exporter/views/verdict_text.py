@@ -23,7 +23,7 @@ from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.engines import TOKENS_SETTINGS
+from spec_decode_exporter.scrape.engines import tokens_setting
 
 STATES: Final = {
     State.DISABLED: "The engine does not speculate.",
@@ -353,7 +353,8 @@ def _keep(snapshot: EngineSnapshot) -> str:
 def _change(snapshot: EngineSnapshot, direction: str) -> str:
     """Name the recommended number of tokens; advice that is held may outlive it."""
     best, now = snapshot.evaluation.recommended, snapshot.tokens
-    setting = TOKENS_SETTINGS[snapshot.evaluation.known.engine_kind or "vllm"]
+    known = snapshot.evaluation.known
+    setting = tokens_setting(known.engine_kind, known.speculation.method)
     if best is None:
         return f"Try {direction} draft tokens than {now} ({setting})."
     return f"Try {plural(best.tokens, 'token')} instead of {now} ({setting})."
