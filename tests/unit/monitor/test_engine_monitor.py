@@ -1,5 +1,6 @@
 """Monitor of one engine: its last evaluation, what makes another one urgent, events, and internal errors."""
 
+from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -381,3 +382,20 @@ class TestTimeSaved:
         days = [each.snapshot.today for each in (before, after)]
         assert days[0].since == days[1].since
         assert days[1].time.actual == pytest.approx(days[0].time.actual + after.snapshot.decode_time.actual)
+
+
+def test_verified_draft_tokens_bring_rates_back_under_adaptive_verification(make_sample):
+    """Without them T has drafts that vLLM did not verify: then no rate to T is known."""
+    assumed = Assumptions(Speculation("dspark", tokens=7, is_adaptive=True))
+    rates = []
+    for counts_verified in (False, True):
+        monitor = EngineMonitor((30.0,), assumed)
+        for moment in range(40):
+            page = make_sample(25 * moment, 100 * moment, 50 * moment, positions=(25 * moment, 25 * moment))
+            page = replace(page, counts_verified=counts_verified)
+            deque(monitor.observe(page, float(moment), 1e9 + moment, 1.0, 10.0), maxlen=0)
+        deque(monitor.evaluate(), maxlen=0)
+        evaluation = monitor.snapshot.evaluation
+        rates.append(evaluation.longest.draft_acceptance_ratio)
+        assert evaluation.known.speculation.chooses_tokens is not counts_verified
+    assert rates == [None, 0.5]

@@ -13,6 +13,7 @@ from spec_decode_exporter.scrape.engines import (
     EngineMark,
     Gauge,
     Latency,
+    tokens_setting,
 )
 from spec_decode_exporter.scrape.sample import SampleReader
 from tests.paths import DATA
@@ -47,10 +48,28 @@ def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histo
             (HistoryTarget(kind, prefix_of(reader), {}, created=True).selector, set()),
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
-            assert {n for n in reader.shown.names if not names.fullmatch(n.decode())} <= wanted, path.name
+            unselected = {name for name in reader.shown.names if not names.fullmatch(name.decode())}
+            infos = {name for name in unselected if MEANINGS[name].quantity is EngineMark.KV_CACHE}
+            assert unselected - infos <= wanted, path.name
     assert found, f"add a page of {kind.title} to tests/data/pages"
 
 
 def prefix_of(reader):
     [prefix] = {MEANINGS[name].prefix for name in reader.shown.names} - {""}
     return prefix
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "setting"),
+    [
+        ("", "", "num_speculative_tokens"),
+        ("vllm", "ngram", "num_speculative_tokens"),
+        ("llamacpp", "", "--spec-draft-n-max"),
+        ("llamacpp", "draft_model", "--spec-draft-n-max"),
+        ("llamacpp", "ngram-simple", "--spec-ngram-simple-size-m"),
+        ("llamacpp", "ngram-mod", "--spec-ngram-mod-n-max"),
+        ("sglang", "eagle", "--speculative-num-steps"),
+    ],
+)
+def test_the_setting_of_k_is_that_of_the_engine_and_of_llamacpps_n_gram_type(kind, method, setting):
+    assert tokens_setting(kind, method) == setting

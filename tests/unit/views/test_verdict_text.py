@@ -18,6 +18,7 @@ from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.findings import NAMES
+from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, recommendation_text, verdict_text
 from tests.every import every
 
@@ -264,10 +265,16 @@ def test_too_little_evidence_is_named(needs, text):
     ],
 )  # fmt: skip
 def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
-    known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9))
+    known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9), kv_cache=None)
     its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
     its.window.mean.kv_cache_usage_ratio = 0.31
     assert memory_text(its) == text
+    known.kv_cache = KvCache(262_144, "fp8")
+    assert (
+        memory_text(its) == f"{text} Speculation leaves room for 262,144 tokens of KV cache (fp8).".lstrip()
+    )
+    known.kv_cache = KvCache(1000, "auto")
+    assert memory_text(its).endswith("Speculation leaves room for 1,000 tokens of KV cache.")
 
 
 @pytest.mark.parametrize(
