@@ -1,0 +1,139 @@
+"""Recordings of real llama.cpp servers: counts and figures equal the sums over the servers' own responses."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from spec_decode_exporter.analysis.verdict import State
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.history.recording import read_recording
+from spec_decode_exporter.history.replay import RecordingClock, replay
+from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.scrape.poll_record import RawPoll
+from tests.fakes.replayed_metrics import recorded_targets
+from tests.paths import DATA
+
+RECORDINGS = DATA / "traces" / "engines"
+
+
+class Replayed:
+    """A recording that was run through the live monitors: the engine, its last snapshot, and its events."""
+
+    def __init__(self, path, polls=None):
+        polls = list(read_recording(path)) if polls is None else polls
+        clock = RecordingClock(polls[0].moment, polls[0].wall)
+        self.events = EventLog(run_name(clock.wall()), clock.monotonic)
+        fleet = Fleet(load(None, environ={}), clock, Remembered(), self.events, spread=False)
+        fleet.watch(recorded_targets(path))
+        self.lengths = []
+        (monitor,) = fleet
+        for poll in replay(polls, fleet, clock):
+            ((_, self.snapshot),) = monitor.snapshots() or [({}, None)]
+            bounds = self.snapshot.evaluation.longest.acceptance_length_bounds
+            self.lengths.append((poll.wall, bounds))
+        self.first, self.last = (counts(poll.page) for poll in (polls[0], polls[-1]))
+
+    @property
+    def window(self):
+        return self.snapshot.evaluation.longest
+
+    def times(self, name):
+        return [
+            datetime.fromtimestamp(each.time, UTC) for each in self.events.since().events if each.type == name
+        ]
+
+
+def counts(page):
+    """Return the values of a page by name, those of positions in a list."""
+    found = {"positions": []}
+    for name, labels, value in re.findall(r"^llamacpp:(\w+)(\{[^}]*\})? (\S+)$", page.decode(), re.MULTILINE):
+        if labels:
+            found["positions"].append(float(value))
+        else:
+            found[name.removeprefix("spec_decode_num_").removesuffix("_total")] = float(value)
+    return found
+
+
+@pytest.fixture(scope="module", name="drop")
+def drop_fixture():
+    return Replayed(RECORDINGS / "llamacpp-b10434-draft-k4-drop.recording.gz")
+
+
+def test_the_counts_are_those_of_the_responses(drop):
+    """Those of all requests that ended after the first poll."""
+    total = drop.snapshot.totals.counters
+    counted = total.draft_tokens, total.accepted_tokens, total.generation_tokens
+    assert counted == (458_210, 231_067, 351_319)
+    assert sum(drop.snapshot.totals.positions) == total.accepted_tokens
+    assert (drop.snapshot.broken, drop.times("engine_reset")) == (frozenset(), [])
+
+
+def test_another_temperature_is_a_drop_within_seconds_and_its_end_a_recovery(drop):
+    """0 until 13:19:21 UTC, 0.8 until 13:21:52."""
+    (began,), (ended,) = drop.times("acceptance_dropped"), drop.times("acceptance_recovered")
+    assert 0 <= (began - datetime(2026, 11, 28, 13, 19, 21, tzinfo=UTC)).total_seconds() <= 15
+    assert 0 <= (ended - datetime(2026, 11, 28, 13, 21, 52, tzinfo=UTC)).total_seconds() <= 30
+
+
+def test_bounds_by_the_polls_in_which_requests_ended_hold_the_length_of_steady_traffic(drop):
+    """llama.cpp counts no requests. The length is that of the four minutes before the drop."""
+    end = datetime(2026, 11, 28, 13, 19, 21, tzinfo=UTC).timestamp()
+    bounds = [each for wall, each in drop.lengths if wall < end and each is not None]
+    assert len(bounds) > 40
+    assert sum(each.lower <= 3.571 <= each.upper for each in bounds) / len(bounds) >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "coverage", "tokens"),
+    [("synth", 3563 / 3629, 3.360), ("ngsimple", 873 / 14_246, 1.102), ("pmin", 107 / 8791, 1.013)],
+)
+def test_tokens_a_step_are_those_of_the_server_and_not_those_of_a_draft(name, coverage, tokens):
+    """The server's own decode calls times their slots say the same: 3.395, 1.103 and 1.013."""
+    replayed = Replayed(RECORDINGS / f"llamacpp-b11434-{name}.recording.gz")
+    assert replayed.window.speedup_ceiling_ratio == pytest.approx(tokens, abs=0.001)
+    assert replayed.window.coverage_ratio == pytest.approx(coverage, abs=0.001)
+    assert replayed.snapshot.evaluation.state is State.ACTIVE
+    spent = 1e3 * replayed.last["tokens_predicted_seconds"] / replayed.last["tokens_predicted"]
+    assert 1e3 * replayed.window.time_per_output_token_seconds == pytest.approx(spent, rel=0.01)
+
+
+def test_synthetic_rates_are_those_that_the_server_was_started_with():
+    replayed = Replayed(RECORDINGS / "llamacpp-b11434-synth.recording.gz")
+    assert replayed.window.positions.acceptance == pytest.approx([0.9, 0.7, 0.5, 0.3], abs=0.03)
+
+
+@pytest.mark.parametrize(("before", "drops"), [(10**6, 1), (3 * 10**7, 1), (3 * 10**8, 0)])
+def test_the_same_server_after_months_has_the_same_length_without_a_reset_or_a_broken_check(before, drops):
+    """Its counters have six digits then, as llama-server prints them; those of positions have all.
+
+    From 100 million drafts on their number grows by 1000 at a time: too roughly for a drop of two minutes.
+    """
+    path = RECORDINGS / "llamacpp-b10434-draft-k4-drop.recording.gz"
+    polls = [aged(poll, before) for poll in read_recording(path)]
+    replayed = Replayed(path, polls)
+    assert [replayed.times(name) for name in ("engine_reset", "check_broken")] == [[], []]
+    assert len(replayed.times("acceptance_dropped")) == drops
+    whole = replayed.snapshot.totals.counters
+    assert 1 + whole.accepted_tokens / whole.drafts == pytest.approx(2.99, rel=0.02)
+
+
+def aged(poll: RawPoll, drafts: int) -> RawPoll:
+    """Return a poll of a server that made ``drafts`` more drafts of 4 tokens, with half of them accepted."""
+    shares = {"drafts_total": 1, "draft_tokens_total": 4, "accepted_tokens_total": 2, "predicted_total": 3}
+
+    def older(match):
+        name, value = match[1].decode(), float(match[3])
+        if match[2]:
+            return b"%s%s %d" % (
+                match[1],
+                match[2],
+                value + drafts * (0.8, 0.6, 0.4, 0.2)[int(match[2][11:12])],
+            )
+        share = next((share for end, share in shares.items() if name.endswith(end)), 0)
+        return b"%s %s" % (match[1], f"{value + drafts * share:.6g}".encode())
+
+    page = re.sub(rb"(?m)^(llamacpp:\w+)(\{[^}]*\})? (\S+)$", older, poll.page)
+    return poll._replace(page=page)
