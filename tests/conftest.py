@@ -199,8 +199,8 @@ def _nothing_is_left_behind(request):
         request.getfixturevalue("_left_behind")
 
 
-async def _at_once(function, *arguments):
-    return function(*arguments)
+async def _at_once(function, *arguments, **options):
+    return function(*arguments, **options)
 
 
 PAGES_AT_ONCE = SimpleNamespace(run=_at_once)
