@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 NEEDS = {
     "vllm": ("VLLM_VENV", "VLLM_MODELS"),
     "llamacpp": ("LLAMACPP", "LLAMACPP_MODELS"),
+    "collectors": ("VLLM_VENV", "LMDEPLOY"),
 }
 """Environment variables by engine, a folder with its tests."""
 
