@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,8 +24,9 @@ sys.path[:0] = [str(HERE), *(str(HERE / engine) for engine in NEEDS)]
 # A failed comparison shows its values wherever it is written.
 pytest.register_assert_rewrite("compare", "counted", "drop", "watch")
 
-from clients import Truth
-from watch import Page
+if TYPE_CHECKING:
+    from clients import Truth
+    from watch import Page
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"

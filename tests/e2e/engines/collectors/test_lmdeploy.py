@@ -33,7 +33,9 @@ def test_the_page_of_lmdeploys_own_classes_gives_what_its_steps_were(record):
             seconds=120,
         )
         counts = printed_truth(server.log)
-        tokens = sum(counts.values())  # each request has its first token, each draft one beside the accepted ones
+        tokens = sum(
+            counts.values()
+        )  # each request has its first token, each draft one beside the accepted ones
         truth = Truth(**counts, draft_tokens=K * counts["drafts"], generation_tokens=tokens)
         page = watching.settled()
         for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):

@@ -28,7 +28,9 @@ def own_page(url: str) -> Page:
 def complete(truth: Truth, url: str) -> Truth:
     """Add what no response has, the drafts and the accepted tokens by position, from the server's own page."""
     own = own_page(url)
-    positions = own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
+    positions = (
+        own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
+    )
     assert sum(positions) == truth.accepted_tokens
     drafts = int(own.sum("llamacpp:spec_decode_num_drafts_total"))
     return dataclasses.replace(truth, drafts=drafts, positions=positions)

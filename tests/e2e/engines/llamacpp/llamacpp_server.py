@@ -72,7 +72,9 @@ def models() -> Path:
 
 
 @contextlib.contextmanager
-def llamacpp(name: str, flags: dict[str, Any], *, model: str = "target", slots: int = SLOTS) -> Iterator[Server]:
+def llamacpp(
+    name: str, flags: dict[str, Any], *, model: str = "target", slots: int = SLOTS
+) -> Iterator[Server]:
     """Run llama.cpp until the block ends; the block begins when it has loaded its models."""
     port = free_port()
     size = {"model.path": str(models() / f"{model}.gguf"), "n_parallel": slots, "n_ctx": slots * CONTEXT}

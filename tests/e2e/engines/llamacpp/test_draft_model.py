@@ -45,12 +45,12 @@ def test_acceptance_by_position_is_what_the_server_was_told_to_accept(record):
 
 
 def test_steps_without_a_draft_count_as_such_where_the_draft_model_is_rarely_sure(record):
-    rarely = draft_model(K, p_min=0.6)
+    rarely = draft_model(K, p_min=0.25)
     with llamacpp("llamacpp-rarely", rarely) as server, watch("llamacpp-rarely", server.url) as watching:
         truth = complete(drive(server.url, Load(temperature=0, seconds=8, api=requests(200))), server.url)
         page = watching.settled()
         check_counters(page, truth)
-        record("llama.cpp, p-min 0.6", page, truth)
+        record("llama.cpp, p-min 0.25", page, truth)
         assert 0 < truth.drafts < (truth.generation_tokens - truth.accepted_tokens) / 2
         check_steps(page, truth)
         assert state(page) == "active"
