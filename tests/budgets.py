@@ -14,9 +14,9 @@ PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 1020,  # spans of time, and a query that a signal ends (1000 before); one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
     "config": 2030,  # schedules with ranges that measure, memory of the drafter (2,000 before)
-    "scrape": 2626,  # TensorRT-LLM and SGLang: two rows, counters that follow from theirs, their settings (2470 before); streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
-    "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
-    "window": 950,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
+    "scrape": 2500,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
+    "discovery": 1150,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
+    "window": 900,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 1090,  # one pass for all tokens, sizes by the names of models, what a schedule leaves of the drafter, usual acceptance lengths (955 before); from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
     "analysis": 2722,  # an engine that changes K itself, latencies per token, loads of which one is unknown, fine steps of bands (2,700 before); schedules that measure themselves, latencies beside a baseline, ways to know, what is likely so far, return on memory (2,080 before); the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict

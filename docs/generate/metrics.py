@@ -110,7 +110,7 @@ _LABELS: Final = {
     "length": "accepted tokens of a draft, from `0`",
     QUANTILE_LABEL: _values(quantile.label for quantile in QUANTILES),
     "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty if unknown",
-    "method_source": "`configured`, `label`, `pod_arguments`, `server_info`; empty if unknown",
+    "method_source": "`configured`, `label`, `pod_arguments`, `server_info`, `model_name`; empty if unknown",
     "draft_model": "the draft model; empty if unknown or without one",
     "source": f"of a cost {_values(CostSource)}; of a request {_values(RequestSource)}",
     "tokens": "a number of draft tokens, from `1`",

@@ -79,9 +79,9 @@ class ApiServer:
         return self.ask("PATCH", path, found, kind="application/merge-patch+json")
 
     def allow(self, namespace):
-        """Let the exporter's account list and watch pods in a namespace, and nothing else."""
+        """Let the exporter's account list pods in a namespace, and nothing else."""
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
         self.create(f"{rbac}/roles", metadata={"name": "exporter"}, rules=rules)
         group = "rbac.authorization.k8s.io"
         self.create(
@@ -90,12 +90,6 @@ class ApiServer:
             roleRef={"apiGroup": group, "kind": "Role", "name": "exporter"},
             subjects=[{"apiGroup": group, "kind": "User", "name": self.account}],
         )
-
-    def forget_the_past(self):
-        """Have etcd drop all but the newest versions: a watch from an earlier one is then 410 Gone."""
-        newest = self.ask("GET", "/api/v1/pods")["metadata"]["resourceVersion"]
-        etcd = f"http://127.0.0.1:{self.port + 1}"
-        self.ask("POST", "/v3/kv/compaction", {"revision": newest, "physical": True}, url=etcd)
 
 
 class Pods:

@@ -1,71 +1,12 @@
-"""Discovery against the API server of a real Kubernetes, by an account that may only list and watch pods."""
+"""Discovery against the API server of a real Kubernetes, by an account that may only list pods."""
 
-import contextlib
 import json
-import socket
-import threading
-import time
 
 import pytest
 
 from tests.e2e.kube_api import ApiServer, Pods, Projected, needs_kube_api
 
 pytestmark = needs_kube_api
-
-
-class Wire:
-    """A relay to the API server whose connections can be cut."""
-
-    def __init__(self, port):
-        self._to = ("127.0.0.1", port)
-        self._ends, self._open = [], {}
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = self._server.getsockname()[1]
-        self._thread = threading.Thread(target=self._accept)
-        self._thread.start()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._server.accept()
-                self._join(near)
-
-    def _join(self, near):
-        try:
-            far = socket.create_connection(self._to)
-        except OSError:
-            near.close()
-            return
-        self._ends += [near, far]
-        self._open[near, far] = time.monotonic()
-        for one, other in ((near, far), (far, near)):
-            threading.Thread(target=self._copy, args=(one, other, (near, far)), daemon=True).start()
-
-    def _copy(self, one, other, connection):
-        with contextlib.suppress(OSError):
-            while data := one.recv(65_536):
-                other.sendall(data)
-        self._open.pop(connection, None)
-        with contextlib.suppress(OSError):
-            other.shutdown(socket.SHUT_RDWR)
-
-    def ages(self):
-        """Return the seconds since each open connection began."""
-        return [time.monotonic() - since for since in list(self._open.values())]
-
-    def cut(self):
-        """End all connections without a word of TLS."""
-        ends, self._ends = self._ends, []
-        for end in ends:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
-
-    def stop(self):
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        self._thread.join()
-        self.cut()
 
 
 @pytest.fixture(scope="module")
@@ -76,13 +17,6 @@ def api(tmp_path_factory, e2e):
     api.allow("inference")
     yield api
     api.stop()
-
-
-@pytest.fixture(scope="module")
-def wire(api):
-    wire = Wire(api.port)
-    yield wire
-    wire.stop()
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +47,9 @@ WAYS = [
 
 
 @pytest.fixture(scope="module")
-def exporter(api, wire, token, start, e2e):
+def exporter(api, token, start, e2e):
     access = {
-        "api_server": f"https://127.0.0.1:{wire.port}",
+        "api_server": api.url,
         "authorization": {"credentials_file": str(token.folder / "token")},
         "tls_config": {"ca_file": str(api.folder / "ca.crt")},
     }
@@ -189,20 +123,6 @@ def test_a_namespace_that_is_closed_is_named_with_the_remedy_and_read_once_it_is
     e2e.eventually(lambda: "discovery_recovered" in exporter.log)
 
 
-def test_a_watch_that_is_cut_goes_on_and_misses_nothing(pods, wire, exporter, up, e2e):
-    pods.create("before")
-    e2e.eventually(lambda: up("before"))
-    failures = exporter.log.count("discovery_failed")
-    # Each namespace of each way has a watch. One that was just asked for would fail for want of an answer.
-    watches = sum(len(way["namespaces"]) for way in WAYS)
-    e2e.eventually(lambda: len(wire.ages()) == watches and min(wire.ages()) > 2)
-    wire.cut()
-    pods.create("after")
-    pods.delete("before")
-    e2e.eventually(lambda: up("after") and not up("before"))
-    assert exporter.log.count("discovery_failed") == failures, "one cut is no failure"
-
-
 def test_a_token_that_is_replaced_is_used(api, pods, token, exporter, up, e2e):
     api.accept("exporter-token", "second-token")
     api.restart()
@@ -236,8 +156,5 @@ def test_targets_stay_while_the_api_is_away_and_what_happened_then_is_found(api,
     api.start(KUBE_KEEP="1")
     pods.create("later")
     pods.delete("kept")
-    # What the watch has missed is dropped, and the server that remembers it is started again.
-    api.forget_the_past()
-    api.restart()
     e2e.eventually(lambda: up("later") and not up("kept"))
     assert exporter.process.poll() is None

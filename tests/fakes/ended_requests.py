@@ -63,7 +63,10 @@ def _sglang(its, server):
     yield f"sglang:spec_verify_calls_total{labels}", its["drafts"] if server.steps else 0
     yield f"sglang:num_requests_total{labels}", its["requests"]
     yield f"sglang:time_to_first_token_seconds_count{labels}", its["requests"] + server.running
-    yield f"sglang:inter_token_latency_seconds_sum{labels}", VERIFICATION * its["drafts"]
+    waited = FIRST_TOKEN * (its["requests"] + server.running)
+    yield f"sglang:time_to_first_token_seconds_sum{labels}", waited
+    spent = FIRST_TOKEN * its["requests"] + VERIFICATION * its["drafts"]
+    yield f"sglang:e2e_request_latency_seconds_sum{labels}", spent
 
 
 def _tensorrt_llm(its, server):

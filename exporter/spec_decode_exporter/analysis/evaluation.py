@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
@@ -43,7 +44,7 @@ from spec_decode_exporter.window.ring import Increments
 
 _NO_DATA: Final = WindowEvaluation(
     Window(0.0, 0.0, 0, UNKNOWN, (), Means(), Increments.of((), ()), Answers()),
-    Knowledge(speculates=False),
+    Knowledge(drafting=Drafting.OFF),
 )
 _SHARES: Final = {**dict.fromkeys(PAYING, 1.0), **dict.fromkeys(NOT_PAYING, 0.0), Verdict.INSUFFICIENT: None}
 """``pays_share_ratio`` of shown verdicts; for the others it is that of the evaluated window."""
@@ -91,10 +92,10 @@ class Evaluation:
         known = self.known
         if not self.windows:
             return State.UNREACHABLE
-        if known.is_undecided or (known.speculates and not self.longest.window.seconds):
-            return State.UNKNOWN
-        if not known.speculates:
+        if known.drafting is Drafting.OFF:
             return State.DISABLED
+        if not known.speculates or not self.longest.window.seconds:
+            return State.UNKNOWN
         recent = self._shorter(known.recent) or self.longest.window
         should_draft = (
             known.has_drafted
@@ -206,7 +207,7 @@ class Evaluation:
     def latency_comparison(self) -> LatencyComparison | None:
         """Latencies of the longest window beside those of a baseline; None without one."""
         known = self.known
-        return compared_latencies(self.latencies, self.longest, known.latency_baseline, known.engine_kind)
+        return compared_latencies(self.latencies, self.longest, known.latency_baseline)
 
     @cached_property
     def crossover(self) -> float | None:
@@ -282,16 +283,16 @@ class PlainEvaluation(Evaluation):
     def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
         """Take the windows of a present engine."""
         super().__init__(windows, known)
-        unknown = Knowledge(known.speculation, policy=known.policy, speculates=False)
+        unknown = Knowledge(known.speculation, policy=known.policy, drafting=Drafting.OFF)
         self.windows = tuple(WindowEvaluation(window, unknown, is_partial=True) for window in windows)
 
     @cached_property
     def state(self) -> State:
         """State by the drafts of the longest window."""
-        if self.known.is_undecided or (self.known.speculates and not self.longest.window.seconds):
-            return State.UNKNOWN
-        if not self.known.speculates:
+        if self.known.drafting is Drafting.OFF:
             return State.DISABLED
+        if not self.known.speculates or not self.longest.window.seconds:
+            return State.UNKNOWN
         return State.ACTIVE if self.longest.total.drafts else State.IDLE
 
     @cached_property

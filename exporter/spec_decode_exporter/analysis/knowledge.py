@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -16,6 +17,7 @@ from spec_decode_exporter.costs.cost import CostModel, Curve, share_by_name, siz
 from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
 
 
@@ -32,6 +34,7 @@ class Assumptions:
     """Name of the engine in the table of engines; empty if unknown."""
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
+    kv_cache: KvCache | None = None
 
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -76,9 +79,7 @@ class Knowledge:
     speculation: Speculation = field(default_factory=Speculation)
     cost: CostModel = field(default_factory=CostModel)
     policy: Policy = field(default_factory=Policy)
-    speculates: bool = True
-    is_undecided: bool = False
-    """True if it is not known yet whether the engine speculates."""
+    drafting: Drafting = Drafting.DRAFTS
     has_drafted: bool = False
     """True if the engine drafted since the server's process began."""
     recent: Window | None = None
@@ -108,6 +109,15 @@ class Knowledge:
     """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
+    counts_tokens: bool = False
+    """True if the engine counts a decode step for each token: see ``DraftCounters``."""
+    kv_cache: KvCache | None = None
+    """KV cache that speculation leaves; None if the page does not show it."""
+
+    @property
+    def speculates(self) -> bool:
+        """True if the engine is known to speculate."""
+        return self.drafting is Drafting.DRAFTS
 
     @property
     def drafts_what_it_finds(self) -> bool:

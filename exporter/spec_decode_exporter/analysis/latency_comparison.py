@@ -27,8 +27,6 @@ from spec_decode_exporter.scrape.sample import Buckets
 
 COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
 """Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
-_PER_TOKEN_ENGINES: Final = {"sglang"}
-"""Engines that observe the second one per token: those of a request are alike, so bounds would be wrong."""
 COMPARABLE_QUANTILE_LOAD: Final = sqrt(2)
 """Largest ratio of loads: step times then differ by 12 % at most, with an exponent of 1/3."""
 
@@ -61,12 +59,10 @@ def compared_latencies(
     now: Mapping[Latency, Buckets],
     figures: WindowFigures,
     baseline: RequestBaseline | None,
-    engine_kind: str = "",
 ) -> LatencyComparison | None:
     """Compare the histograms of a window with those of a baseline; None if they have none in common."""
     before = baseline.histograms if baseline else {}
-    compared = COMPARED[:1] if engine_kind in _PER_TOKEN_ENGINES else COMPARED
-    common = [each for each in compared if each in now and each in before]
+    common = [each for each in COMPARED if each in now and each in before]
     if baseline is None or not common:
         return None
     reason = _reason(figures, baseline)

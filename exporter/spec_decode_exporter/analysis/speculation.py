@@ -17,12 +17,12 @@ from spec_decode_exporter.costs.model_architecture import (
     target_model,
 )
 from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
+from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 _IN_ONE_PASS: Final = re.compile(r"(?<![a-z])(?:p-?eagle|pard)(?![a-z])", re.IGNORECASE)
 """Names of draft models that vLLM serves with ``parallel_drafting`` alone."""
-_NOTHING_SET = SpeculativeSettings()
-_NOTHING_SERVED = ServedSpeculation()
+_NOTHING_SET, _NOTHING_SERVED = SpeculativeSettings(), ServedSpeculation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,9 @@ class Speculation:
     method: str = ""
     """Method in vLLM's spelling: ``eagle3``, ``ngram``, …."""
     source: str = ""
-    """Source of the method: ``configured``, ``label``, ``pod_arguments`` or ``server_info``."""
+    """Its source: ``configured``, ``label``, ``pod_arguments``, ``server_info`` or ``model_name``."""
     draft_model: str = ""
-    tokens: int | None = None
-    """K, the maximum of draft tokens at a time."""
+    tokens: int | None = None  # K, the maximum of draft tokens at a time
     schedule: BatchSchedule = NO_SCHEDULE
     target: TargetModel = UNKNOWN_TARGET
     """The served model, by its name."""
@@ -88,7 +87,7 @@ def resolve(
         method_label: Label ``method`` of the target, from discovery.
         served: Report of the server.
         pod_arguments: Command line of the server's pod.
-        model_name: Name of the served model.
+        model_name: Name of the served model. That of a ``speculators`` checkpoint names its method.
     """
     configured = settings or _NOTHING_SET
     ordered, reported = pod_arguments or _NOTHING_SERVED, served or _NOTHING_SERVED
@@ -97,11 +96,12 @@ def resolve(
         "label": method_label,
         "pod_arguments": ordered.method,
         "server_info": reported.method,
+        "model_name": speculator_method(model_name),
     }
-    source = next((source for source, method in methods.items() if method), "")
+    source, method = next(((source, method) for source, method in methods.items() if method), ("", ""))
     draft_model = configured.draft_model or ordered.draft_model or reported.draft_model
+    draft_model = draft_model or (model_name if source == "model_name" else "")
     in_parallel = ordered.drafts_in_parallel or reported.drafts_in_parallel
-    method = methods.get(source) or ""
     named = target_model(draft_model).all_bytes if present_name(method) == DRAFT_MODEL else 0.0
     return Speculation(
         method=method,

@@ -175,7 +175,7 @@ def drafts_what_it_finds(method: str) -> bool:
 def is_stalled(recent: Window, min_drafts: int) -> bool:
     """Return whether a whole window has decode steps, and none of them a draft."""
     is_whole = recent.seconds >= WHOLE_WINDOW * recent.length
-    return not recent.total.drafts and is_whole and (decoded_steps(recent) or 0) > min_drafts
+    return recent.total.drafts == 0 and is_whole and (decoded_steps(recent) or 0) > min_drafts
 
 
 def decoded_steps(window: Window) -> int | None:

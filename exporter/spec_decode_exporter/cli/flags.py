@@ -14,7 +14,9 @@ import structlog
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.config.mistakes import Problem
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.config.types import format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
@@ -84,6 +86,7 @@ RUN_FLAGS: Final = (
 )
 """Flags of ``run`` alone that set a key."""
 _KEYS: Final = {flag.destination: flag.key for flag in (*SERVER_FLAGS, *RUN_FLAGS) if flag.key}
+_NAMES: Final = {flag.key: flag.name for flag in (*SERVER_FLAGS, *RUN_FLAGS)}
 _TARGET: Final = "targets."
 
 
@@ -156,6 +159,13 @@ def target_keys(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
 def _keys(arguments: argparse.Namespace) -> dict[str, object]:
     given = vars(arguments)
     return {key: given[name] for name, key in _KEYS.items() if given.get(name) is not None}
+
+
+def flag_problem(problem: Problem) -> str:
+    """Return a mistake as one line; one of the command line names the flag instead of the key."""
+    number = re.fullmatch(r"targets\[(\d+)\]\.(url|name)", problem.path)
+    flag = f"--target {int(number[1]) + 1}" if number else _NAMES.get(re.sub(r"\[\d+\]", "", problem.path))
+    return f"{FLAGS}: {flag} {problem.message}" if problem.place == FLAGS and flag else str(problem)
 
 
 def is_given(value: str | None) -> bool:

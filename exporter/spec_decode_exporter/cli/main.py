@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Final
 
-from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
+from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, flag_problem
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
@@ -42,8 +43,8 @@ def main() -> None:
         arguments = parse(sys.argv[1:], os.environ)
         sys.exit(arguments.handle(arguments))
     except ConfigError as error:
-        print(escaped(str(error)), file=sys.stderr)  # noqa: T201 - one mistake a line, each with its place
-        sys.exit(1)
+        print(escaped("\n".join(map(flag_problem, error.problems))), file=sys.stderr)  # noqa: T201
+        sys.exit(USAGE_STATUS if all(each.place == FLAGS for each in error.problems) else 1)
     except ExporterError as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         sys.exit(USAGE_STATUS if isinstance(error, UsageError) else 1)

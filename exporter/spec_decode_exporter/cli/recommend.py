@@ -22,7 +22,7 @@ from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.core.numbers import TooManyValuesError, decode
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
@@ -36,7 +36,7 @@ from spec_decode_exporter.reports.recommendation import (
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
-from spec_decode_exporter.scrape.errors import PollError, StatusError
+from spec_decode_exporter.scrape.errors import PollError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -52,7 +52,6 @@ exit status:
 """
 _PATH: Final = "api/v1/snapshot"
 _TIMEOUT: Final = 10.0
-_MAX_PROBLEM_VALUES: Final = 1_000
 
 
 class NoSnapshotError(ExporterError):
@@ -162,21 +161,11 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
     try:
         return parsed((await client.get(url)).body)
     except PollError as error:
-        raise NoSnapshotError(f"{url}: {error}{_detail(error)}") from None
+        raise NoSnapshotError(f"{url}: {printable(error)}") from None
     except ValueError:
         raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
     finally:
         await client.close()
-
-
-def _detail(error: PollError) -> str:
-    """Return the exporter's own explanation of a rejected request."""
-    try:
-        problem = error.problem if isinstance(error, StatusError) else b""
-        detail = decode(problem, _MAX_PROBLEM_VALUES)["detail"]
-    except (ValueError, LookupError, TypeError):
-        return ""
-    return f": {printable(detail)}" if isinstance(detail, str) else ""
 
 
 async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:

@@ -37,7 +37,7 @@ from spec_decode_exporter.config.types import (
     refuses,
     written_as,
 )
-from spec_decode_exporter.core.urls import MAX_PORT, PATH, Url, address
+from spec_decode_exporter.core.urls import MAX_PORT, PATH, Url, address, model_of
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """Labels of every pod's target, the same as in Prometheus' own series of the pod."""
@@ -58,6 +58,11 @@ def port_problem(port: str) -> str | None:
     if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= MAX_PORT):
         return "is neither the number of a port, such as 8000, nor the name of one, such as http"
     return None
+
+
+def default_name(url: str) -> str:
+    """Return the name of a page's target: ``host:port``, and the model that the query names."""
+    return "/".join(filter(None, (address(url), model_of(url))))
 
 
 def _pod_label_problem(name: str) -> str | None:
@@ -98,7 +103,7 @@ class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
     url: PageUrl = Field(description="The URL of its metrics page, http or https. The default path is `/metrics`. A user and a password belong under `basic_auth`.")
-    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL.")
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL, with the model of a query such as `?model=NAME` after a slash.")
     labels: Labels = Field(default_factory=dict, description="Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`, `job`, `le`, nor a label of the exporter's own metrics.")
     speculative: SpeculativeSettings | None = Field(default=None, description="Its speculation, if its metrics do not include it.")
     cost: CostSettings | None = Field(default=None, description="Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole.")
@@ -109,7 +114,7 @@ class TargetSettings(HttpSettings):
     @property
     def called(self) -> str:
         """The value of its label ``target``."""
-        return self.name if self.name is not None else address(self.url)
+        return default_name(self.url) if self.name is None else self.name
 
     @field_serializer("policy", when_used="json")
     def _own_policy(self, policy: Policy | None) -> dict[str, Any] | None:
@@ -121,8 +126,7 @@ class TargetSettings(HttpSettings):
     @classmethod
     def _only_once(cls, url: str, info: ValidationInfo) -> str:
         """Reject a URL that another target of the same configuration has."""
-        context = context_of(info)
-        if context is not None and not context.take("url", Url.of(url)):
+        if (context := context_of(info)) is not None and not context.take("url", Url.of(url)):
             raise ValueError("is also the address of another target; remove one of the two")
         return url
 
@@ -131,7 +135,7 @@ class TargetSettings(HttpSettings):
     def _own_name(cls, name: str | None, info: ValidationInfo) -> str | None:
         """Reject a name that another target has. Without a name, its URL gives the name."""
         context, url = context_of(info), info.data.get("url")
-        called = name if name is not None or url is None else address(url)
+        called = default_name(url) if name is None and url is not None else name
         if context is None or called is None or context.take("name", called):
             return name
         if name is None:
@@ -173,14 +177,14 @@ class DnsDiscovery(Section):
 
 
 class KubernetesDiscovery(HttpSettings):
-    """Pods of a Kubernetes cluster, listed and watched by its API. The HTTP keys are for the API.
+    """Pods of a Kubernetes cluster, listed by its API each 30 seconds. The HTTP keys are for the API.
 
     Without `api_server` the exporter uses the API of its own cluster, with the service account of its pod.
     See [Kubernetes discovery](../guide/kubernetes-discovery.md).
     """
 
     namespaces: tuple[Namespace, ...] = Field(default=(), description="The namespaces of the pods. By default, the exporter's own.")
-    all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Watch all namespaces. The service account then needs a ClusterRole.")
+    all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Find pods in all namespaces. The service account then needs a ClusterRole.")
     label_selector: LabelSelector | None = Field(default=None, description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of `ports`.")
     ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or by their name in the container. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
     only_ready: bool = Field(default=False, description="Omit pods that are not ready. An overloaded server may be one of them.")
@@ -189,7 +193,7 @@ class KubernetesDiscovery(HttpSettings):
 
     @property
     def watched(self) -> tuple[str | None, ...]:
-        """The namespaces to watch; empty text is all of them, None the exporter's own."""
+        """The namespaces whose pods are listed; empty text is all of them, None the exporter's own."""
         return ("",) if self.all_namespaces else self.namespaces or (None,)
 
 

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
 PORTS: Final = {"http": 80, "https": 443}
 """Default port of each scheme."""
@@ -62,8 +62,7 @@ class Url(NamedTuple):
 
     def sibling(self, page: str) -> Url:
         """Return the URL of a page in the same folder."""
-        folder = self.target.partition("?")[0].rstrip("/").rpartition("/")[0]
-        return self._replace(target=f"{folder}/{page}")
+        return self._replace(target=f"{self.target.partition('?')[0].rstrip('/').rpartition('/')[0]}/{page}")
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
@@ -119,6 +118,12 @@ def host_and_port(text: str) -> tuple[str, int | None]:
 def address(url: str) -> str:
     """Return ``host:port`` of a URL, with the scheme's port by default."""
     return Url.of(url).address
+
+
+def model_of(url: str) -> str:
+    """Return the model in the query of a page, as of llama.cpp's router; empty without a printable name."""
+    model = dict(parse_qsl(Url.of(url).target.partition("?")[2])).get("model", "")
+    return model[:200] if model.isprintable() else ""
 
 
 def without_query(url: str) -> str:

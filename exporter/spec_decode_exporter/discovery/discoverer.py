@@ -17,30 +17,25 @@ from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import POD_LABELS, Discovery
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.core.urls import Url, address
-from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
+from spec_decode_exporter.discovery import lists
+from spec_decode_exporter.discovery.lists import TargetDiscovery
 from spec_decode_exporter.discovery.target import (
     CONFIGURED,
     DiscoveryError,
     LabelFilter,
     Target,
-    TargetDiscovery,
     static_targets,
 )
 
-KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
-"""Kinds of discovery, in order of precedence."""
-MAX_NAME_CHARACTERS: Final = 1_024
-"""Characters of all label names that are not configured: every series has all of them."""
-_FEW: Final = 200
-"""Targets that are merged on the event loop: 2 ms; more are merged in a thread."""
-_MAX_NUMBER: Final = 8
-"""Characters of ``#`` and the number that distinguish targets of the same path."""
-_LINES: Final = 10, 300.0
-"""Burst of log lines about the failures of one discovery, and seconds until one more."""
-_NO_RESULTS: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
+KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")  # kinds of discovery, in order of precedence
+MAX_NAME_CHARACTERS: Final = 1_024  # of all label names that are not configured: every series has them all
+_FEW: Final = 200  # targets that are merged on the event loop: 2 ms; more are merged in a thread
+_MAX_NUMBER: Final = 8  # characters of `#` and the number that distinguish targets of the same path
+_LINES: Final = 10, 300.0  # burst of log lines about failures of a discovery, and seconds until one more
+_NAMES: Final = f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
 
 _log = structlog.get_logger(__name__)
 
@@ -48,16 +43,14 @@ _log = structlog.get_logger(__name__)
 def discoveries(discovery: Discovery) -> Iterator[TargetDiscovery]:
     """Yield the configured discoveries in order of precedence."""
     scrape = discovery.scrape
-    yield from (FileDiscovery(pattern, scrape) for pattern in discovery.files)
-    yield from (HttpListDiscovery(settings, scrape) for settings in discovery.http)
+    yield from (lists.FileDiscovery(pattern, scrape) for pattern in discovery.files)
+    yield from (lists.HttpListDiscovery(settings, scrape) for settings in discovery.http)
     for names in discovery.dns:
-        yield from (DnsNameDiscovery(name, names, scrape) for name in names.names)
-    if discovery.kubernetes:
-        # Imported here: the code is not in memory before it is configured.
-        from spec_decode_exporter.discovery.pods import PodDiscovery
+        yield from (lists.DnsNameDiscovery(name, names, scrape) for name in names.names)
+    for pods in discovery.kubernetes:
+        from spec_decode_exporter.discovery.pods import PodDiscovery  # in memory once it is configured
 
-        for pods in discovery.kubernetes:
-            yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
+        yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
 
 
 class Discoverer:
@@ -68,30 +61,26 @@ class Discoverer:
         config: Config,
         clock: Clock,
         on_change: Callable[[Sequence[Target]], None],
-        known: Mapping[str, Sequence[Target]] = _NO_RESULTS,
+        known: Mapping[str, Sequence[Target]] = MappingProxyType({}),
     ) -> None:
-        """Call ``on_change`` with the whole list at the start and after each change.
-
-        ``known`` is the attribute ``found`` of an earlier discoverer: with it, a reload loses no target.
-        """
+        """Call ``on_change`` at each change; ``known`` is the list ``found`` of an earlier discoverer."""
         self._clock, self._on_change = clock, on_change
-        self._shard = config.discovery.shard
-        self._static = static_targets(config)
+        self._shard, self._static = config.discovery.shard, static_targets(config)
         self._discoveries = list(discoveries(config.discovery))
         self._filter = LabelFilter("all")
-        self._labels = FleetLabels(_configured_names(config), self._filter)
+        pods = ([*sorted(POD_LABELS), *pods.labels] for pods in config.discovery.kubernetes)
+        configured = chain((target.labels for target in config.targets), pods)
+        self._labels = FleetLabels(chain(*configured), self._filter)
         self._publishing = asyncio.Lock()
-        self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
-        self._lines = {
-            discovery.key: TokenBucket(*_LINES, clock.monotonic) for discovery in self._discoveries
-        }
+        self._reasons: dict[str, str | None] = {}
+        self._lines = {way.key: TokenBucket(*_LINES, clock.monotonic) for way in self._discoveries}
         self._targets: tuple[Target, ...] | None = None
-        self.found = {discovery.key: known.get(discovery.key, ()) for discovery in self._discoveries}
+        self.found = {way.key: known.get(way.key, ()) for way in self._discoveries}
         """Last result of each discovery, by its key."""
 
     async def run(self) -> None:
         """Publish the known targets, then refresh all discoveries until cancelled."""
-        await self._publish()
+        await self._publish({})
         async with asyncio.TaskGroup() as group:
             for discovery in self._discoveries:
                 group.create_task(self._follow(discovery))
@@ -103,78 +92,56 @@ class Discoverer:
 
     async def _follow(self, discovery: TargetDiscovery) -> None:
         while True:
-            self._log_state(discovery, await self._refresh(discovery))
+            reason = await self._refresh(discovery)
+            # A server may fail with another text each time: beyond the lines, the next refresh tries again.
+            if reason != self._reasons.get(discovery.key) and self._lines[discovery.key].take():
+                self._reasons[discovery.key] = reason
+                if reason is None:
+                    _log.info("discovery_recovered", discovery=discovery.name)
+                else:
+                    _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
             await self._clock.sleep_until(self._clock.monotonic() + discovery.refresh)
 
     async def _refresh(self, discovery: TargetDiscovery) -> str | None:
         """Refresh a discovery and publish its targets; return the reason of a failure."""
+        reason, targets = None, None
         try:
-            await self._update(discovery, await discovery.targets())
-        except DiscoveryError as error:
-            if error.targets is not None:
-                await self._update(discovery, error.targets)
-            return str(error)
+            try:
+                targets = await discovery.targets()
+            except DiscoveryError as error:
+                reason, targets = str(error), error.targets
+            if targets is not None and tuple(targets) != self.found[discovery.key]:
+                await self._publish({discovery.key: tuple(targets)})
         except Exception as error:  # noqa: BLE001  an error in one discovery must not end the others
             return f"unexpected: {type(error).__name__}"
-        return None
+        return reason
 
-    async def _update(self, discovery: TargetDiscovery, targets: Sequence[Target]) -> None:
-        if tuple(targets) != self.found[discovery.key]:
-            await self._publish({discovery.key: tuple(targets)})
-
-    def _log_state(self, discovery: TargetDiscovery, reason: str | None) -> None:
-        """Log the start of a failure, a change of its reason, and its end; not each refresh.
-
-        A server may fail with another text each time: beyond the line limit, the next refresh tries again.
-        """
-        failure = self._failures[discovery.key]
-        if reason == failure.reason or not self._lines[discovery.key].take():
-            return
-        if reason is None:
-            failure.recovered()
-            _log.info("discovery_recovered", discovery=discovery.name)
-        else:
-            failure.failed(reason)
-            _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
-
-    async def _publish(self, changed: Mapping[str, Sequence[Target]] = _NO_RESULTS) -> None:
+    async def _publish(self, changed: Mapping[str, Sequence[Target]]) -> None:
         """Call ``on_change`` if the targets changed."""
         async with self._publishing:
             found = {**self.found, **changed}
             is_few = sum(map(len, found.values())) <= _FEW
-            targets = self._own(found) if is_few else await TARGET_LISTS.run(self._own, found)
-            # After the merge: a list that cannot be merged must not replace the last usable one.
-            self.found = found
+            targets = self._of_shard(found) if is_few else await TARGET_LISTS.run(self._of_shard, found)
+            self.found = found  # after the merge: the last list that can be merged stays
             if targets != self._targets:
                 self._targets = targets
                 self._on_change(targets)
 
-    def _own(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
-        """Return the targets of this shard, with limited labels.
-
-        The shard follows from the address alone: two exporters may see other targets and names at a time.
-        """
+    def _of_shard(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
+        """Return the targets of this shard, by the address alone: two exporters may see other names."""
         targets = self._labels.limited(merge([self._static, *found.values()], self._filter))
         index, count = self._shard.index, self._shard.count
-        return tuple(each for each in targets if hash_modulus(address(each.url), count) == index)
+        return tuple(target for target in targets if hash_modulus(address(target.url), count) == index)
 
 
-def _configured_names(config: Config) -> Iterator[str]:
-    """Yield the label names of configured targets, and those that the configuration gives to pods."""
-    for target in config.targets:
-        yield from target.labels
-    for pods in config.discovery.kubernetes:
-        yield from (*sorted(POD_LABELS), *pods.labels)
-
-
-def merge(lists: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
+def merge(found: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
     """Return each page once and each name once.
 
     A repeated page keeps its first name and settings. Its labels are joined; the first value of each counts.
     A second page of the same name gets its ``host:port`` as name, then its path too, then a number.
     """
     pages: dict[Url, Target] = {}
-    for target in chain.from_iterable(lists):
+    for target in chain.from_iterable(found):
         page = Url.of(target.url)
         pages[page] = _joined(pages[page], target, labels) if page in pages else target
     return list(_with_unique_names(pages.values()))
@@ -193,8 +160,7 @@ def _joined(first: Target, other: Target, labels: LabelFilter) -> Target:
 
 def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
     taken: set[str] = set()
-    # One counter for each path: starting at 2 each time would take quadratic time.
-    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))  # by path, in linear time
     for target in targets:
         name = target.name
         if name in taken:
@@ -213,43 +179,30 @@ def hash_modulus(text: str, modulus: int) -> int:
 
 
 class FleetLabels:
-    """Limit the label names of all targets: every series has all of them.
-
-    Configured names always stay. Names in use take precedence over new ones, so that a list cannot displace
-    the labels of other lists' targets.
-    """
+    """Limit the label names of all targets; a new name displaces neither a configured one nor one in use."""
 
     def __init__(self, configured: Iterable[str], labels: LabelFilter) -> None:
-        """Keep the names ``configured`` for targets and discoveries; log dropped ones to ``labels``."""
-        self._configured = dict.fromkeys(configured)
-        self._names = self._configured
+        self._configured = self._names = dict.fromkeys(configured)
         self._labels = labels
 
     def limited(self, targets: Sequence[Target]) -> Iterator[Target]:
         """Yield the targets with the labels whose names are admitted."""
         # By identity: the targets of a group share one tuple of labels.
         distinct = {id(target.labels): target.labels for target in targets}
-        self._admit(dict.fromkeys(name for labels in distinct.values() for name, _ in labels))
-        admitted = {
-            key: tuple(pair for pair in labels if pair[0] in self._names) for key, labels in distinct.items()
-        }
+        self._names = self._admitted(dict.fromkeys(name for own in distinct.values() for name, _ in own))
+        kept = {key: tuple(one for one in own if one[0] in self._names) for key, own in distinct.items()}
         for target in targets:
-            labels = admitted[id(target.labels)]
-            yield target if len(labels) == len(target.labels) else replace(target, labels=labels)
+            labels = kept[id(target.labels)]
+            yield target if labels == target.labels else replace(target, labels=labels)
 
-    def _admit(self, present: Mapping[str, None]) -> None:
-        """Update the admitted names: configured ones, then those in use, new ones; log the first other."""
-        in_use = [name for name in self._names if name in present]
+    def _admitted(self, present: Mapping[str, None]) -> dict[str, None]:
+        """Return the configured names, then those in use, then new ones; log the first that is beyond."""
         names, left = dict(self._configured), MAX_NAME_CHARACTERS
-        for name in dict.fromkeys((*in_use, *present)):
-            if name in names:
-                continue
+        in_use = (name for name in self._names if name in present)
+        for name in (name for name in dict.fromkeys((*in_use, *present)) if name not in self._configured):
             left -= len(name)
             if left < 0 or len(names) >= MAX_LABELS:
-                limit = (
-                    f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
-                )
-                self._labels.drop(name, f"is beyond the {limit}; use fewer or shorter names", once="names")
+                self._labels.drop(name, f"is beyond the {_NAMES}; use fewer or shorter names", once="names")
                 break
             names[name] = None
-        self._names = names
+        return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -16,18 +16,12 @@ from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
-CONFIGURED: Final = "static"
-"""Kind of discovery of targets in the configuration."""
-Labels = tuple[tuple[str, str], ...]
-"""Names and values, sorted by name."""
-
-_MAX_WARNINGS: Final = 100
-"""Log lines about labels and pods of one discovery: a list may have new ones each time."""
+CONFIGURED: Final = "static"  # kind of discovery of targets in the configuration
+Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
+_MAX_WARNINGS: Final = 100  # about labels and pods of one discovery: a list may have new ones each time
 _MAX_SHOWN: Final = 200
-_TOO_LARGE: Final = (
-    f"is beyond the {MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have; "
-    "remove some or shorten values"
-)
+_LIMITS: Final = f"{MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have"
+_TOO_LARGE: Final = f"is beyond the {_LIMITS}; remove some or shorten values"
 
 _log = structlog.get_logger(__name__)
 
@@ -36,30 +30,20 @@ _log = structlog.get_logger(__name__)
 class Target:
     """One metrics page to poll. Two targets are the same server if their ``key`` is equal."""
 
-    url: str
-    """``http://host:port/path``, without user, password or fragment."""
-    name: str
-    """Value of the ``target`` label: the configured name, else ``host:port``."""
-    labels: Labels = ()
-    """Configured and discovered labels."""
-    http: HttpSettings = field(default_factory=HttpSettings)
-    """Credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
-    discovery: str = CONFIGURED
-    """Kind of discovery: ``static``, ``file``, ``http``, ``dns`` or ``kubernetes``."""
-    found_by: str = field(default="", compare=False)
-    """Key of the list, DNS name or namespace, which may contain a secret; empty for configured targets."""
-    method_label: str = ""
-    """Speculation method from the label ``method`` of a discovery."""
-    pod_arguments: ServedSpeculation | None = None
-    """Speculation settings on the command line of the target's pod."""
-    speculative: SpeculativeSettings | None = None
-    """Configured speculation settings."""
+    url: str  # http://host:port/path, without user, password or fragment
+    name: str  # value of the label `target`: the configured name, else `default_name`
+    labels: Labels = ()  # configured and discovered ones
+    http: HttpSettings = field(default_factory=HttpSettings)  # as in Prometheus' `scrape_config`
+    discovery: str = CONFIGURED  # kind of discovery: static, file, http, dns or kubernetes
+    found_by: str = field(default="", compare=False)  # key of the discovery, perhaps secret; empty if static
+    method_label: str = ""  # speculation method from the label `method` of a discovery
+    pod_arguments: ServedSpeculation | None = None  # settings on the command line of the target's pod
+    speculative: SpeculativeSettings | None = None  # configured ones
+    # Configured for this target alone; None if the general configuration applies:
     cost: CostSettings | None = None
-    """Configured drafting cost; None if the general configuration applies, as for the next three."""
     baseline: BaselineSettings | None = None
     reference: ReferenceSettings | None = None
-    policy: Policy | None = None
-    """Thresholds, merged with the general ones."""
+    policy: Policy | None = None  # merged with the general thresholds
 
     @property
     def key(self) -> tuple[str, str]:
@@ -71,10 +55,7 @@ def static_targets(config: Config) -> tuple[Target, ...]:
     """Return the configured targets in order; by default, vLLM on this host."""
     return tuple(
         Target(
-            url=target.url,
-            name=target.called,
-            labels=tuple(sorted(target.labels.items())),
-            http=target.http,
+            *(target.url, target.called, tuple(sorted(target.labels.items())), target.http),
             speculative=target.speculative,
             cost=target.cost,
             baseline=target.baseline,
@@ -90,42 +71,22 @@ class DiscoveryError(Exception):
 
     def __init__(self, message: str, targets: Sequence[Target] | None = None) -> None:
         super().__init__(message)
-        self.targets = targets
-        """To publish in spite of the failure; None keeps the previous targets."""
-
-
-class TargetDiscovery(Protocol):
-    """One file pattern, list, DNS name or namespace, and its targets."""
-
-    name: str
-    """Name in the log: the kind, and the pattern, address or DNS name."""
-    key: str
-    """Identity, not for the log: unlike the name, it has the port and a query, which may be secret."""
-    refresh: float
-    """Seconds from the end of one refresh to the next."""
-
-    async def targets(self) -> Sequence[Target]:
-        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
-        ...
+        self.targets = targets  # to publish in spite of the failure; None keeps the previous ones
 
 
 class LabelFilter:
     """Drop unusable labels and those beyond the limits; log each name once."""
 
     def __init__(self, discovery: str) -> None:
-        """Log with ``discovery``, the name of a discovery."""
         self._discovery = discovery
         self._logged: set[str] = set()
 
     def kept(self, labels: Mapping[str, str]) -> Labels:
         """Return the usable labels within the limits."""
-        usable = {}
-        for name, value in labels.items():
-            if problem := label_problem(name) or value_problem(value):
-                self.drop(name, problem)
-            else:
-                usable[name] = value
-        return self.fitting(tuple(sorted(usable.items())))
+        problems = {name: label_problem(name) or value_problem(labels[name]) for name in sorted(labels)}
+        return self.fitting(
+            (name, labels[name]) for name in problems if not self._drops(name, problems[name])
+        )
 
     def fitting(self, labels: Iterable[tuple[str, str]], beside: Labels = ()) -> Labels:
         """Return the labels, in order, that fit into the limits of a target that has those ``beside``."""
@@ -142,9 +103,7 @@ class LabelFilter:
     def value(self, labels: Mapping[str, str], name: str) -> str:
         """Return the value of a label that is not exported; empty if absent or unusable."""
         value = labels.get(name, "")
-        if problem := value_problem(value):
-            self.drop(name, problem)
-        return "" if problem else value
+        return "" if self._drops(name, value_problem(value)) else value
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log a dropped label, once for its name or for the key ``once``."""
@@ -158,7 +117,11 @@ class LabelFilter:
         self._logged |= {key} if is_new else set()
         return is_new
 
+    def _drops(self, name: str, problem: str | None) -> bool:
+        if problem:
+            self.drop(name, problem)
+        return bool(problem)
+
 
 def _size(label: tuple[str, str]) -> int:
-    name, value = label
-    return len(name) + len(value)
+    return len(label[0]) + len(label[1])

@@ -8,65 +8,76 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Final
 
 from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
-MAX_COMMAND_CHARACTERS: Final = 65_536
-"""Characters of a command line and its environment."""
-MAX_WORDS: Final = 1024
-"""Words and variables: empty words have no characters, but take time."""
-MAX_SCRIPT: Final = 16_384
-"""Characters of a word, and of all scripts, with variables expanded: 20 ms of work."""
-
-_JSON: Final = ""
+MAX_COMMAND_CHARACTERS: Final = 65_536  # characters of a command line and its environment
+MAX_WORDS: Final = 1024  # words and variables: empty words have no characters, but take time
+MAX_SCRIPT: Final = 16_384  # characters of a word, and of all scripts, with variables expanded: 20 ms of work
+_MAX_VARIABLES: Final = 4  # that are read without a command that names them
 _FLAGS: Final = {
-    "--speculative-config": _JSON,
-    "-sc": _JSON,
+    **dict.fromkeys(("--speculative-config", "-sc"), ""),
     "--spec-method": "method",
-    "--spec-model": "model",
-    "--spec-tokens": "num_speculative_tokens",
-    # Before vLLM 0.9:
-    "--speculative-model": "model",
-    "--num-speculative-tokens": "num_speculative_tokens",
+    **dict.fromkeys(("--spec-model", "--speculative-model"), "model"),
+    **dict.fromkeys(("--spec-tokens", "--num-speculative-tokens"), "num_speculative_tokens"),
+    **dict.fromkeys(("serve", "--model"), "served"),
 }
-"""vLLM's flags and the settings that they set; ``_JSON`` sets all of them."""
-_SPECULATION_FLAG: Final = re.compile(r"(?:^|\s)(?:--spec|--num[-_]spec|-sc\b)")
+"""vLLM's flags, also those before 0.9, and the settings that they set; an empty one is all of them."""
+_SPECULATION_FLAG: Final = re.compile(r"(?:^|[\s'\"])(?:--spec|--num[-_]spec|-sc\b)")
 _REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][\w.-]*)\)", re.ASCII)
-_SHELL_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
+_SHELL_VARIABLE: Final = re.compile(r"\$(?:\{(\w+)(?::?-[^{}]*)?\}|(\w+))", re.ASCII)
+_SPACE: Final = re.compile(r"[ \t\r\n]")
+_BARE_JSON: Final = re.compile(
+    r"(?:[^{'\"]*[\s=])?\{\s*\""
+)  # in no quotes: a shell would take those of its keys
+_BARE_WORD: Final = re.compile(r"(?:[^\s{]|\{[^{}]*\})+")
+_ARGUMENTS: Final = re.compile(r"(?i)(?:args?|arguments|flags?|opts|options|cmd|command|params)(?![a-z])")
+"""Names of variables that hold arguments, such as KServe's ``VLLM_ADDITIONAL_ARGS``."""
+_COMMAND: Final = re.compile(r"\s*(?:exec\s+)?(?:\S*/)?(?:(?:vllm\s+)?serve|python[\d.]*\s+-m)\s")
+"""Beginning of a value that is a whole command line, whatever its variable is called."""
+_SPECULATOR: Final = re.compile(r"(?i:speculators?[.-](eagle3?|p-?eagle|mtp|dflash|dspark)(?![a-z0-9]))")
+"""Name of a checkpoint in the format of ``speculators``; vLLM drafts with it for the model in its files."""
+_MENTIONED: Final = re.compile(f"{_SPECULATION_FLAG.pattern}|{_SPECULATOR.pattern}")
 _BY_NAME: Final = {"eagle-": "eagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
 """Methods that vLLM infers from a draft model's name; the first match counts."""
 _NGRAM: Final = frozenset({"ngram", "[ngram]"})
 
 
 def pod_speculation(words: Sequence[str], environ: Mapping[str, str]) -> ServedSpeculation | None:
-    """Return the speculation settings of a container's vLLM; None if its spec has none.
+    """Return the speculation settings of a container's vLLM; None if its spec has none, or is too long.
 
-    A command line beyond ``MAX_WORDS`` or ``MAX_COMMAND_CHARACTERS`` is not read.
-
-    Args:
-        words: The container's ``command`` and ``args``. A word may be a whole shell script.
-        environ: The part of its environment with values in the spec.
+    ``words`` are its ``command`` and ``args``, also shell scripts; ``environ`` has the values of the spec.
     """
     characters = sum(map(len, chain(words, environ.values())))
     if len(words) + len(environ) > MAX_WORDS or characters > MAX_COMMAND_CHARACTERS:
         return None
-    command = [_expanded(word, environ) for word in words]
-    return next(filter(None, map(_speculation, chain([command], _command_lines(command, environ)))), None)
+    known = {"$$": "$"}
+    for name, value in environ.items():  # Kubernetes expands a value by the variables above it
+        known[name] = _expanded(value, known)
+    command = [_expanded(word, known) for word in words]
+    texts = [*command, *known.values()]
+    if sum(map(len, texts)) > MAX_COMMAND_CHARACTERS or not any(map(_MENTIONED.search, texts)):
+        return None
+    found = _speculation(_words(command, known))
+    if found or any(map(_SPECULATION_FLAG.search, command)):
+        return found
+    # An entry point may read a variable that no command names; two that differ say nothing.
+    read = (value for name, value in known.items() if _ARGUMENTS.search(name) or _COMMAND.match(value))
+    few = islice(filter(_MENTIONED.search, read), _MAX_VARIABLES)
+    distinct = {_speculation(_words([value], known)) for value in few} - {None}
+    return distinct.pop() if len(distinct) == 1 else None
 
 
 def config_speculation(text: str) -> ServedSpeculation:
     """Return the settings in vLLM's ``--speculative-config``, or in a command line with this flag.
 
-    The command line is for a shell, or has one literal word a line.
-
-    Raises:
-        ValueError: The text has no speculation settings, or is too long.
+    The line is for a shell, or has one literal word a line. Raise ValueError if there are none in it.
     """
     if len(text) > MAX_COMMAND_CHARACTERS:
         raise ValueError(f"has more than {MAX_COMMAND_CHARACTERS} characters")
@@ -81,39 +92,45 @@ def config_speculation(text: str) -> ServedSpeculation:
     return settings
 
 
-def _expanded(word: str, environ: Mapping[str, str]) -> str:
-    """Expand ``$(NAME)`` like Kubernetes: references to unknown variables stay."""
-    size = len(word) + sum(len(environ.get(name, "")) for name in _REFERENCE.findall(word))
-    if size > MAX_SCRIPT:
+def _expanded(text: str, environ: Mapping[str, str], references: re.Pattern[str] = _REFERENCE) -> str:
+    """Expand references to variables; those to unknown ones stay. A text that becomes too long is empty."""
+    names = [match[match.lastindex or 0] for match in references.finditer(text)]
+    if len(text) + sum(len(environ.get(name, "")) for name in names) > MAX_SCRIPT:
         return ""
-    return _REFERENCE.sub(lambda match: environ.get(match[1], match[0]) if match[1] else "$", word)
+    return references.sub(lambda match: environ.get(match[match.lastindex or 0], match[0]), text)
 
 
-def _command_lines(command: Sequence[str], environ: Mapping[str, str]) -> Iterator[Sequence[str]]:
-    """Yield the words of each shell script that mentions speculation, up to ``MAX_SCRIPT`` characters in all.
-
-    A script is a word of the command, or a variable. A flag with its value may contain spaces too.
-    """
-    left = MAX_SCRIPT
-    for script in chain(command, environ.values()):
-        if script.startswith(("-", "{")) or len(script) > left or not _SPECULATION_FLAG.search(script):
-            continue
-        left -= len(script)
-        yield _words_of(script, environ)
+def speculator_method(model: str) -> str:
+    """Return the method of a ``speculators`` checkpoint, by its name or path; empty for another model."""
+    match = _SPECULATOR.search(model)
+    method = match[1].lower() if match else ""
+    return "eagle3" if method.startswith("p") else method  # P-EAGLE is EAGLE-3 with parallel drafting
 
 
-def _words_of(script: str, environ: Mapping[str, str]) -> Sequence[str]:
-    """Return the words of a script; flags in the value of a variable become separate words."""
+def _words(command: Iterable[str], environ: Mapping[str, str]) -> Sequence[str]:
+    """Return the words of a command, and of its scripts and variables up to ``MAX_SCRIPT`` characters."""
     words: list[str] = []
-    left = MAX_SCRIPT
-    for word in _split(script):
-        match = _SHELL_VARIABLE.fullmatch(word)
-        value = environ.get(match[1] or match[2], word) if match else word
-        left -= len(value)
-        if left < 0:
-            return ()
-        words += value.split() if match and value.startswith("-") else [value]
+    left, waiting = MAX_SCRIPT, [*command][::-1]
+    while waiting:
+        word = waiting.pop()
+        parts = _parts(word) if len(word) <= left else (word,)
+        if parts == (word,) and len(word) <= left:
+            parts = (_expanded(word, environ, _SHELL_VARIABLE),)
+        if parts == (word,):
+            words.append(word)
+        else:
+            left -= max(len(word), sum(map(len, parts)))
+            waiting += parts[::-1]
     return words
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """Return the words of a text: itself if it is one, such as a JSON object."""
+    flag, _, value = text.partition("=") if text.startswith("-") else ("", "", "")
+    is_setting = value.startswith("{") and not _SPACE.search(flag) and isinstance(_loaded(value), dict)
+    if is_setting or text.lstrip().startswith("{") or not _SPACE.search(text):
+        return (text,)
+    return tuple(_BARE_WORD.findall(text)) if _BARE_JSON.match(text) else _split(text)
 
 
 @lru_cache(maxsize=64)
@@ -129,18 +146,16 @@ def _split(script: str) -> tuple[str, ...]:
 
 def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
     """Return the settings of one command line; of repeated flags the last counts, as in vLLM."""
-    whole: dict[str, object] = {}
-    dotted: dict[str, object] = {}
-    single: dict[str, object] = {}
+    whole, dotted, single = dict[str, object](), dict[str, object](), dict[str, object]()
     for key, below, text in _options(words):
         value = _loaded(text)
-        if key:
-            single[key] = value
-        elif below:
-            dotted[below] = value
+        if key or below:
+            (single if key else dotted)[key or below] = value
         elif isinstance(value, dict):
             whole = value
-    settings = {**(dotted or whole), **single}
+    served = single.pop("served", "")
+    drafter = {"model": served} if isinstance(served, str) and speculator_method(served) else {}
+    settings = {**drafter, **(dotted or whole), **single}
     method = _method(settings.get("method"), settings.get("model"))
     speculation = speculation_of({**settings, "method": method})
     # A way to draft or to verify alone is no speculation.
@@ -170,8 +185,7 @@ def _method(method: object, model: object) -> object:
     """Return the method that vLLM derives; None if it depends on the draft model's files."""
     if isinstance(method, str):
         return "ngram" if method in _NGRAM else "mtp" if method.endswith("_mtp") else method
-    if not isinstance(model, str):
-        return None
-    if model in _NGRAM:
-        return "ngram"
-    return next((name for part, name in _BY_NAME.items() if part in model.lower()), None)
+    if not isinstance(model, str) or model in _NGRAM:
+        return "ngram" if isinstance(model, str) else None
+    by_name = (name for part, name in _BY_NAME.items() if part in model.lower())
+    return speculator_method(model) or next(by_name, None)

@@ -174,9 +174,16 @@ class WindowFigures:
         return ratio(tokens, self.total.first_tokens) or None
 
     @cached_property
+    def least_requests(self) -> int | None:
+        """F; without it, of an engine that counts ended requests, the polls in which at least one ended."""
+        if self.total.first_tokens is not None or not self.window.counts_at_end:
+            return self.total.first_tokens
+        return sum(map(bool, columns(self.window.increments, "generation_tokens")[0]))
+
+    @cached_property
     def passing_requests(self) -> float | None:
         """Requests that pass through the window one after the other, F/R; R is ``busy_requests``."""
-        return ratio(self.total.first_tokens, self.busy_requests)
+        return ratio(self.least_requests, self.busy_requests)
 
     @cached_property
     def effective_requests(self) -> float | None:
@@ -201,7 +208,7 @@ class WindowFigures:
     @property
     def cosines(self) -> int:
         """B for bounds of figures of drafts; 0 without drafts."""
-        return self.request_cosines if self.total.drafts else 0
+        return self.request_cosines if self.total.drafts or self.total.draft_tokens else 0
 
     # Acceptance
 
@@ -255,9 +262,9 @@ class WindowFigures:
     @cached_property
     def draft_acceptance_bounds(self) -> Estimate | None:
         """Bounds of the acceptance rate A/T."""
-        drafts, drafted = self.total.drafts, self.total.draft_tokens
+        drafts, drafted = self.total.drafts or 0, self.total.draft_tokens
         rate = self.draft_acceptance_ratio
-        if rate is None or not drafts or not drafted or not self.cosines:
+        if rate is None or not drafted or not self.cosines:
             return None
         error = self.least_deviation(rate) * sqrt(drafts) / drafted
         return self._estimate("accepted_tokens", "draft_tokens", (0.0, 1.0), error)
@@ -328,7 +335,8 @@ class WindowFigures:
         if self.total.decoded_tokens is None:
             return list(map(Work, map(add, drafts, accepted), drafts, drafts, drafted))
         generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
-        tokens = list(map(sub, generated, first))
+        is_counted = self.total.first_tokens is not None
+        tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
         return list(map(Work, tokens, steps, drafts, drafted))
@@ -355,7 +363,7 @@ class WindowFigures:
     def request_seconds(self) -> tuple[float, float] | None:
         """Time to the first token and decode time, over all requests; None if none began."""
         waited, decoding = self.total.first_token_nanoseconds, self.total.decode_nanoseconds
-        if waited is None or decoding is None or not self.total.first_tokens or waited + decoding <= 0:
+        if waited is None or decoding is None or not self.least_requests or waited + decoding <= 0:
             return None
         return waited / NANO, decoding / NANO
 

@@ -6,7 +6,7 @@ text consists of numbers and fixed words; it never contains text of a server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -62,6 +62,8 @@ class FindingContext:
     drops: DropStatus
     fall: ContextFall | None = None
     """Fall of the acceptance length with the context."""
+    reported_lengths: Sequence[float] = ()
+    """Acceptance lengths that an engine without counted drafts reported in its last polls, oldest first."""
 
     @property
     def known(self) -> Knowledge:

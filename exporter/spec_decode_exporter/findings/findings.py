@@ -6,16 +6,18 @@ each kind they are shown in their order here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import best_tokens
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import ways_text
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
-from spec_decode_exporter.costs.cost import UNSTATED_LOAD, is_near
+from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.finding import (
@@ -37,6 +39,7 @@ from spec_decode_exporter.findings.finding import (
 )
 from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.window.history import MIN_INCREMENTS
 from spec_decode_exporter.window.poll import Check
 
 DEAD: Final = 0.05
@@ -53,8 +56,14 @@ LOSSY_REJECTION: Final = frozenset({"fly"})
 
 ``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
 """
+MEASURED: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
+"""Sources of a cost by step times."""
 PARALLEL_TOKENS: Final = 7
 """Draft tokens with which drafters that draft all tokens in one pass are served (P-EAGLE: arXiv 2602.01469)."""
+MIN_PREFILLS: Final = 10
+"""Requests without a decode step that make a prefill server; a benchmark warms up with fewer."""
+FALLEN: Final = 0.9
+"""Share of an acceptance length below which it fell."""
 HIGH_FIRST_POSITION: Final = 0.90
 LOW_RATE: Final = 0.40
 HIGH_RATE: Final = 0.60
@@ -65,7 +74,7 @@ _BROKEN: Final = {
     Check.POSITIONS_DECREASE: "In two successive polls a position had more accepted tokens than the one before it, or than there were drafts: do not trust figures by position. The exporter's log has the numbers (check_broken).",
     Check.ACCEPTED_WITHIN_DRAFTED: "In two successive polls more tokens were accepted than drafted: do not trust the acceptance rate. The exporter's log has the numbers (check_broken).",
     Check.DRAFTED_WITHIN_CONFIGURED: "In two successive polls more tokens were drafted than the positions allow: if the number of draft tokens is configured for this target, correct it. The exporter's log has the numbers (check_broken).",
-    Check.ONE_SERVER: "Creation times of the counters alternate: several servers answer at this address, and their counters mix. Configure each server as its own target.",
+    Check.ONE_SERVER: "Creation times of the counters alternate: several servers answer at this address, and their counters mix. Name each server as its own target instead of this address, which may be a router's.",
 }
 
 FAULTS: Final = Rules(Severity.WARNING)
@@ -78,8 +87,7 @@ def _broken(check: Check, context: FindingContext) -> Found | None:
     return Found(_BROKEN[check], {}) if check in context.broken else None
 
 
-for _check in Check:
-    FAULTS.conditions[f"broken_{_check}"] = always, partial(_broken, _check)
+FAULTS.conditions |= {f"broken_{check}": (always, partial(_broken, check)) for check in Check}
 
 
 @FAULTS.finding(always)
@@ -111,6 +119,70 @@ def slow_drop(context: FindingContext) -> Found | None:
     if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
         return None
     return Found(text, {"baseline": baseline, "length": length})
+
+
+@FAULTS.finding(always)
+def counts_no_drafts(context: FindingContext) -> Found | None:
+    text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
+    lengths = context.reported_lengths
+    if context.known.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
+        return None
+    some = max(1, len(lengths) // 4)
+    before, now = (sum(each) / some for each in (lengths[:some], lengths[-some:]))
+    if now >= FALLEN * before:
+        return Found(text + "The acceptance length that it reports is {length:.2f}.", {"length": now})
+    fell = "The acceptance length that it reports fell from {before:.2f} to {length:.2f}, by {fall:percent}."
+    return Found(text + fell, {"before": before, "length": now, "fall": 1 - now / before})
+
+
+_NO_NUMBER: Final = {
+    "vllm": "Add `vllm:spec_decode_num_drafts_total` to the allow-list of the proxy or scrape job that filters it; vLLM before 0.8.5 does not count it.",
+    "tensorrt_llm": "TensorRT-LLM counts it with its PyTorch backend and `return_perf_metrics: true`.",
+}
+"""Remedies of a missing number of drafts, by the kind of engine."""
+
+
+@FAULTS.finding(always)
+def drafts_missing(context: FindingContext) -> Found | None:
+    text = "The number of drafts is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
+    if context.its.total.drafts is not None or not context.its.total.draft_tokens:
+        return None
+    return Found(text + _NO_NUMBER.get(context.known.engine_kind, "Update the server."), {})
+
+
+@FAULTS.finding(always)
+def drafts_uncounted(context: FindingContext) -> Found | None:
+    text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. Add `vllm:spec_decode_.*` to the allow-list of the proxy or scrape job that filters the page, or update the server."
+    tokens = context.its.effective_tokens_per_step
+    if context.known.drafting is not Drafting.UNCOUNTED or tokens is None:
+        return None
+    return Found(text, {"tokens": tokens})
+
+
+_UNKNOWN: Final = {
+    "vllm": "Read the server's own page, or add `vllm:.*` to the allow-list of the proxy or scrape job that filters it.",
+    "tensorrt_llm": "Set `return_perf_metrics: true`, or update the server: TensorRT-LLM counts drafts since April 2026.",
+}
+"""Remedies of a page that does not say whether its engine speculates, by the kind of engine."""
+
+
+@FAULTS.finding(always)
+def speculation_unknown(context: FindingContext) -> Found | None:
+    text = "The page does not say whether the engine speculates: counters of drafts are missing. "
+    if context.known.drafting is not Drafting.UNKNOWN:
+        return None
+    return Found(text + _UNKNOWN.get(context.known.engine_kind, "Update the server."), {})
+
+
+@HINTS.finding(always)
+def decodes_nothing(context: FindingContext) -> Found | None:
+    text = "It decodes nothing: {requests:.0f} requests got their first token here, and none a second one. It is a prefill server: watch the decode servers."
+    total, window = context.its.total, context.its.window
+    if window.polls < MIN_INCREMENTS or (total.first_tokens or 0) < MIN_PREFILLS:
+        return None
+    if total.drafts or decoded_steps(window) != 0:
+        return None
+    return Found(text, {"requests": total.first_tokens or 0})
 
 
 @FAULTS.finding(covered)
@@ -251,10 +323,8 @@ def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
     narrow = {edge for first, last in schedule.measuring_bands for edge in (first, last + 1)}
-    boundaries, changed = (
-        [each for each in schedule.firsts[1:] if each not in narrow],
-        context.its.schedule_changes,
-    )
+    boundaries = [each for each in schedule.firsts[1:] if each not in narrow]
+    changed = context.its.schedule_changes
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed
@@ -297,6 +367,26 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 def adaptive_verification(context: FindingContext) -> Found | None:
     text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
     return Found(text, {}) if context.known.speculation.is_adaptive else None
+
+
+@HINTS.finding(drafting)
+def steps_counted_by_token(context: FindingContext) -> Found | None:
+    text = "The server counts an inter-token latency for each token, not for each decode step. So decode steps are the generated tokens, without first and accepted ones, and there are no quantiles of steps."
+    return Found(text, {}) if context.known.counts_tokens else None
+
+
+@HINTS.finding(drafting)
+def slow_steps_with_fp8(context: FindingContext) -> Found | None:
+    text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
+    cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
+    acceptance, evaluation = context.acceptance(0), context.evaluation
+    if cache is None or not cache.dtype.startswith("fp8") or evaluation.verdict not in NOT_PAYING:
+        return None
+    if cost is None or cost.source not in MEASURED or work is None or acceptance is None:
+        return None
+    if acceptance < context.policy.findings.low_first_position:
+        return None
+    return Found(text, {"acceptance": acceptance, "steps": work.plain_steps(cost.guess) / work.steps})
 
 
 @HINTS.finding(drafting)
@@ -373,14 +463,14 @@ def _may_draft_more(context: FindingContext) -> bool:
 
 @HINTS.finding(accepting)
 def room_for_longer_draft(context: FindingContext) -> Found | None:
-    text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
+    text = "With {tokens:plural draft token} the last one is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
     last = above("acceptance", context.acceptance(-1), context.policy.depth.increase_above)
     return found(text, last, tokens=context.tokens) if _may_draft_more(context) else None
 
 
 @HINTS.finding(accepting)
 def short_parallel_draft(context: FindingContext) -> Found | None:
-    text = "One pass of the drafter drafts all {tokens:.0f} tokens, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
+    text = "One pass of the drafter drafts all tokens, {tokens:.0f} now, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
     if not context.known.speculation.deployment.drafts_in_parallel or not _may_draft_more(context):
         return None
     return found(text, below("tokens", context.tokens or None, PARALLEL_TOKENS), usual=PARALLEL_TOKENS)
@@ -417,7 +507,7 @@ def low_rate(context: FindingContext) -> Found | None:
 
 @HINTS.finding(accepting)
 def high_rate(context: FindingContext) -> Found | None:
-    text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict."
+    text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:plural token}, which may still be slower: rely on the verdict."
     return found(text, above("rate", context.its.draft_acceptance_ratio, HIGH_RATE), tokens=context.tokens)
 
 
@@ -473,7 +563,11 @@ NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)
 
 
 def findings(
-    evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus, fall: ContextFall | None = None
+    evaluation: Evaluation,
+    broken: frozenset[Check],
+    drops: DropStatus,
+    fall: ContextFall | None = None,
+    reported_lengths: Sequence[float] = (),
 ) -> tuple[Finding, ...]:
     """Return all findings that hold.
 
@@ -482,8 +576,9 @@ def findings(
         broken: Identities of the counters that two successive polls broke.
         drops: Drops of the acceptance length.
         fall: Its fall with the context.
+        reported_lengths: Lengths that an engine without counted drafts reported in its last polls.
     """
     if not evaluation.windows:
         return ()
-    context = FindingContext(evaluation, broken, drops, fall)
+    context = FindingContext(evaluation, broken, drops, fall, reported_lengths)
     return (*FAULTS.of(context), *HINTS.of(context))

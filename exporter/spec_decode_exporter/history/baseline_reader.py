@@ -102,7 +102,7 @@ class BaselineReader:
         for model, found in islice(periods.items(), MAX_ENGINES):
             for period in found[:MAX_PERIODS]:
                 samples = TargetSamples(self.api, server, PAGES)
-                baseline = await _learned(samples, model, period, always_counts_drafts=is_rust)
+                baseline = await _learned(samples, model, period, front_end="rust" if is_rust else "")
                 if baseline.end:
                     latencies = TargetSamples(self.api, server, SEARCH_PAGES)
                     with suppress(HistoryError):  # the baseline counts without histograms too
@@ -127,9 +127,7 @@ class BaselineReader:
         return {model: plain_periods(each, self._end) for model, each in sums.items()}
 
 
-async def _learned(
-    samples: TargetSamples, model: str, period: FoundPeriod, *, always_counts_drafts: bool
-) -> Baseline:
+async def _learned(samples: TargetSamples, model: str, period: FoundPeriod, *, front_end: str) -> Baseline:
     """Return the baseline of one model that the samples of one period have, by the live classes."""
     baseline, pace, begin = Baseline(), Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
     engines: dict[str, EngineMonitor] = {}
@@ -145,7 +143,7 @@ async def _learned(
                 if engine is None or time - engine.history.last_seen > gone:
                     # An increment over a gap has the load of its end alone.
                     engine = engines[name.engine] = EngineMonitor((_WINDOW_SECONDS,), baseline=baseline)
-                    engine.history.always_counts_drafts = always_counts_drafts
+                    engine.counters.front_end = front_end
                     check_engines(len(engines))
                 deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
             await pace.done()

@@ -152,7 +152,7 @@ class _TargetReading:
                 periods,
                 self._query.slot_seconds,
                 self.samples.interval or DEFAULT_INTERVAL,
-                always_counts_drafts=self._is_rust,
+                front_end="rust" if self._is_rust else "",
             )
         return engine
 

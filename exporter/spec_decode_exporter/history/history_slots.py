@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -62,7 +63,7 @@ class Slot:
     begin: float
     end: float
     window: Window
-    speculates: bool
+    drafting: Drafting
     has_drafted: bool
     tokens: int
     """K; 0 if unknown or without speculation."""
@@ -163,13 +164,12 @@ class EngineSlots:
         slot_seconds: float,
         interval: float,
         *,
-        always_counts_drafts: bool = False,
+        front_end: str = "",
     ) -> None:
         """Begin before the first sample.
 
         ``periods`` are those of its model on its target. Slots begin at multiples of ``slot_seconds`` in Unix
-        time. ``interval`` is the seconds between two scrapes. With ``always_counts_drafts`` the server has
-        counters of drafts without speculation too.
+        time. ``interval`` is the seconds between two scrapes, ``front_end`` that of the server.
         """
         self.slots: list[Slot] = []
         self.events: list[TimedEvent] = []
@@ -179,7 +179,7 @@ class EngineSlots:
         self._seconds = slot_seconds
         self._interval = interval
         self._monitor = EngineMonitor((2 * slot_seconds,), assumptions, periods.baseline)
-        self._monitor.history.always_counts_drafts = always_counts_drafts
+        self._monitor.counters.front_end = front_end
         self._since: float | None = None
         self._process = 0
 
@@ -206,14 +206,15 @@ class EngineSlots:
         window = None if since is None else history.window(history.last_seen - since)
         if since is None or window is None or history.last_seen <= since or not window.polls:
             return
-        self.periods.update(history.wall, speculates=history.speculates)
+        drafting = self._monitor.counters.drafting
+        self.periods.update(history.wall, speculates=drafting is not Drafting.OFF)
         learned = self._monitor.learned
         self.slots.append(
             Slot(
                 since,
                 history.wall,
                 replace(window, increments=window.increments.detached()),
-                history.speculates,
+                drafting,
                 history.has_drafted,
                 history.tokens,
                 history.window_resets,
@@ -252,7 +253,7 @@ class EngineSlots:
             assumptions.speculation,
             assumptions.cost_model(measured),
             assumptions.policy,
-            speculates=slot.speculates,
+            drafting=slot.drafting,
             has_drafted=slot.has_drafted,
             request_baseline=period.period.request if period else None,
             load_range=[seen for steps in slot.steps for seen in steps.seen()],
@@ -267,7 +268,7 @@ def _result(slot: Slot, evaluation: Evaluation) -> SlotResult:
         slot.end,
         slot.window.seconds,
         _outcome(evaluation),
-        slot.tokens if slot.speculates else 0,
+        slot.tokens if slot.drafting is Drafting.DRAFTS else 0,
         slot.era,
         slot.process,
         total.generation_tokens or 0,

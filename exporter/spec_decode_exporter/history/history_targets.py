@@ -17,6 +17,7 @@ from spec_decode_exporter.scrape.engines import (
     ENGINE_LABELS,
     ENGINES,
     HISTOGRAMS,
+    INFOS,
     MEANINGS,
     MODEL_LABEL,
     POSITION_LABELS,
@@ -122,7 +123,8 @@ def servers_of(match: str) -> str:
 
 
 def _plain(kind: EngineKind) -> str:
-    return _names(kind, (quantity for quantity in kind.names if quantity not in HISTOGRAMS))
+    unread = HISTOGRAMS | {EngineMark.KV_CACHE}
+    return _names(kind, (quantity for quantity in kind.names if quantity not in unread))
 
 
 def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
@@ -150,7 +152,7 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
     kinds: dict[str, EngineKind] = {}
     for labels in series:
         meaning = MEANINGS.get(labels.get("__name__", "").encode())
-        if meaning is None or meaning.kind is None:
+        if meaning is None or meaning.kind is None or meaning.quantity in INFOS:
             continue
         kinds[meaning.kind.name] = meaning.kind
         identity = tuple(sorted(each for each in labels.items() if each[0] not in _OTHER_LABELS))

@@ -8,6 +8,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.analysis.drafting import Drafting, exceeds_steps
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
@@ -22,7 +23,7 @@ from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece, contex
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
-from spec_decode_exporter.scrape.engines import Gauge, Latency
+from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
 from spec_decode_exporter.window.history import History
 from spec_decode_exporter.window.poll import Increment
@@ -100,13 +101,19 @@ class Learned:
             self._start_again()
         return is_another
 
-    def observe(self, increment: Increment, sample: Sample, history: History) -> tuple[Drop, ...]:
+    def observe(
+        self,
+        increment: Increment,
+        sample: Sample,
+        history: History,
+        drafting: Drafting = Drafting.DRAFTS,
+    ) -> tuple[Drop, ...]:
         """Add an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.window_resets != self._resets:
             self._resets = history.window_resets
             self._start_again()
         self._recall(history.tokens, increment)
-        self._learn_steps(increment, sample, history)
+        self._learn_steps(increment, sample, history, drafting)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
         adapts = self._speculation.chooses_tokens or history.varies_tokens
@@ -155,13 +162,25 @@ class Learned:
         self._remembered, self._drafting_seconds = state, 0.0
         self.saved.restore(state.today)
 
-    def _learn_steps(self, increment: Increment, sample: Sample, history: History) -> None:
-        """Learn the steps, and the baseline while the engine does not speculate."""
+    def _learn_steps(
+        self, increment: Increment, sample: Sample, history: History, drafting: Drafting
+    ) -> None:
+        """Learn the steps, and the baseline while the engine does not speculate.
+
+        Nothing is learned of steps whose drafts are not counted: they would pass for steps without a draft.
+        """
         self._wall = history.wall
-        if history.is_undecided:
+        counters = increment.counters
+        is_uncounted = not counters.drafts and exceeds_steps(
+            counters.generation_tokens - counters.first_tokens, counters.decode_steps, increment.load
+        )
+        speculates = drafting is Drafting.DRAFTS
+        if drafting not in (Drafting.DRAFTS, Drafting.OFF) or (history.knows_steps and is_uncounted):
             return
-        if history.speculates != self._speculates:
-            self._speculates, self._latencies = history.speculates, None
+        if speculates and sample[Counter.DRAFTS] is None:
+            return
+        if speculates != self._speculates:
+            self._speculates, self._latencies = speculates, None
         pays = self._speculates and every_step_pays(self._speculation.method)
         steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
         if not self._speculates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,6 +11,7 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
+from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
@@ -29,6 +31,7 @@ from spec_decode_exporter.learned.blocks import ContextFall, fall_by_cache
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
@@ -38,6 +41,8 @@ COSTS_SECONDS: Final = 30.0
 
 _GUESSED: Final = {CostSource.SIZES, CostSource.LOAD_RANGE, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
+MAX_REPORTED: Final = 300
+"""Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
@@ -63,6 +68,7 @@ class EngineMonitor:
         """
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
+        self.counters = DraftCounters()
         self.learned = Learned(self._assumptions, baseline)
         self.arms: Sequence[Learned] = ()
         """Engines that serve the model without speculation in an experiment."""
@@ -84,6 +90,7 @@ class EngineMonitor:
         self._loads: Sequence[LoadTime] = ()
         self._latency_baseline: RequestBaseline | None = None
         self._cost_basis = False, 0
+        self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
@@ -97,6 +104,7 @@ class EngineMonitor:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
+        self.counters.use(assumptions.speculation)
         if self.learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -118,15 +126,10 @@ class EngineMonitor:
     @property
     def method(self) -> str:
         """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
-        history, known = self.history, self._assumptions.speculation.method
+        known = self._assumptions.speculation.method
         # A search may decode long before its first draft: a configured method is not off.
-        may_draft = history.is_undecided or (known and history.always_counts_drafts)
-        return known if history.speculates or may_draft else OFF
-
-    @property
-    def has_schedule(self) -> bool:
-        """True if K depends on the load: it speculates, though it may not draft at the present load."""
-        return bool(self._assumptions.speculation.schedule)
+        may_draft = known and self.counters.front_end == "rust"
+        return OFF if self.counters.drafting is Drafting.OFF and not may_draft else known
 
     def windows(self, now: float) -> tuple[Window, ...]:
         """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
@@ -139,17 +142,19 @@ class EngineMonitor:
 
         Intervals, in seconds, are those of polls and of polls with histograms.
         """
-        history = self.history
-        before = history.speculates, history.is_undecided
+        history, before = self.history, self.counters.drafting
+        sample = self.counters.complete(sample)
+        if self.counters.begins_again:
+            history.begin_again()
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
         if step.reset and self._assumptions.speculation.has_served_tokens:
             history.configure_tokens(0)  # it is that of the process before
-        is_first = step.increment is not None and not (
-            self._last and self._last.evaluation.longest.window.polls
-        )
-        is_another = (history.speculates, history.is_undecided) != before
-        self.is_urgent |= is_first or is_another or step.reset is not None
+        has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
+        is_first = step.increment is not None and not has_polls
+        self.is_urgent |= is_first or self.counters.drafting is not before or step.reset is not None
+        if sample[Counter.DRAFTS] is None and (length := sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)):
+            self._reported_lengths.append(length)
         yield from self._reset_events(step)
         yield from self._check_events(step.poll)
         if step.increment:
@@ -255,7 +260,7 @@ class EngineMonitor:
 
     def _learn(self, increment: Increment, sample: Sample) -> Iterator[Event]:
         """Learn from an increment; yield the drops that begin or end with it."""
-        drops = self.learned.observe(increment, sample, self.history)
+        drops = self.learned.observe(increment, sample, self.history, self.counters.drafting)
         ages = [drop.age for drop in drops if drop.age is not None]
         if ages:  # slow drops and reset baselines have no moment
             changed_at = increment.end - min(ages)
@@ -314,14 +319,14 @@ class EngineMonitor:
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
         history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
         age, wall = history.last_seen - self._changed_at, history.wall
-        period = self._period() if history.speculates else None
+        drafts = self.counters.drafting is Drafting.DRAFTS
+        period = self._period() if drafts else None
         is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
             self._speculation,
             assumed.cost_model(self._learned_costs()),
             assumed.policy,
-            speculates=history.speculates,
-            is_undecided=history.is_undecided,
+            drafting=self.counters.drafting,
             has_drafted=history.has_drafted,
             recent=None if is_drafting or longest <= STALL_SECONDS else history.window(STALL_SECONDS),
             since_change=history.window(age) if is_changed else None,
@@ -333,10 +338,12 @@ class EngineMonitor:
             data_parallel=history.data_parallel,
             load_range=self._load_range,
             loads=self._loads,
-            latency_baseline=self._latency_baseline if history.speculates else None,
+            latency_baseline=self._latency_baseline if drafts else None,
             engine_kind=assumed.engine_kind,
             server=assumed.server,
             wall=wall,
+            counts_tokens=self.counters.counts_tokens,
+            kv_cache=assumed.kv_cache,
         )
 
     @property
@@ -385,8 +392,7 @@ class EngineMonitor:
         known = Knowledge(
             self._speculation,
             policy=assumed.policy,
-            speculates=its.speculates,
-            is_undecided=its.is_undecided,
+            drafting=self.counters.drafting,
             wall=its.wall,
         )
         return self._snapshot(PlainEvaluation(windows, known), DropStatus(total={}), its.sample)
@@ -413,7 +419,7 @@ class EngineMonitor:
     ) -> tuple[Finding, ...]:
         """Return the findings, and drop the columns of increments that they needed."""
         fall = self.prompt_fall or fall_by_cache(self.learned.contexts.sums(wall))
-        found = findings(evaluation, broken, drops, fall)
+        found = findings(evaluation, broken, drops, fall, tuple(self._reported_lengths))
         evaluation.forget()
         return found
 

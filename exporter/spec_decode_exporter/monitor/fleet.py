@@ -98,13 +98,11 @@ class Fleet:
         shared, limit = self._shared, self._limit
         self._wanted = _within(targets, limit)
         shared.limit = shared.events.engines = limit
-        shared.schedule.targets = len(self._wanted)
         self._note_not_monitored(len(targets) - len(self._wanted))
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
         """Monitor these targets without polling them: an observation polls them, or reads a recording."""
-        self._shared.schedule.targets = len(targets)
         self._monitors = {target.key: self._new_monitor(target) for target in targets}
 
     def remember(self) -> None:

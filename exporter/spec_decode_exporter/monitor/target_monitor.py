@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.urls import Url, address
+from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
@@ -31,9 +32,9 @@ from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
-from spec_decode_exporter.scrape.poller import Poller, PollSchedule, phase
+from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
-from spec_decode_exporter.scrape.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.schedule, self.types, self._spread = PollSchedule(clock), RequestTypes(), spread
+        self.budget, self.types, self._spread = PollBudget(), RequestTypes(), spread
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
@@ -96,7 +97,7 @@ class Monitored(NamedTuple):
 
     engine: EngineMonitor
     labels: Mapping[str, str]
-    """``target``, ``model_name``, by default the target's name, and ``engine``, by default 0."""
+    """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
     phase: float
     """Position of its evaluations in their interval, 0 to 1."""
 
@@ -154,7 +155,7 @@ class TargetMonitor:
             poll=self._config.poll,
             shortest_window=self._config.windows[0],
             histogram_phase=shared.phase(f"histograms of {self.target.url}"),
-            schedule=shared.schedule,
+            budget=shared.budget,
             clock=shared.clock,
             receive=self._receive,
             emit=self.record_event,
@@ -175,8 +176,9 @@ class TargetMonitor:
 
     def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
         """Take a page of ``size`` bytes that was polled earlier, and the speculation that was reported."""
-        record = self._record
-        record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
+        record, settings = self._record, polled.reading.settings
+        record.polls, record.page = record.polls + 1, "whole"
+        record.speculation = speculation if settings is None else labelled_speculation(settings)
         record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
         for _ in self._receive(polled):
             pass  # a recording is read without yields to the event loop
@@ -287,33 +289,31 @@ class TargetMonitor:
         """Log fields that name the target."""
         self._config = config
         self._client = Client(
-            target.http,
-            timeout=config.poll.timeout,
-            max_body=config.poll.max_body,
-            resolver=self._resolver,
+            target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
-        unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
-        if unused is not None:
-            self.record_event(unused)
+        if problem and self._record.is_news("pod_arguments", problem):
+            fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
+            self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
-        page = url.target.partition("?")[0].removesuffix("/metrics")
+        model_name = model_name or model_of(target.url)
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
             target.policy or config.policy,
             target.reference or config.reference,
             self._server.engine_kind,
-            f"{url.scheme}://{url.authority}{page}",
+            f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
+            self._server.kv_cache,
         )
 
-    def _use_served(self) -> None:
-        """Use the speculation that the server reported since the last poll."""
-        if self._record.speculation != self._served:
+    def _use_served(self, *, is_another: bool = False) -> None:
+        """Use what the server reported since the last poll: its speculation, and ``is_another`` cache."""
+        if self._record.speculation != self._served or is_another:
             self._served = self._record.speculation
             for name, (engine, *_) in self.engines.items():
                 engine.use(self._config.windows, self._assumptions(name.model_name))
@@ -323,12 +323,16 @@ class TargetMonitor:
     def _receive(self, polled: Polled) -> Generator[None, None, bool]:
         """Take a page; return whether the counters of any engine were reset."""
         reading, server = polled.reading, self._server
-        if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
+        is_another = reading.kv_cache != server.kv_cache
+        if is_another or (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
             self._server = reading._replace(samples={})
-        self._use_served()
+        self._use_served(is_another=is_another)
+        replicas = Tally(name.replica for name in reading.samples) if len(reading.samples) > 1 else {}
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
         for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
+            replica = monitored.labels["engine"].partition("@")[2]
+            monitored.engine.history.data_parallel = replicas.get(replica, 1) > 1
             was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
@@ -345,9 +349,7 @@ class TargetMonitor:
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
-        is_rust = polled.reading.front_end == "rust"
-        engine.history.always_counts_drafts = is_rust and not engine.has_schedule
-        engine.history.data_parallel = len(polled.reading.samples) > 1
+        engine.counters.front_end = polled.reading.front_end
         latency_interval = self._config.poll.histogram_interval
         observe = partial(
             engine.observe, sample, polled.moment, polled.wall, polled.interval, latency_interval
@@ -432,7 +434,7 @@ class TargetMonitor:
         shared, remembered = self._shared, self._shared.remembered
         labels = {
             "target": self.target.name,
-            "model_name": name.model_name or self.target.name,
+            "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
         baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))

@@ -26,6 +26,7 @@ from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
+from spec_decode_exporter.core.urls import model_of
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
@@ -364,6 +365,7 @@ def _named(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _host_and_path(url: str) -> tuple[str, str]:
     try:
         parts = urlsplit(url)
+        host = "/".join(filter(None, (parts.netloc, model_of(url))))
     except ValueError:
         return url, ""  # the configuration reports the invalid URL
-    return parts.netloc, parts.path
+    return host, parts.path

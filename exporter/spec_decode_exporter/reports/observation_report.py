@@ -30,7 +30,7 @@ from spec_decode_exporter.views.engine_view import (
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
-from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, no_verdict
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -102,6 +102,8 @@ def _no_advice(engine: EngineView) -> str:
 def _again(engine: EngineView) -> str:
     """Advise how long to observe an engine: this observation has ended before its countdown."""
     values = {key: number for _, found in doubts(engine) for key, number in found.items()}
+    if engine.longest is not None and not engine.longest.counts.drafts:
+        return "Observe it while it drafts."
     if engine.longest is None or "threshold" not in values:
         return "Observe it again, for longer."
     present = values.get("counted", values.get("drafts", 0.0))
@@ -164,10 +166,10 @@ def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str
     for line, figure in sorted(lines, key=lambda each: each[0].place):
         value, write = getattr(window, figure.key), _FORMATS[figure.unit]
         meaning = meanings.get(figure.key) or line.meaning
-        if isinstance(value, Estimated):
+        if isinstance(value, Estimated) and value.value is not None:
             span = numbers.bounds(value.lower, value.upper, 3 if figure.unit is Unit.SHARE else 2)
             rows.append((line.name, write(value.value), span, meaning))
-        elif value is not None:
+        elif value is not None and not isinstance(value, Estimated):
             rows.append((line.name, write(value), "", meaning))
     return rows
 
@@ -195,11 +197,11 @@ _CONTEXT: Final[dict[str, Any]] = {
         each.__name__: each
         for each in (
             *(doubts, event_text, failure, figures, format_duration, gist, longer, percentiles),
-            *(present_speedup, standing, title),
+            *(no_verdict, present_speedup, standing, title),
         )
     },
     "BASES": BASES,
-    "DOUBTS": _DOUBTS,
+    "OMITTED": (*_DOUBTS, *NO_VERDICT),
     "TONES": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 import ssl
 import threading
@@ -13,7 +14,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from time import thread_time
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
@@ -21,7 +22,7 @@ from spec_decode_exporter.core.tasks import ThreadPool, yield_to_event_loop
 from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.scrape import credentials
-from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError
+from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError, rejection_words
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
@@ -46,8 +47,8 @@ _HEADERS: Final = {
 }
 _MAX_REQUESTS: Final = 3
 """Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
-_MAX_PROBLEM: Final = 16 * 2**10
-"""Maximum bytes of a problem (RFC 9457)."""
+_MAX_REJECTION: Final = 4 * 2**10
+"""Maximum bytes of a rejection that is read for the reason in it; of a longer one the status counts."""
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -100,20 +101,18 @@ THREADS_PER_LIST: Final = 4
 class ResponseParser:
     """Parser of one response, without I/O: llhttp calls it back, and it keeps the response within limits."""
 
-    def __init__(self, max_body: int, *, reads_problems: bool = False) -> None:
+    def __init__(self, max_body: int, request: bytes = b"") -> None:
         """Expect a body of at most ``max_body`` bytes, before and after decompression.
 
-        With ``reads_problems``, the problem of a rejected request is read: see ``StatusError``.
+        ``request`` is the head of the request: no secret in it is repeated.
         """
-        self._parser, self._max_body = HttpResponseParser(self), max_body
-        self._reads_problems = reads_problems
+        self._parser, self._max_body, self._request = HttpResponseParser(self), max_body, request
         self._body: bytes | bytearray = b""
         self._headers: dict[bytes, bytes] = {}
         self._pieces = MIN_PIECES + max_body // PIECE_BYTES
         self._error: PollError | None = None
         """Error of a callback: llhttp replaces it by an error of its own."""
-        self._failure: StatusError | None = None
-        """Status of a response whose body is a problem."""
+        self._status = HTTPStatus.OK.value
         self._has_head = self.is_complete = self.keep_alive = False
         self.received = 0
         """Bytes."""
@@ -137,32 +136,37 @@ class ResponseParser:
             if not self.is_complete:  # data after a complete response does not matter
                 raise self._error or PollError("malformed", f"not an HTTP answer: {error}") from None
         if self.is_complete:
-            self._decode()
+            self._finish()
         elif self.received - len(self._body) > MAX_FRAMING:
             raise PollError("too_large", f"the answer has more than {MAX_FRAMING} bytes besides its body")
 
     def end(self) -> None:
         """Handle the end of the connection: it also ends a body without a declared length."""
-        if not self._has_head or self._headers.keys() & {b"content-length", b"transfer-encoding"}:
+        is_framed = self._headers.keys() & {b"content-length", b"transfer-encoding"}
+        if not self._has_head or (is_framed and self._status == HTTPStatus.OK):
             raise PollError("malformed", "the server closed the connection in the middle of its answer")
         self.is_complete = True
-        self._decode()
+        self._finish()
 
     def header(self, name: bytes) -> str:
         """Return the value of a header; empty if absent."""
         return self._headers.get(name, b"").decode("latin-1")
 
     def body(self) -> bytes:
-        """Return the whole body, decompressed; raise the status of a rejected request with its problem."""
-        if self._failure is not None:
-            self._failure.problem = bytes(self._body)
-            raise self._failure
+        """Return the whole body, decompressed."""
         return bytes(self._body)
 
     def close(self) -> None:
         """Release body and parser: errors refer to them by tracebacks, and the parser to this object."""
         del self._parser
-        self._body, self._error, self._failure = b"", None, None
+        self._body, self._error = b"", None
+
+    def _finish(self) -> None:
+        """Decompress the body; raise a status other than 200 with the server's reason."""
+        if self._status != HTTPStatus.OK:
+            words = rejection_words(bytes(self._body), self.header(b"content-type"))
+            raise StatusError(self._status, words=_without_secrets(words, self._request))
+        self._decode()
 
     def _decode(self) -> None:
         """Decompress the body: a proxy may compress what the server did not."""
@@ -202,14 +206,13 @@ class ResponseParser:
             self._headers.clear()  # an interim response (1xx)
             return
         self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
-        if status != HTTPStatus.OK:
-            self._failure = StatusError(status, _host(self._headers.get(b"location", b"")))
-            is_problem = self.header(b"content-type").startswith("application/problem+json")
-            if not (self._reads_problems and is_problem):
-                self._error = self._failure
-                raise self._error
-            self._max_body = _MAX_PROBLEM
         length = int(self.header(b"content-length") or 0)
+        if status != HTTPStatus.OK:
+            is_read = 0 < length <= _MAX_REJECTION and not self.header(b"content-encoding")
+            if not is_read or status < HTTPStatus.BAD_REQUEST:
+                self._error = StatusError(status, _host(self._headers.get(b"location", b"")))
+                raise self._error
+            self._status = status
         if length > self._max_body:
             self._reject("too_large", f"the body has {length} bytes, max_body is {self._max_body}")
         if self.header(b"transfer-encoding").lower() not in {"", "chunked"}:
@@ -351,7 +354,7 @@ class Client:
     ) -> None:
         """Send requests with the credentials of ``http``, each for ``timeout`` seconds at most.
 
-        ``max_body`` is in bytes. A command reads an exporter: by ``COMMAND_AGENT``, with problems.
+        ``max_body`` is in bytes. A command reads an exporter: by ``COMMAND_AGENT``.
         """
         self._http, self._timeout, self._max_body = http, timeout, max_body
         self._resolver, self._is_command = resolver, is_command
@@ -360,7 +363,8 @@ class Client:
         """Scheme, host and port of the connection."""
         self._requests: dict[str, tuple[Url, bytes]] = {}
         """The last few requests, with their heads, by address."""
-        self._has_secret_files = credentials.has_secret_files(http)
+        bearer, basic = http.authorization, http.basic_auth
+        self._has_secret_files = bool((bearer and bearer.credentials_file) or (basic and basic.password_file))
         self._spent = [0.0]
 
     @property
@@ -419,14 +423,11 @@ class Client:
         if connection is not None and connection.is_open and url[:3] == self._origin:
             # A server may close an idle connection at the moment of its next use: no failure.
             with contextlib.suppress(UnansweredError):
-                return await connection.get(head, self._response(max_body))
+                return await connection.get(head, ResponseParser(max_body, head))
         self._drop()
         await yield_to_event_loop()  # closes the previous socket: its descriptor may be the only free one
         self._connection, self._origin = await self._connect(url), url[:3]
-        return await self._connection.get(head, self._response(max_body))
-
-    def _response(self, max_body: int) -> ResponseParser:
-        return ResponseParser(max_body, reads_problems=self._is_command)
+        return await self._connection.get(head, ResponseParser(max_body, head))
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config
@@ -462,6 +463,14 @@ class Client:
             return PollError(reason, f"{url.address}: {error.strerror or error}")
         number = error.errno if isinstance(error, OSError) and reason == "refused" else None
         return PollError(reason, f"{url.address}: {os.strerror(number) if number else error}")
+
+
+def _without_secrets(words: str, request: bytes) -> str:
+    """Remove words of the request from those of the server: credentials, and values of the query."""
+    target, _, headers = request.decode("ascii").partition(" HTTP/")
+    query = re.findall(r"[?&](?!model=)[^=&]*=([^&]{4,})", target)
+    secrets = (*query, *map(unquote, query), *re.findall(r"[ ,]([^\s,]{4,})(?=[\r,])", headers))
+    return re.sub("|".join(map(re.escape, secrets)), "…", words) if secrets else words
 
 
 def _host(location: bytes) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _UNREADABLE: Final[Reason] = "refused"
 """Reason of a poll without its secret. It has the short back-off, since a rotation takes a moment."""
 
-_MAX_CONTEXTS: Final = 64
 _contexts: Final[dict[TlsConfig | None, tuple[list[Stamp], ssl.SSLContext]]] = {}
 """The newest context of each settings: building takes some 10 ms, and one takes 0.9 MB."""
 
@@ -44,12 +43,6 @@ def headers(http: HttpSettings) -> dict[str, str]:
     return sent
 
 
-def has_secret_files(http: HttpSettings) -> bool:
-    """Return whether any of the headers is read from a file, which may change at any time."""
-    bearer, basic = http.authorization, http.basic_auth
-    return bool((bearer and bearer.credentials_file) or (basic and basic.password_file))
-
-
 def ssl_context(http: HttpSettings) -> ssl.SSLContext:
     """Return the TLS context: the same object until the settings or their files change.
 
@@ -58,52 +51,58 @@ def ssl_context(http: HttpSettings) -> ssl.SSLContext:
     Raises:
         PollError: A file is unreadable, or no certificate or key.
     """
-    tls, kept = http.tls_config, _contexts.get(http.tls_config)
-    versions = [_stamp(path, "tls") for path in _files(tls)]
-    if kept is None or kept[0] != versions:
-        if len(_contexts) >= _MAX_CONTEXTS:
-            _contexts.clear()
-        kept = _contexts[tls] = versions, _context(tls)
+    tls = http.tls_config
+    files = [path for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None] if tls else []
+    try:
+        versions, kept = [stamp(path, MAX_SECRET_BYTES) for path in files], _contexts.get(tls)
+        if kept is None or kept[0] != versions:
+            kept = _contexts[tls] = versions, _context(tls)
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none contains a key
+        source = getattr(error, "filename", None) or ", ".join(map(str, files))
+        raise PollError("tls", f"tls_config: {source}: {_plain_text(error)}") from None
     return kept[1]
 
 
 def credential_mistakes(config: Config) -> Iterator[Mistake]:
     """Yield the path and the mistake of each section of a configuration whose requests cannot be built."""
     for path, http in _sections(config):
-        mistake = credential_mistake(http)
-        if mistake is not None:
-            yield path, mistake
-
-
-def credential_mistake(http: HttpSettings) -> str | None:
-    """Build headers and TLS context of a request; return the mistake if that fails."""
-    try:
-        headers(http)
-        if http.tls_config is not None:
-            ssl_context(http)
-    except PollError as error:
-        return f"cannot be used: {error}"
-    return None
+        try:
+            headers(http)
+            if http.tls_config is not None:
+                ssl_context(http)
+        except PollError as error:
+            yield path, f"cannot be used: {error}"
 
 
 def _sections(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
     discovery = config.discovery
-    yield from ((("targets", index), target) for index, target in enumerate(config.targets))
+    for index, target in enumerate(config.targets):
+        yield ("targets", index), target
+        if target.baseline is not None:
+            yield ("targets", index, "baseline", "prometheus"), target.baseline.prometheus
     yield from ((("discovery", "http", index), section) for index, section in enumerate(discovery.http))
     for index, section in enumerate(discovery.kubernetes):
         yield ("discovery", "kubernetes", index), section
     yield ("discovery", "scrape"), discovery.scrape
     if config.baseline is not None:
         yield ("baseline", "prometheus"), config.baseline.prometheus
-    for index, target in enumerate(config.targets):
-        if target.baseline is not None:
-            yield ("targets", index, "baseline", "prometheus"), target.baseline.prometheus
 
 
 def _secret(value: SecretStr | None, path: Path | None) -> str:
-    if path is not None:
-        return _content(path, _stamp(path, _UNREADABLE))
-    return value.get_secret_value() if value is not None else ""
+    """Return a secret, of a file without the white space around it, as Prometheus does."""
+    if path is None:
+        return value.get_secret_value() if value is not None else ""
+    try:
+        return _content(path, stamp(path, MAX_SECRET_BYTES))
+    except OSError as error:
+        raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
+
+
+@lru_cache(maxsize=256)
+def _content(path: Path, version: Stamp) -> str:  # noqa: ARG001  a changed file is read again
+    return read_bounded(path, MAX_SECRET_BYTES).decode().strip()
 
 
 def _sendable(text: str, source: object) -> str:
@@ -113,38 +112,12 @@ def _sendable(text: str, source: object) -> str:
     return text
 
 
-def _stamp(path: Path, reason: Reason) -> Stamp:
-    try:
-        return stamp(path, MAX_SECRET_BYTES)
-    except OSError as error:
-        raise PollError(reason, f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-@lru_cache(maxsize=256)
-def _content(path: Path, version: Stamp) -> str:  # noqa: ARG001  a changed file is read again
-    """Return a secret file's text without the white space around it, as Prometheus does."""
-    try:
-        return read_bounded(path, MAX_SECRET_BYTES).decode().strip()
-    except OSError as error:
-        raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
-
-
-def _files(tls: TlsConfig | None) -> list[Path]:
-    return [path for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None] if tls else []
-
-
 def _context(tls: TlsConfig | None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=tls.ca_file if tls else None)
-        if tls is not None and tls.cert_file is not None:
-            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
-            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
-    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none contains a key
-        sources = ", ".join(map(str, _files(tls)))
-        raise PollError("tls", f"tls_config: {sources}: {_plain_text(error)}") from None
+    context = ssl.create_default_context(cafile=tls.ca_file if tls else None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # Python leaves it to OpenSSL on some systems
+    if tls is not None and tls.cert_file is not None:
+        # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+        context.load_cert_chain(tls.cert_file, tls.key_file, password="")
     if tls is not None and tls.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -154,4 +127,4 @@ def _context(tls: TlsConfig | None) -> ssl.SSLContext:
 def _plain_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLError):
         return f"not a valid certificate or key, or they do not belong together ({error.reason or 'no PEM'})"
-    return getattr(error, "strerror", None) or "cannot be used"
+    return f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else "cannot be used"

@@ -42,6 +42,7 @@ class Gauge(StrEnum):
     REPORTED_ACCEPTANCE_LENGTH = auto()
     DRAFT_STEPS = auto()  # K in force, of an engine that counts verifications instead of draft tokens
     VERIFIED_TOKENS = auto()  # tokens of such a verification: K + 1, or those of a tree
+    CAP_LENGTH = auto()  # mean tokens of such a verification where the engine caps it; 0 without a cap
 
 
 class Latency(StrEnum):
@@ -63,19 +64,43 @@ class EngineMark(Enum):
     POSITION_ACCEPTED = auto()  # accepted tokens at each draft position, one series for each ``position``
     POSITION_DRAFTED = auto()  # draft tokens at each position: its first one counts the drafts
     SPECULATION = auto()  # labels with the method and K
+    KV_CACHE = auto()  # labels with the number of KV-cache blocks, their size, and the type of the values
     ANSWER_LENGTHS = auto()
     """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
 
 
 Quantity = Counter | Gauge | Latency | EngineMark
 
+
+class Absence(Enum):
+    """Evidence on a page that an engine does not speculate."""
+
+    NO_COUNTERS = auto()
+    """It has no counters of drafts, and one token a decode step: an engine that drafts shows them."""
+    ZERO = auto()
+    """Its counters of drafts, which it always has, stay at 0 while it decodes."""
+    NO_STEPS = auto()
+    """Its gauge of draft steps is 0."""
+    NOTHING = auto()
+    """No page shows it."""
+
+
 DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)
 """Counters that grow with each draft: an engine has one of them."""
 HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_LENGTHS})
 """Quantities whose buckets are read. They are most of a page's cost, so they are read less often."""
+INFOS: Final = frozenset({EngineMark.SPECULATION, EngineMark.KV_CACHE})
+"""Series whose labels are settings, not an identity."""
 MODEL_LABEL: Final = "model_name"
+SERVER_LABEL: Final = "server"
+"""Label of production-stack's router: the server that a series is about."""
 ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
+REPLICA_LABELS: Final = ("ReplicaId", "stage", "replica", "worker_addr", "WorkerId")
+"""Labels by which a page divides replicas or stages: Ray, vLLM-Omni, sglang-router's ``/engine_metrics``.
+
+Of Ray's two, ``WorkerId`` counts where there is no ``ReplicaId``.
+"""
 RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
 """Labels of parallel workers; each worker repeats its engine's series."""
 POSITION_LABELS: Final = ("position", "token_position")
@@ -102,6 +127,7 @@ _REQUESTS: Final[dict[Quantity, str]] = {
 }
 """vLLM's names, which others took over; a row of an engine replaces the shared one."""
 _COMMON: Final = SPECULATION | _REQUESTS
+_VERIFIED: Final = "spec_decode_num_verified_draft_tokens_total"
 _VLLM: Final[dict[Quantity, str]] = _COMMON | {
     # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
     Counter.DECODE_STEPS: "inter_token_latency_seconds_count time_per_output_token_seconds_count",
@@ -110,8 +136,11 @@ _VLLM: Final[dict[Quantity, str]] = _COMMON | {
     Counter.PREFIX_CACHE_QUERIES: "prefix_cache_queries_total gpu_prefix_cache_queries_total",
     Counter.PREFIX_CACHE_HITS: "prefix_cache_hits_total gpu_prefix_cache_hits_total",
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_perc gpu_cache_usage_perc",
+    # The verified ones, where an engine that chooses them counts them (vLLM pull request 58340).
+    Counter.DRAFT_TOKENS: f"{_VERIFIED} {SPECULATION[Counter.DRAFT_TOKENS]}",
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_decode_draft_acceptance_rate",
     EngineMark.V0: "spec_decode_num_emitted_tokens_total spec_decode_efficiency",
+    EngineMark.KV_CACHE: "cache_config_info",
     EngineMark.CREATED: "spec_decode_num_drafts_created generation_tokens_created",
     Latency.TIME_PER_OUTPUT_TOKEN: "request_time_per_output_token_seconds_bucket",
     Latency.DECODE_STEP: "inter_token_latency_seconds_bucket time_per_output_token_seconds_bucket",
@@ -119,10 +148,23 @@ _VLLM: Final[dict[Quantity, str]] = _COMMON | {
     EngineMark.ANSWER_LENGTHS: "request_generation_tokens_bucket",
 }
 _LMDEPLOY: Final[dict[Quantity, str]] = _COMMON | {
+    # One observation a decode step, in seconds.
+    Counter.DECODE_STEPS: "iter_token_latency_count",
+    Counter.DECODE_NANOSECONDS: "iter_token_latency_sum",
+    Counter.PREFIX_CACHE_HITS: "cached_tokens_total",
     Gauge.KV_CACHE_USAGE: "gpu_cache_usage_perc",
+    Latency.DECODE_STEP: "iter_token_latency_bucket",
+    Latency.QUEUE: "request_queue_time_seconds_bucket",
+    EngineMark.ANSWER_LENGTHS: "request_generation_tokens_bucket",
 }
 _LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
+    # All of a request, its first token included, are counted when it ends.
     Counter.GENERATION_TOKENS: "tokens_predicted_total",
+    Counter.DECODE_NANOSECONDS: "tokens_predicted_seconds_total",
+    # Those that were computed; the cached ones are counted apart.
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
+    Counter.PREFIX_CACHE_HITS: "prompt_tokens_cached_total",
+    Counter.FIRST_TOKEN_NANOSECONDS: "prompt_seconds_total",
     Gauge.RUNNING_REQUESTS: "requests_processing",
     Gauge.WAITING_REQUESTS: "requests_deferred",
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_ratio",
@@ -131,7 +173,6 @@ _SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     # One draft each. Those of a request are counted when it ends, and so are its tokens and the request.
     Counter.DRAFTS: "spec_verify_calls_total",
     Counter.FIRST_TOKENS: "num_requests_total",
-    Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum",
     Counter.PREEMPTIONS: "num_retracted_requests_total",
     Counter.PREFIX_CACHE_HITS: "cached_tokens_total",
     Gauge.RUNNING_REQUESTS: "num_running_reqs",
@@ -141,13 +182,17 @@ _SGLANG: Final[dict[Quantity, str]] = _REQUESTS | {
     Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_accept_length",
     Gauge.DRAFT_STEPS: "spec_num_steps",
     Gauge.VERIFIED_TOKENS: "spec_num_draft_tokens",
-    # One observation a token, of the mean of its step or chunk.
-    Latency.TIME_PER_OUTPUT_TOKEN: "inter_token_latency_seconds_bucket",
+    Gauge.CAP_LENGTH: "spec_cap_length",
+    # Not inter_token_latency_seconds: it lacks most tokens of requests that do not stream, and is per token.
+    Latency.TIME_PER_OUTPUT_TOKEN: "request_time_per_output_token_seconds_bucket",
     Latency.QUEUE: "queue_time_seconds_bucket",
     EngineMark.ANSWER_LENGTHS: "generation_tokens_histogram_bucket",
 }
-_TENSORRT_LLM: Final[dict[Quantity, str]] = _REQUESTS | {
-    # Not the counters of iterations, spec_decode_num_…: they are ahead of all others, and count no drafts.
+_TRTLLM: Final[dict[Quantity, str]] = _REQUESTS | {
+    # Of iterations, ahead of all others, without a number of drafts: read where there are none by position.
+    Counter.DRAFT_TOKENS: SPECULATION[Counter.DRAFT_TOKENS],
+    Counter.ACCEPTED_TOKENS: SPECULATION[Counter.ACCEPTED_TOKENS],
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_decode_acceptance_length",
     EngineMark.POSITION_DRAFTED: "spec_decode_drafted_tokens_total",
     EngineMark.POSITION_ACCEPTED: "spec_decode_accepted_tokens_total",
     Counter.DECODE_NANOSECONDS: "request_decode_time_seconds_sum",
@@ -172,24 +217,37 @@ class EngineKind:
     """Sample names of each quantity without a prefix, newest first."""
     tokens_setting: str
     """Name of the setting of K."""
-    counts_at_end: bool
-    """True if the drafts and tokens of a request are counted when it ends, not with each step."""
+    absence: Absence
+    """Evidence that an engine of this kind does not speculate."""
+
+    @property
+    def counts_at_end(self) -> bool:
+        """True if the drafts and tokens of a request are counted when it ends, not with each step."""
+        return self.absence is not Absence.NO_COUNTERS
+
+    @property
+    def digits(self) -> int:
+        """Significant digits of the counters; 0: all of them. llama.cpp prints numbers of C++ streams."""
+        return 6 if self.name == "llamacpp" else 0
 
 
 def _kind(
-    name: str, title: str, prefixes: str, rows: Mapping[Quantity, str], setting: str, *, at_end: bool = False
+    names: str, prefixes: str, rows: Mapping[Quantity, str], tokens_setting: str, absence: Absence
 ) -> EngineKind:
-    names = {quantity: tuple(text.split()) for quantity, text in rows.items()}
-    return EngineKind(name, title, tuple(prefixes.split()), names, setting, at_end)
+    series = {quantity: tuple(text.split()) for quantity, text in rows.items()}
+    name, title = names.split()
+    return EngineKind(name, title, tuple(prefixes.split()), series, tokens_setting, absence)
 
 
+_PREFIXES: Final = "vllm: vllm_ ray_vllm_ ray_vllm: aphrodite: kserve_vllm:"
+"""Prefixes of vLLM itself, of OTLP and Datadog pipelines, new Ray, old Ray, aphrodite-engine and KServe."""
+_TOKENS: Final = "--speculative-num-draft-tokens"
 ENGINES: Final = (
-    # Prefixes of vLLM itself, OTLP and Datadog pipelines, new Ray, old Ray.
-    _kind("vllm", "vLLM", "vllm: vllm_ ray_vllm_ ray_vllm:", _VLLM, "num_speculative_tokens"),
-    _kind("lmdeploy", "LMDeploy", "lmdeploy:", _LMDEPLOY, "--speculative-num-draft-tokens"),
-    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP, "--draft-max", at_end=True),
-    _kind("sglang", "SGLang", "sglang:", _SGLANG, "--speculative-num-steps", at_end=True),
-    _kind("tensorrt_llm", "TensorRT-LLM", "trtllm_", _TENSORRT_LLM, "max_draft_len", at_end=True),
+    _kind("vllm vLLM", _PREFIXES, _VLLM, "num_speculative_tokens", Absence.NO_COUNTERS),
+    _kind("lmdeploy LMDeploy", "lmdeploy:", _LMDEPLOY, _TOKENS, Absence.NO_COUNTERS),
+    _kind("llamacpp llama.cpp", "llamacpp:", _LLAMACPP, "--spec-draft-n-max", Absence.ZERO),
+    _kind("sglang SGLang", "sglang:", _SGLANG, "--speculative-num-steps", Absence.NO_STEPS),
+    _kind("tensorrt_llm TensorRT-LLM", "trtllm_", _TRTLLM, "max_draft_len", Absence.NOTHING),
 )
 TOKENS_SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES}
 """Setting of K by the name of the kind."""

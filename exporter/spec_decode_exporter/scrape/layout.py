@@ -120,15 +120,14 @@ def values_at(lines: Sequence[bytes], places: Iterable[Place]) -> list[float]:
     """
     values: list[float] = []
     for number, column in places:
-        line = lines[number]
-        text = line[column:]
-        if len(text) <= MAX_NUMBER_CHARACTERS and len(line) <= MAX_LINE_BYTES and b"_" not in text:
+        text = lines[number][column:]
+        if len(text) <= MAX_NUMBER_CHARACTERS and b"_" not in text:
             try:
                 values.append(float(text))
                 continue
             except ValueError:
                 pass
-        values.append(_read_value(line, number, text))
+        values.append(_read_value(text, number))
     return values
 
 
@@ -168,7 +167,8 @@ class _KnownLabels(dict[bytes | None, Labels]):
 
 def _read_series(line: bytes, number: int, known: _KnownLabels) -> tuple[ParsedSeries, int]:
     """Return a line's series and the column of its value."""
-    _check_length(line, number)
+    if len(line) > MAX_LINE_BYTES:
+        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
     match = _SERIES.match(line)
     if match is None or match.end() in (len(line), match.end("name")):
         raise PageError(f"line {number + 1} has no readable name, labels and value: {_shown(line)}")
@@ -193,19 +193,13 @@ def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda match: "\n" if match[1] == "n" else match[1], text)
 
 
-def _read_value(line: bytes, number: int, text: bytes) -> float:
+def _read_value(text: bytes, number: int) -> float:
     """Read the value at the beginning of ``text``, the end of a line; ignore a timestamp and an exemplar."""
-    _check_length(line, number)
     match = _VALUE.fullmatch(text)
     try:
         return float(match[1] if match and len(match[1]) <= MAX_NUMBER_CHARACTERS else b"")
     except ValueError:
         raise PageError(f"line {number + 1} has a value that is not a number: {_shown(text)}") from None
-
-
-def _check_length(line: bytes, number: int) -> None:
-    if len(line) > MAX_LINE_BYTES:
-        raise PageError(f"line {number + 1} has more than {MAX_LINE_BYTES} bytes: {_shown(line)}")
 
 
 def _shown(text: bytes, max_characters: int = 60) -> str:

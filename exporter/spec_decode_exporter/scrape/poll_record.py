@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.scrape.errors import Reason, failure_remedy
 from spec_decode_exporter.scrape.sample import PageReading
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 LOG_AGAIN_AFTER: Final = 600.0
-"""Seconds at the configured interval after which a longer interval is logged again."""
-
-Cause = Literal["answers", "processing"]
-"""Reason for a longer interval: slow responses of the server, or processor time of the exporter."""
+"""Seconds after which a state that had ended is logged again."""
 
 
 class Polled(NamedTuple):
@@ -37,7 +32,6 @@ class RawPoll(NamedTuple):
     """One poll of a target, as recordings hold it: a page as its server sent it, or a failure."""
 
     target: str
-    """Name of the target."""
     moment: float
     """Time of the poll's end (monotonic)."""
     wall: float
@@ -45,7 +39,6 @@ class RawPoll(NamedTuple):
     page: bytes | None
     """The page after decompression; None after a failure."""
     error: Reason | None = None
-    """Reason of a failure."""
     speculation: ServedSpeculation | None = None
     """Speculation settings that the server reported before the poll."""
 
@@ -88,10 +81,8 @@ class PollRecord:
     """Time (monotonic) of the last requests for ``/version`` and ``/server_info``."""
     histograms_at: float = -inf
     """Time (monotonic) of the last poll with histograms."""
-    unused: set[tuple[str, str]] = field(default_factory=set)
-    """Details logged as not used, each with the kind of reason."""
-    slowed: dict[Cause, float] = field(default_factory=dict)
-    """Last time (monotonic) at which the interval was longer than configured, by cause."""
+    noted: dict[tuple[str, ...], float] = field(default_factory=dict)
+    """Last times (monotonic) of what is logged once while it lasts; 0 of what is logged once in all."""
 
     @property
     def remedy(self) -> str:
@@ -106,24 +97,14 @@ class PollRecord:
     @property
     def failure(self) -> str:
         """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
-        status = re.match(r"status \d{3}\b", self.message) if self.error == "status" else None
-        return status[0] if status else self.error
+        is_status = self.error == "status" and self.message.startswith("status ")
+        return " ".join(self.message.split()[:2]) if is_status else self.error
 
-    def unused_event(self, source: str, kind: str, reason: str) -> Event | None:
-        """Return the event that a detail is not used; None if already logged for this kind of reason."""
-        if (source, kind) in self.unused:
-            return None
-        self.unused.add((source, kind))
-        return Event("server_details_not_used", {"source": source, "reason": reason})
-
-    def slowed_event(self, cause: Cause, now: float) -> Event | None:
-        """Return the event that the interval is longer than configured; None if logged recently."""
-        is_new = now - self.slowed.get(cause, -inf) > LOG_AGAIN_AFTER
-        self.slowed[cause] = now
-        if not is_new:
-            return None
-        fields: dict[str, object] = {"cause": cause, "interval": self.interval}
-        return Event("target_polled_less_often", fields, bad=cause == "processing")
+    def is_news(self, *note: str, now: float = 0.0) -> bool:
+        """Note something for the log at ``now``; return whether it was not noted for ten minutes."""
+        before = self.noted.get(note, -inf)
+        self.noted[note] = now
+        return now - before > LOG_AGAIN_AFTER
 
     def failed(self, reason: Reason, message: str) -> bool:
         """Record a failed poll; return whether the previous poll did not fail for the same reason."""

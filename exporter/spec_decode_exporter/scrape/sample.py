@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from spec_decode_exporter.scrape import engines
+from spec_decode_exporter.scrape.derived import PageValues, derive, steps_of, verified_width
 from spec_decode_exporter.scrape.engines import (
     Counter,
     EngineKind,
@@ -46,6 +47,8 @@ MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
 MAX_BUCKETS: Final = 128
 """Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
+MAX_DIGITS, MAX_DTYPE = 10, 32
+"""Characters of the numbers in labels, and of the type of a KV cache."""
 MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
 MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.RUNNING_REQUESTS: 2.0**20,
@@ -55,6 +58,7 @@ MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.REPORTED_ACCEPTANCE_LENGTH: MAX_POSITIONS + 1.0,
     Gauge.DRAFT_STEPS: MAX_POSITIONS,
     Gauge.VERIFIED_TOKENS: MAX_POSITIONS + 1.0,
+    Gauge.CAP_LENGTH: MAX_POSITIONS + 1.0,
 }
 """Maximum plausible values; a larger gauge is absent."""
 SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
@@ -72,13 +76,22 @@ _ADDED: Final = frozenset({Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS})
 _GAUGE_COLUMNS: Final = {gauge: column for column, gauge in enumerate(Gauge)}
 
 
+_V0: Final = {EngineMark.V0, Gauge.REPORTED_ACCEPTANCE_RATIO}
+_NOT_V0: Final = {Counter.DRAFTS, EngineMark.POSITION_ACCEPTED}
+
+
 class EngineName(NamedTuple):
     """Identity of an engine within its server."""
 
     model_name: str
     """Empty if unknown."""
     engine: str
-    """Number of the data-parallel engine; ``0`` if unknown."""
+    """Number of the data-parallel engine, ``0`` if unknown; of replicas and stages ``0@NAME``."""
+
+    @property
+    def replica(self) -> str:
+        """Name of the replica or stage; empty of a page with one."""
+        return self.engine.partition("@")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +120,11 @@ class Sample:
     """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
     drafted: tuple[int, ...] = ()
     """Draft tokens by position; empty of an engine that does not count them by position."""
-    counts_at_end: bool = False
-    """``EngineKind.counts_at_end``."""
+    kind: EngineKind = engines.ENGINES[0]
+    differences: frozenset[Counter] = frozenset()
+    """Counters that are differences of others, which a torn page makes fall."""
+    counts_verified: bool = False
+    """True if T counts the verified draft tokens, of an engine that may choose them."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -116,6 +132,28 @@ class Sample:
     def gauge(self, gauge: Gauge) -> float | None:
         """Return a gauge's value, or None if the page lacks it."""
         return self.gauges[_GAUGE_COLUMNS[gauge]]
+
+
+class KvCache(NamedTuple):
+    """KV cache of an engine, as vLLM's ``cache_config_info`` labels it."""
+
+    tokens: int
+    """Tokens that fit into it: blocks times their size."""
+    dtype: str
+    """``auto``, that of the model, or ``fp8``, …."""
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> KvCache | None:
+        """Return the cache by its labels; None if they have no usable size."""
+        whole, blocks, size = (
+            int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS else None
+            for text in map(labels.get, ("kv_cache_size_tokens", "num_gpu_blocks", "block_size"), ("",) * 3)
+        )
+        tokens = whole if whole or blocks is None or size is None else blocks * size
+        dtype = labels.get("cache_dtype", "")
+        if not tokens:
+            return None
+        return cls(tokens, dtype if dtype.isprintable() and len(dtype) <= MAX_DTYPE else "")
 
 
 class PageReading(NamedTuple):
@@ -128,6 +166,8 @@ class PageReading(NamedTuple):
     samples: Mapping[EngineName, Sample]
     settings: Mapping[str, str] | None = None
     """Labels with the method of speculation and K; None of an engine without such a series."""
+    kv_cache: KvCache | None = None
+    """Of the first engine; None if the page does not show it."""
 
 
 class PageSeries(NamedTuple):
@@ -142,16 +182,29 @@ class PageSeries(NamedTuple):
 class EnginePlaces:
     """Indices of one engine's values among those of its page."""
 
-    __slots__ = ("counters", "counts_at_end", "created", "drafted", "gauges", "histograms", "positions")
+    __slots__ = (
+        "beyond",
+        "counters",
+        "counts_verified",
+        "created",
+        "drafted",
+        "gauges",
+        "histograms",
+        "kind",
+        "positions",
+    )
 
-    def __init__(self, places: Mapping[_Column, list[int]], *, counts_at_end: bool = False) -> None:
+    def __init__(
+        self, places: Mapping[_Column, list[int]], kind: EngineKind, *, counts_verified: bool = False
+    ) -> None:
         """Sort the indices of each column. Several series of one (replicas) add up."""
-        self.counts_at_end = counts_at_end
+        self.kind, self.counts_verified = kind, counts_verified
         self.counters = [places.get((counter, 0), ()) for counter in Counter]
         self.gauges = [places.get((gauge, 0), ()) for gauge in Gauge]
         self.created = places.get((EngineMark.CREATED, 0), ())
         self.positions = _by_position(places, EngineMark.POSITION_ACCEPTED)
         self.drafted = _by_position(places, EngineMark.POSITION_DRAFTED)
+        self.beyond = [places.get((EngineMark.POSITION_ACCEPTED, MAX_POSITIONS), ())]
         self.histograms: defaultdict[Quantity, list[tuple[float, list[int]]]] = defaultdict(list)
         for (quantity, bound), found in places.items():
             if quantity in engines.HISTOGRAMS:
@@ -167,9 +220,13 @@ class EnginePlaces:
         drafted = tuple([count or 0 for count in _counts(values, self.drafted)]) if self.drafted else ()
         if any(drafted) and not drafted[0]:
             positions, drafted = (), ()  # each draft has the first position: the page lacks it, and so D
-        if self.counts_at_end:
-            gauges = _with_steps(*gauges)
-            _complete(counters, positions, drafted, round(gauges[_GAUGE_COLUMNS[Gauge.DRAFT_STEPS]] or 0))
+        differences = frozenset[Counter]()
+        if self.kind.counts_at_end or counters[Counter.PREFIX_CACHE_QUERIES] is None:
+            *others, steps, verified, cap = gauges
+            gauges = (*others, steps_of(steps, verified), verified, cap)
+            width = verified_width(gauges[-3], cap)
+            accepted = sum(positions) + (_counts(values, self.beyond)[0] or 0)
+            differences = derive(self.kind.name, PageValues(counters, accepted, drafted, width))
         return Sample(
             counters=tuple(counters),
             positions=positions,
@@ -178,7 +235,9 @@ class EnginePlaces:
             latencies=latencies if with_latencies else None,
             answer_lengths=histograms.get(EngineMark.ANSWER_LENGTHS),
             drafted=drafted,
-            counts_at_end=self.counts_at_end,
+            kind=self.kind,
+            differences=differences,
+            counts_verified=self.counts_verified,
         )
 
     def _histograms(self, values: Sequence[float]) -> Iterator[tuple[Quantity, Buckets]]:
@@ -190,39 +249,12 @@ class EnginePlaces:
 
 
 def _by_position(places: Mapping[_Column, list[int]], mark: EngineMark) -> list[Sequence[int]]:
-    found = {int(number): own for (each, number), own in places.items() if each is mark}
+    found = {
+        int(number): own
+        for (each, number), own in places.items()
+        if each is mark and number < MAX_POSITIONS  # D, T and A are known without those beyond
+    }
     return [found.get(place, ()) for place in range(max(found, default=-1) + 1)]
-
-
-def steps_of(steps: float | None, verified: float | None) -> float | None:
-    """Return SGLang's K: its steps; of a block or a search, which has one step or none, the draft tokens."""
-    return verified - 1 if verified is not None and verified > 1 and (steps or 0) <= 1 else steps
-
-
-def _with_steps(*gauges: float | None) -> tuple[float | None, ...]:
-    """Return gauges with the K that ``steps_of`` says."""
-    *others, steps, verified = gauges
-    return (*others, steps_of(steps, verified), verified)
-
-
-def _complete(
-    counters: list[int | None], positions: Sequence[int], drafted: Sequence[int], steps: int
-) -> None:
-    """Add counters that an engine does not have, but that follow from those that it has.
-
-    With draft tokens d_i by position: D = d_0, T = Σ d_i and A = Σ a_i of requests that ended. A verification
-    gives one token and the accepted ones, so with verifications D: A = G - F - D and T = ``steps``·D. There F
-    counts the requests that ended: each has one token by its prefill.
-    """
-    drafts, _, accepted, generated, first, *_ = counters
-    if drafted:
-        found = drafted[0], sum(drafted), sum(positions)
-        counters[Counter.DRAFTS], counters[Counter.DRAFT_TOKENS], counters[Counter.ACCEPTED_TOKENS] = found
-    elif drafts is not None and accepted is None and generated is not None and first is not None:
-        counters[Counter.ACCEPTED_TOKENS] = max(0, generated - first - drafts)
-        counters[Counter.DRAFT_TOKENS] = drafts * steps if steps else None
-    if counters[Counter.PREFIX_CACHE_HITS] is not None:
-        counters[Counter.PREFIX_CACHE_QUERIES] = counters[Counter.PROMPT_TOKENS]
 
 
 def _counts(
@@ -268,26 +300,34 @@ class PageMap:
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
         own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
+        if _is_router(dict(series[index].labels) for index in own):
+            kind, own = None, []
         starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
         self._starts = starts if len(starts) == 1 else []
         shown = [series[index] for index in (*own, *self._starts)]
         names = frozenset(each.name for each in shown)
         self.shown = PageSeries(names, frozenset(each for each in shown if each.name in engines.PLAIN_NAMES))
         quantities = {meanings[index].quantity for index in own}
-        marked = (i for i in own if meanings[i].quantity is EngineMark.SPECULATION)
-        self._settings = next((dict(series[index].labels) for index in marked), None)
+        self._settings = _labels_of(EngineMark.SPECULATION, own, meanings, series)
+        cache = _labels_of(EngineMark.KV_CACHE, own, meanings, series)
+        self._kv_cache = None if cache is None else KvCache.of(cache)
         self._kind = kind.name if kind else ""
         self._front_end = _front_end(kind, prefix, quantities, is_open_metrics=layout.is_open_metrics)
         # V0's counters of speculation add up sums of sums (vLLM issue 15415).
-        dropped = engines.SPECULATION.keys() if EngineMark.V0 in quantities else ()
+        dropped = engines.SPECULATION.keys() if self._front_end == "v0" else ()
+        own_meanings = [
+            (index, meanings[index], dict(series[index].labels))
+            for index in own
+            if meanings[index].quantity is not EngineMark.KV_CACHE  # it does not name the model
+        ]
+        ages = {each.age for _, each, _ in own_meanings if each.quantity is Counter.DRAFT_TOKENS}
         self._engines = {
             name: EnginePlaces(
                 {key: found for key, found in places.items() if key[0] not in dropped},
-                counts_at_end=kind is not None and kind.counts_at_end,
+                kind or engines.ENGINES[0],
+                counts_verified=kind is engines.ENGINES[0] and 0 in ages,
             )
-            for name, places in _places(
-                [(index, meanings[index], dict(series[index].labels)) for index in own]
-            ).items()
+            for name, places in _places(own_meanings).items()
         }
         _check_sizes(self._engines)
 
@@ -318,7 +358,7 @@ class PageMap:
             name: engine.sample(values, start, with_latencies=with_latencies)
             for name, engine in self._engines.items()
         }
-        return PageReading(self._kind, self._front_end, samples, self._settings)
+        return PageReading(self._kind, self._front_end, samples, self._settings, self._kv_cache)
 
 
 _shared: Final[WeakValueDictionary[tuple[tuple[bytes, ...], int], PageMap]] = WeakValueDictionary()
@@ -328,10 +368,23 @@ Large pages are read in threads, so nothing iterates over it.
 """
 
 
+def _labels_of(
+    mark: EngineMark, own: Sequence[int], meanings: Sequence[Meaning], series: Sequence[ParsedSeries]
+) -> Mapping[str, str] | None:
+    """Return the labels of the first series with a mark; None without one."""
+    return next((dict(series[index].labels) for index in own if meanings[index].quantity is mark), None)
+
+
+def _is_router(labels: Iterable[Mapping[str, str]]) -> bool:
+    """Return whether all series of a page name a server and no model: a router copies a few from each."""
+    return all(engines.SERVER_LABEL in each and engines.MODEL_LABEL not in each for each in labels)
+
+
 def _front_end(
     kind: EngineKind | None, prefix: str, quantities: set[Quantity], *, is_open_metrics: bool
 ) -> str:
-    if EngineMark.V0 in quantities:
+    # Recording rules may have a name of V0. It has a gauge beside it, and neither drafts nor positions.
+    if quantities >= _V0 and quantities.isdisjoint(_NOT_V0):
         return "v0"
     if kind is None or kind.name != "vllm":
         return ""
@@ -368,7 +421,7 @@ def _places(
         if labels.get("priority") and isinstance(meaning.quantity, Gauge):
             continue  # beside SGLang's gauges of all priorities
         if meaning.age == newest[meaning.quantity] and (not rank or rank == lowest[name]):
-            whole = name._replace(engine="0") if is_one else name
+            whole = name._replace(engine="@".join(["0", *name.engine.split("@", 1)[1:]])) if is_one else name
             places[whole][meaning.quantity, _number(meaning.quantity, labels)].append(index)
     return places
 
@@ -381,7 +434,13 @@ def _number(quantity: Quantity, labels: Mapping[str, str]) -> float:
 
 def _engine_name(labels: Mapping[str, str]) -> EngineName:
     # A server with a single engine may not name it.
-    engine = next(filter(None, map(labels.get, engines.ENGINE_LABELS)), "0")
+    number = next(filter(None, map(labels.get, engines.ENGINE_LABELS)), "0")
+    replica = "/".join(
+        labels[label]
+        for label in engines.REPLICA_LABELS
+        if labels.get(label) and (label != "WorkerId" or "ReplicaId" not in labels)
+    )
+    engine = f"{number}@{replica}" if replica else number
     name = EngineName(labels.get(engines.MODEL_LABEL, ""), engine)
     if max(map(len, name)) > MAX_NAME:
         raise PageError(f"an engine's name has more than {MAX_NAME} characters")
@@ -417,13 +476,10 @@ def _bound(text: str) -> float:
 
 
 def _position(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_POSITIONS)):
+    """Return a draft position; all beyond those that are watched are one."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_DIGITS:
         raise PageError("a count of draft tokens has no number in its label position or token_position")
-    if int(text) >= MAX_POSITIONS:
-        raise PageError(
-            f"position {int(text)} is beyond the {MAX_POSITIONS} draft positions that are watched"
-        )
-    return int(text)
+    return min(int(text), MAX_POSITIONS)
 
 
 class SampleReader:

@@ -20,7 +20,8 @@ from spec_decode_exporter.config.batch_schedule import (
     ScheduleError,
     batch_schedule,
 )
-from spec_decode_exporter.scrape.sample import MAX_POSITIONS, steps_of
+from spec_decode_exporter.scrape.derived import steps_of
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
@@ -36,7 +37,7 @@ _TEXT: Final = re.compile(
 _METHODS_ELSEWHERE: Final = {
     # SGLang's --speculative-algorithm; NEXTN is EAGLE with the target's own layers.
     "EAGLE": "eagle", "EAGLE3": "eagle3", "NEXTN": "mtp", "STANDALONE": "draft_model", "NGRAM": "ngram",
-    "DFLASH": "dflash", "DSPARK": "dspark",
+    "DFLASH": "dflash", "DSPARK": "dspark", "UNO": "uno", "FROZEN_KV_MTP": "mtp",
     # TensorRT-LLM's decoding_type; its PyTorch backend, which counts drafts, has EAGLE-3 alone.
     "Eagle": "eagle3", "Eagle3": "eagle3", "MTP": "mtp", "Draft_Target": "draft_model", "NGram": "ngram",
     "PARD": "draft_model", "DFlash": "dflash", "Medusa": "medusa",
@@ -108,7 +109,8 @@ def speculation_in(response: object) -> ServedSpeculation | None:
 
 def labelled_speculation(labels: Mapping[str, str]) -> ServedSpeculation:
     """Return the settings in the labels of TensorRT-LLM's ``trtllm_speculative_config_info``."""
-    tokens, method = labels.get("spec_num_tokens", ""), labels.get("spec_method", "")
+    tokens = labels.get("spec_num_tokens", "")
+    method = labels.get("spec_method") or labels.get("decoding_type", "")
     return _elsewhere(
         method, labels.get("spec_draft_model"), int(tokens) if _NUMBER.fullmatch(tokens) else None
     )

@@ -386,7 +386,7 @@ class EngineView(View):
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
     measuring = _row("Schedule that measures the cost of drafting, or the reason why none can.", MeasuringView, measuring_view)
     method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
-    method_source = _row("`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
+    method_source = _row("`configured`, `label`, `pod_arguments`, `server_info` or `model_name`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
     memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))

@@ -16,7 +16,8 @@ from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, statement
+from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict, statement
+from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -72,9 +73,11 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
     tone, short = WORDS[standing]
-    if engine.has_dropped or standing is State.STALLED:
-        matter, _, remedy = _fault(engine).partition(". ")
-        if not engine.has_dropped:
+    reason = no_verdict(engine.findings)
+    if reason or engine.has_dropped or standing is State.STALLED:
+        matter, _, remedy = (reason or _fault(engine)).partition(". ")
+        if reason or not engine.has_dropped:
+            tone, short = ("unsure", re.split("[:,]", matter)[0]) if reason else (tone, short)
             return Headline(tone, short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
@@ -171,11 +174,9 @@ def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
             "Ray shows the counters with the first accepted draft: send requests. If speculation is off, set "
             "`speculative_config` in `engine_kwargs` of the `LLMConfig`."
         )
-    if front_end == "rust":
+    if front_end == "rust" or kind == "llamacpp":
         return f"It decoded without a single draft, so speculation is off: {flag}."
-    if kind in _FLAGS and kind != "vllm":  # their older versions speculate without counters
-        return f"Its page has no counters of drafts: {flag}, or update it."
-    return f"Its page has no counters of drafts, so speculation is off: {flag}."
+    return f"Its page shows no drafts, so speculation is off: {flag}."
 
 
 # Targets
@@ -211,7 +212,8 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     standings = Counter(engine.standing for engine in engines)
     matter = " ".join(filter(None, (_troubles(engines, standings), _sentence(engines, standings))))
     short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
-    remedy = f"{worst.name}: {own.matter} {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
+    is_named = _trouble(worst) < len(_TROUBLES) or no_verdict(worst.findings)
+    remedy = f"{worst.name}: {own.matter} {own.remedy}" if is_named else ""
     tone = own.tone if remedy else _tone(standings)
     return Headline(tone, short, matter, remedy or _fleet_remedy(engines, worst, own))
 
@@ -240,7 +242,7 @@ _PLACES: Final = {each: place for place, each in enumerate((*_TROUBLES, *_OTHERS
 
 def _trouble(engine: EngineView) -> int:
     """Return the place of an engine, the worst first."""
-    return 0 if engine.has_dropped else _PLACES[engine.standing]
+    return 0 if engine.has_dropped or Check.ONE_SERVER in engine.broken_checks else _PLACES[engine.standing]
 
 
 def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
 from spec_decode_exporter.costs.typical_costs import present_name, usual_length
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
+from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import TOKENS_SETTINGS
@@ -32,6 +33,12 @@ STATES: Final = {
     State.UNREACHABLE: "The engine was absent for too long: its state is unknown.",
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
+
+NO_VERDICT: Final = (
+    *("broken_one_server", "counts_no_drafts", "drafts_missing", "drafts_uncounted", "speculation_unknown"),
+    "decodes_nothing",
+)
+"""Findings for which there is no verdict, however long one waits."""
 
 BASES: Final[Mapping[EndToEndBasis, str]] = {
     EndToEndBasis.SAME_FIRST_TOKEN: "with the same first token",
@@ -65,6 +72,8 @@ SOURCES: Final = {
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure; with newer data, if they differ from it."""
     evaluation = snapshot.evaluation
+    if text := no_verdict(snapshot.findings):
+        return text
     if evaluation.state in STATES:
         return STATES[evaluation.state]
     shown, newest = evaluation.verdict, evaluation.evaluated.verdict
@@ -77,6 +86,11 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return f"{statement(shown, evaluation)}. By newer data it{newer}"
     kept = f"until newer data last for {lasting}. They say:"
     return f"{statement(shown, evaluation)}, {kept} {_text_of(newest, snapshot)}"
+
+
+def no_verdict(findings: Iterable[Finding]) -> str:
+    """Return why there can be no verdict, and the remedy; empty if there can be one."""
+    return next((each.text for each in findings if each.name in NO_VERDICT), "")
 
 
 def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
@@ -129,7 +143,14 @@ def likely_so_far(its: WindowEvaluation) -> str:
 
 
 def memory_text(its: WindowEvaluation) -> str:
-    """Return the return on the drafter's memory, beside that of KV cache; empty if it is unknown."""
+    """Return the return on the drafter's memory, and the KV cache beside it; empty if both are unknown."""
+    cache = its.known.kv_cache
+    kind = "" if cache is None or cache.dtype in {"", "auto"} else f" ({cache.dtype})"
+    left = f"Speculation leaves room for {cache.tokens:,} tokens of KV cache{kind}." if cache else ""
+    return f"{_memory_return(its)} {left}".strip()
+
+
+def _memory_return(its: WindowEvaluation) -> str:
     value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
     if value is None:
         return ""
@@ -302,6 +323,8 @@ _COLLECT: Final = {
 
 def _collect(snapshot: EngineSnapshot) -> str:
     evaluation = snapshot.evaluation
+    if no_verdict(snapshot.findings):
+        return "No advice without a verdict."
     if evaluation.state in _COLLECT:
         return _COLLECT[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable:

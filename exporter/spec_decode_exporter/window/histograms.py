@@ -7,9 +7,9 @@ geometric midpoint of its bucket; all results are ratios of sums, so a common er
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from math import inf, sqrt
-from operator import lt
+from operator import lt, mul, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.engines import Latency
@@ -54,17 +54,11 @@ def answers_of(buckets: Buckets | None) -> Answers:
     if buckets is None:
         return Answers()
     counts = [higher - lower for lower, higher in pairwise((0, *buckets.counts))]
-    lengths = [_midpoint(*edges) for edges in pairwise((0.0, *buckets.bounds))]
-
-    def power_sum(power: int, scale: int) -> int:
-        return sum(n * round(scale * length**power) for n, length in zip(counts, lengths, strict=True))
-
-    return Answers(sum(counts), power_sum(1, _MILLI), power_sum(2, 1), power_sum(3, 1))
-
-
-def _midpoint(low: float, high: float) -> float:
-    high = _LAST_BUCKET * low if high == inf else high
-    return min(sqrt((low or high) * high), _MAX_TOKENS)
+    finite = [0.0, *buckets.bounds[:-1]]
+    edges = pairwise([*finite, _LAST_BUCKET * finite[-1]])
+    lengths = [min(sqrt((low or high) * high), _MAX_TOKENS) for low, high in edges]
+    powers = [(1, round(_MILLI * length), round(length**2), round(length**3)) for length in lengths]
+    return Answers(*(sum(map(mul, counts, column)) for column in zip(*powers, strict=True)))
 
 
 class Histograms:
@@ -102,10 +96,11 @@ class Histograms:
         before, self._before = self._before, (moment, row)
         if before is None:
             return
-        increment = [new - old for new, old in zip(row, before[1], strict=True)]
-        if all(_is_cumulative(buckets.counts) for buckets in self._latencies(increment).values()):
-            counts, finished = increment[: -len(answers)], increment[-len(answers) :]
-            is_possible = min(finished) >= 0 and max(finished) <= _MAX_SUM
+        *counts, requests, tokens, squares, cubes = map(sub, row, before[1])
+        finished = requests, tokens, squares, cubes
+        is_possible = min(finished) >= 0 and max(finished) <= _MAX_SUM
+        increments = self._latencies(counts).values()
+        if all([0, *each.counts] == sorted((0, *each.counts)) for each in increments):
             self.ring.add(before[0], moment, [*counts, *(finished if is_possible else Answers())], interval)
 
     def latencies(self, now: float) -> dict[Latency, Buckets]:
@@ -128,12 +123,7 @@ class Histograms:
 
     def _latencies(self, row: Sequence[int]) -> dict[Latency, Buckets]:
         """Split the row of an increment by histogram."""
-        found, start = {}, 0
-        for name, bounds in self._bounds.items():
-            found[name] = Buckets(bounds, tuple(row[start : start + len(bounds)]))
-            start += len(bounds)
-        return found
-
-
-def _is_cumulative(counts: Sequence[int]) -> bool:
-    return all(lower <= higher for lower, higher in pairwise((0, *counts)))
+        counts = iter(row)
+        return {
+            name: Buckets(bounds, tuple(islice(counts, len(bounds)))) for name, bounds in self._bounds.items()
+        }

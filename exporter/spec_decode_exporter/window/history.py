@@ -19,8 +19,6 @@ MIN_INCREMENTS: Final = 3
 """Minimum increments of a window; one with fewer is partial."""
 GONE_POLLS, GONE_SECONDS = 3, 10.0
 """Windows disappear without a successful poll for this many intervals and seconds."""
-UNDRAFTED_TOKENS: Final = 100
-"""Tokens decoded without any draft that show that a server does not speculate."""
 MAX_GROUP_INCREMENTS: Final = 40
 """Maximum increments of a group of engines: confidence bounds use no more."""
 _MAX_CREATIONS: Final = 32
@@ -185,8 +183,6 @@ class History:
         self._histograms = Histograms(longest)
         self.poll: Poll | None = None
         self.sample: Sample | None = None
-        self.always_counts_drafts = False
-        """The server counts drafts without speculation too, as vLLM's Rust front end does."""
         self.data_parallel = False
         """The server has several engines."""
         self.configured_tokens = 0
@@ -222,32 +218,14 @@ class History:
     @property
     def has_drafted(self) -> bool:
         """True if the server's process has drafted."""
-        return self.poll is not None and self.poll.counters.drafts > 0
-
-    @property
-    def speculates(self) -> bool:
-        """True if the engine is known to speculate: it counts drafts, or reports its own acceptance."""
-        sample = self.sample
-        if sample is None:
-            return False
-        # SGLang shows these gauges without speculation too, all of them 0.
-        if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
-            return sample.gauge(Gauge.DRAFT_STEPS) != 0 or self.has_drafted
-        is_sure = not self.always_counts_drafts or self.has_drafted or bool(sample.positions)
-        return sample[Counter.DRAFTS] is not None and is_sure
-
-    @property
-    def is_undecided(self) -> bool:
-        """True until a server that always counts drafts drafts, or decodes enough tokens without one."""
-        if self.poll is None or self.sample is None or not self.always_counts_drafts or self.speculates:
-            return False
-        decoded = self.poll.counters.generation_tokens - self.poll.counters.first_tokens
-        return self.sample[Counter.DRAFTS] is not None and decoded < UNDRAFTED_TOKENS
+        return self.poll is not None and any(self.poll.counters[:3])
 
     @property
     def knows_steps(self) -> bool:
-        """True if the server counts its decode steps."""
-        return self.sample is not None and self.sample[Counter.DECODE_STEPS] is not None
+        """True if the server counts each of its decode steps at once."""
+        if self.sample is None or self.sample.kind.counts_at_end:
+            return False
+        return self.sample[Counter.DECODE_STEPS] is not None
 
     @property
     def alternates(self) -> bool:
@@ -285,6 +263,11 @@ class History:
         if tokens and before and self.tokens != before:
             self._tokens_before = None
             self.reset_windows()
+
+    def begin_again(self) -> None:
+        """Compare the next page with none before, and reset the windows: it counts otherwise."""
+        self.poll = None
+        self.reset_windows()
 
     def reset_windows(self) -> None:
         """Reset the windows: later increments do not match the earlier ones."""
@@ -347,7 +330,7 @@ class History:
             increments=increments,
             answers=answers,
             drafted=tuple(drafted.sums(self.tokens)[: self.tokens]) if len(drafted) else (),
-            counts_at_end=self.sample is not None and self.sample.counts_at_end,
+            counts_at_end=self.sample is not None and self.sample.kind.counts_at_end,
         )
 
     def _restart(self, taken: Step, reset: Reset) -> None:

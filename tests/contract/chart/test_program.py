@@ -62,7 +62,7 @@ def test_rights_are_to_pods_where_it_looks_and_to_nothing_else(render, values, n
     roles = rendered.of("Role") + rendered.of("ClusterRole")
     assert {one["metadata"].get("namespace") for one in roles} == namespaces
     for one in roles:
-        assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+        assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
 
 
 def test_default_resources_have_room_for_all_engines_and_no_limit_of_the_cpu(render, render_sidecar):

@@ -25,17 +25,16 @@ from spec_decode_exporter.config.target_settings import (
 )
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.discoverer import FleetLabels
-from spec_decode_exporter.discovery.groups import (
+from spec_decode_exporter.discovery.lists import (
     MAX_GROUP_LABELS,
     MAX_PARAMETER_CHARACTERS,
     MAX_PARAMETERS,
-    Listing,
+    DnsNameDiscovery,
+    TargetDiscovery,
     ip_and_port,
     json_groups,
 )
-from spec_decode_exporter.discovery.kubernetes_api import Pod, access
-from spec_decode_exporter.discovery.lists import DnsNameDiscovery
-from spec_decode_exporter.discovery.pods import MAX_PORTS, PodReader
+from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery, access
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, text
@@ -54,9 +53,11 @@ def _logged(read: Callable[[], Any]) -> Any:
 
 
 def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
-    listing = Listing("http x", "http", Scrape())
+    listing = TargetDiscovery("http", "http x", Scrape(), 60.0)
     try:
-        found: Sequence[Target] = _logged(lambda: listing.targets(json_groups(json.dumps([group]).encode())))
+        found: Sequence[Target] = _logged(
+            lambda: listing.targets_of(json_groups(json.dumps([group]).encode()))
+        )
     except DiscoveryError as error:
         raise RejectedError(str(error)) from None
     return found
@@ -83,7 +84,7 @@ async def _pod(data: bytes) -> object:
     status = {"phase": "Running", "podIP": fields["ip"]}
     pod = msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Pod)
     labels = {name.split("/")[-1]: name for name in fields["labels"]}
-    return _logged(lambda: PodReader(KubernetesDiscovery(labels=labels), Scrape()).targets(pod))
+    return _logged(lambda: PodDiscovery("n", KubernetesDiscovery(labels=labels), Scrape()).of_pod(pod))
 
 
 async def _all_labels(data: bytes) -> object:

@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from spec_decode_exporter.config.source import MAX_BYTES, MAX_VALUES
 from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
-from spec_decode_exporter.discovery.groups import (
+from spec_decode_exporter.discovery.lists import (
     MAX_GROUP_LABELS,
     MAX_LIST_BYTES,
     MAX_LIST_LABELS,
     MAX_TARGETS,
     MAX_TEXT,
+    FileDiscovery,
+    HttpListDiscovery,
 )
-from spec_decode_exporter.discovery.lists import FileDiscovery, HttpListDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
 from tests.robustness.inputs.row import Read, RejectedError, Row, as_json, filled, served_json, text
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from spec_decode_exporter.discovery.groups import MAX_LIST_BYTES
+from spec_decode_exporter.discovery.lists import MAX_LIST_BYTES
 
 MIB: Final = 2**20
 

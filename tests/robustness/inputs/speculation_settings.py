@@ -21,8 +21,7 @@ from spec_decode_exporter.discovery.vllm_command_line import (
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poller import Poller, PollSchedule
-from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
+from spec_decode_exporter.scrape.poller import MAX_RESPONSE_BYTES, PollBudget, Poller
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json
 from tests.robustness.inputs.server_pages import MAX_BODY, answer, page, received
 
@@ -56,7 +55,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         "a", "http://a/metrics",
         client=_Server(detail, body),
         poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
-        schedule=PollSchedule(SystemClock()),
+        budget=PollBudget(),
         clock=SystemClock(),
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
@@ -65,7 +64,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     )  # fmt: skip
     await poller.poll()
     assert record.up, record.message
-    if record.unused:
+    if record.noted:
         raise RejectedError(reasons[0])
     return record
 
@@ -208,7 +207,12 @@ ROWS: Final = (
         read_pod,
         worst={
             "the most variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS - 2)}),
-            "a script of short words": pod([], {"V": script("a ")}),
+            "a script of short words": pod([], {"ARGS": script("a ")}),
+            "many scripts": pod([], {f"ARGS{n}": script("a ", 1000) for n in range(60)}),
+            "variables that name each other": pod(
+                [], {"ARGS": f'{"$A " * 40}-sc \'{{"method":"mtp"}}\'', "A": "$B " * 40, "B": "$A " * 40}
+            ),
+            "one that is too long to be put in": pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
             "one that is put in again and again": pod(
                 ["sh", "-c", script("$A ", 300)], {"A": "-" + " -" * 60}
             ),
@@ -216,7 +220,10 @@ ROWS: Final = (
         beyond={
             "variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
             "characters": pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
-            "characters that are put in": pod(["sh", "-c", script("$A ")], {"A": "-" + " -" * 8000}),
+            "characters that are put in": pod(["sh", "-c", "serve $A"], {"A": script("a ", MAX_SCRIPT + 1)}),
+            "characters of all values": pod(
+                [*SETTINGS], {f"V{n}": "$(V0)" * 8 for n in range(1000)} | {"V0": "x" * 500}
+            ),
         },
     ),
     Row(

@@ -5,6 +5,7 @@ from math import log
 
 import pytest
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
@@ -242,8 +243,8 @@ def test_of_an_engine_that_is_gone_has_no_value():
     [
         (at(0.1), {}, State.ACTIVE),
         (at(0.1), {"drafts": 0}, State.IDLE),
-        (at(0.1, speculates=False), {}, State.DISABLED),
-        (at(0.1, speculates=False, is_undecided=True), {}, State.UNKNOWN),
+        (at(0.1, drafting=Drafting.OFF), {}, State.DISABLED),
+        (at(0.1, drafting=Drafting.UNDECIDED), {}, State.UNKNOWN),
     ],
 )
 def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alone(known, counts, state):

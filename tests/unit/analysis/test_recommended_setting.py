@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.knowledge import FasterMethod, LastDrafts
 from spec_decode_exporter.analysis.recommended_setting import (
     UNKNOWN_SETTING,
@@ -96,7 +97,7 @@ class TestPause:
             ((), {"last_drafts": LAST}, SpeculationSetting(pause=Pause(8, 1_000.0))),
             ((RISING,), {"last_drafts": LAST, "running": 0.0}, UNKNOWN_SETTING),
             ((RISING,), {"last_drafts": LAST, "running": 4.0}, UNKNOWN_SETTING),
-            ((RISING,), {"last_drafts": LAST, "speculates": False}, UNKNOWN_SETTING),
+            ((RISING,), {"last_drafts": LAST, "drafting": Drafting.OFF}, UNKNOWN_SETTING),
         ],
         ids=["no acceptance", "before a change", "no cost by load", "idle", "another load", "off"],
     )

@@ -68,6 +68,21 @@ def test_each_field_has_the_most_certain_source(settings, label, served, pod, ex
     assert resolve(settings, label, served, pod) == expected
 
 
+@pytest.mark.parametrize(
+    ("label", "served", "expected"),
+    [
+        ("", None, ("eagle3", "model_name", "RedHatAI/Qwen3-8B-speculator.peagle", True)),
+        ("", Served("eagle3", 4, "served/draft"), ("eagle3", "server_info", "served/draft", False)),
+        ("mtp", None, ("mtp", "label", "", False)),
+    ],
+    ids=["alone", "beside a server's report", "beside a label"],
+)
+def test_the_name_of_a_speculators_checkpoint_is_the_last_source_of_the_method(label, served, expected):
+    found = resolve(None, label, served, model_name="RedHatAI/Qwen3-8B-speculator.peagle")
+    in_one_pass = found.deployment.drafts_in_parallel
+    assert (found.method, found.source, found.draft_model, in_one_pass) == expected
+
+
 def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
     named, configured = (
         resolve(settings, "", None, model_name="Qwen/Qwen3-30B-A3B")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
@@ -25,13 +26,13 @@ def found(counts=None, recent=None, **known):
     [
         ({"drafts": 1}, {}, State.ACTIVE),
         ({"drafts": 1, **SILENT}, {}, State.ACTIVE),
-        ({"drafts": None, **SILENT}, {"speculates": False}, State.DISABLED),
-        (SILENT, {"speculates": False, "has_drafted": False}, State.DISABLED),
-        ({}, {"is_undecided": True, "speculates": False}, State.UNKNOWN),
-        ({"decode_steps": 5}, {"is_undecided": True, "speculates": False}, State.UNKNOWN),
+        ({"drafts": None, **SILENT}, {"drafting": Drafting.OFF}, State.DISABLED),
+        (SILENT, {"drafting": Drafting.OFF, "has_drafted": False}, State.DISABLED),
+        ({}, {"drafting": Drafting.UNDECIDED}, State.UNKNOWN),
+        ({"decode_steps": 5}, {"drafting": Drafting.UNDECIDED}, State.UNKNOWN),
         # Without any increment
         ({"seconds": 0.0, "gauges": (16.0, 0.0, 0.0)}, {}, State.UNKNOWN),
-        ({"seconds": 0.0}, {"speculates": False}, State.DISABLED),
+        ({"seconds": 0.0}, {"drafting": Drafting.OFF}, State.DISABLED),
         ({}, {}, State.IDLE),
         ({"gauges": (0.0, 3.0, 0.5), **NOTHING}, {}, State.IDLE),
         # Requests run

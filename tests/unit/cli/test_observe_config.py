@@ -32,6 +32,13 @@ def test_a_url_may_be_abbreviated_and_is_as_good_as_a_flag(words, asked):
     assert [target.url for target in configured(*words).targets] == asked
 
 
+def test_two_models_of_one_router_are_two_targets_named_after_their_models():
+    config = configured("r:1/metrics?model=org%2Fa:Q4", "r:1/metrics?model=b", "r:1/metrics")
+    assert [target.called for target in config.targets] == ["r:1/org/a:Q4", "r:1/b", "r:1"]
+    same = configured("r:1/metrics?model=b", "r:1/own?model=b")
+    assert [target.called for target in same.targets] == ["r:1/b/metrics", "r:1/b/own"]
+
+
 def test_flags_of_speculation_and_cost_and_the_token_apply_to_every_server():
     words = ("a:1", "b:1", "--speculative.method", "eagle3", "--cost.draft-cost-ratio", "0.05")
     config = configured(*words, **{TOKEN: "secret"})

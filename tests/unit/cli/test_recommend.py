@@ -71,8 +71,8 @@ def test_a_server_without_an_engine_is_an_error(program, file, snapshot):
 @pytest.mark.parametrize(
     ("kind", "body", "shown"),
     [
-        ("application/problem+json", '{"detail": "red \\u001b[31m"}', r": status 403 Forbidden: red \x1b[31m"),
-        ("application/problem+json", "7" * 20_000, ": the body has 20000 bytes, max_body is 16384"),
+        ("application/problem+json", '{"detail": "red \\u001b[31m"}', ": status 403 Forbidden: red ?[31m"),
+        ("application/problem+json", "7" * 20_000, ": status 403 Forbidden"),
         ("text/html", '{"detail": "no"}', ": status 403 Forbidden"),
     ],
 )  # fmt: skip

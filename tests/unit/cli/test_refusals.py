@@ -58,10 +58,14 @@ WRONG = [
     ([*NAMED, "--tokens", "2", "--acceptance-length", "2", "--acceptance", "0.5"], "omit one of them"),
     (["plan", "--target", "70B"], "give a draft model"),
     (["plan", "--target", "/nowhere", "--draft", "8B"], "nothing is downloaded"),
+    (["run", "--poll.interval", "often"], "command line: --poll.interval is not a duration"),
+    (["observe", "a", "--cost.draft-cost-ratio", "x"], "command line: --cost.draft-cost-ratio must be a number"),
+    (["observe", "--speculative.method", ""], "command line: --speculative.method must not be empty"),
+    (["observe", "a", "ftp://vllm"], "command line: --target 2 is not an address"),
+    (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line: --target 2 makes it a second target with the name a/x/m"),
+    (["run", "--target", "http://a", "--target", "http://a/m"], "command line: --target 2 is missing: its address makes it a second target"),
 ]
 FAILED = [
-    (["run", "--poll.interval", "often"], "command line: poll.interval"),
-    (["observe", "ftp://vllm"], "targets[0]"),
     (["observe", "--replay", "no.json"], "no.json"),
     (["observe", "--against", "none.json"], "none.json cannot be read: No such file or directory"),
     (["recommend", "--snapshot", "no.json"], "no.json: it is neither a response of /api/v1/snapshot"),
@@ -85,7 +89,7 @@ def _files(tmp_path, monkeypatch):
         for row in rows
     ],
 )
-def test_a_wrong_command_line_ends_with_2_which_no_verdict_has_and_an_unusable_file_or_address_with_1(
+def test_a_wrong_command_line_ends_with_2_which_no_verdict_has_and_an_unusable_file_with_1(
     program, status, words, message
 ):
     ended, out, error = program(*words)

@@ -58,6 +58,7 @@ TWO_LOADS = "[{running_requests: 2, draft_cost_ratio: 0.2}, {running_requests: 1
         # Arms that differ in one common label exclude each other.
         (ARMS % "{method: eagle3, team: a}", "experiments[0].baseline", "a"),
         (ARMS % "{method: eagle3, zone: z}", "experiments[0].arms[a].match", {"method": "ngram", "team": "a"}),
+        ("targets: [{url: 'http://a/metrics?model=b'}, {url: 'http://a/metrics?model=org%2Fc'}]", "targets[1].called", "a:80/org/c"),
         # A contradiction of the defaults alone is no mistake of a target.
         ("policy: {speedup: {harmful: 0.5, poor: 0.6}}\ntargets: [{url: http://a, policy: {speedup: {poor: 0.7}}}]", "targets[0].policy.speedup.poor", 0.7),
     ],

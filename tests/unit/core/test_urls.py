@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.urls import Url, address, api_address, normalise, without_query
+from spec_decode_exporter.core.urls import Url, address, api_address, model_of, normalise, without_query
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,22 @@ def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
 def test_the_port_of_the_scheme_makes_no_difference():
     assert Url.of("http://a/metrics") == Url.of("http://a:80/metrics")
     assert Url.of("http://a/metrics") != Url.of("https://a:80/metrics")
+
+
+@pytest.mark.parametrize(
+    ("query", "model"),
+    [
+        ("", ""),
+        ("?key=a", ""),
+        ("?model=", ""),
+        ("?key=a&model=b", "b"),
+        ("?model=ggml-org%2Fgemma:Q4&autoload=false", "ggml-org/gemma:Q4"),
+        ("?model=a%0Ab", ""),
+        ("?model=" + "a" * 300, "a" * 200),
+    ],
+)
+def test_the_query_of_a_routers_page_names_a_model(query, model):
+    assert model_of(f"http://a/metrics{query}") == model
 
 
 def test_a_query_is_not_shown():

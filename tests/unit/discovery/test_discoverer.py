@@ -49,7 +49,7 @@ def test_all_configured_discoveries_run_in_order_and_those_of_one_name_have_keys
         ("http http://sd/list", 60.0),
         ("http http://sd/list?<secret>", 60.0),
         *[("dns A a", 7.0), ("dns A b", 7.0)] * 2,
-        *[(f"kubernetes namespace {name} app=vllm", 1.0) for name in "xy"] * 4,
+        *[(f"kubernetes namespace {name} app=vllm", 30.0) for name in "xy"] * 4,
     ]
     assert len({way.key for way in found}) == len(found)
 

@@ -9,8 +9,7 @@ import pytest
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.kubernetes_api import Pod
-from spec_decode_exporter.discovery.pods import PodReader
+from spec_decode_exporter.discovery.pods import Pod, PodDiscovery
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
@@ -31,7 +30,7 @@ def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=N
 
 
 def targets(found: Pod, scrape=None, **settings):
-    return PodReader(KubernetesDiscovery(**settings), scrape or Scrape()).targets(found)
+    return PodDiscovery("x", KubernetesDiscovery(**settings), scrape or Scrape()).of_pod(found)
 
 
 def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have():
@@ -84,11 +83,11 @@ def test_annotations_take_precedence_over_the_configuration():
     ],
 )
 def test_a_pod_with_an_invalid_annotation_is_no_target_and_logged_once(annotation, value, message, log):
-    reader = PodReader(KubernetesDiscovery(), Scrape(), "kubernetes x")
+    reader = PodDiscovery("x", KubernetesDiscovery(), Scrape())
     for _ in range(2):
-        assert reader.targets(pod(annotations={f"prometheus.io/{annotation}": value})) == ()
+        assert reader.of_pod(pod(annotations={f"prometheus.io/{annotation}": value})) == ()
     (entry,) = log
-    assert (entry["event"], entry["discovery"]) == ("pod_left_out", "kubernetes x")
+    assert (entry["event"], entry["discovery"]) == ("pod_left_out", "kubernetes namespace x")
     assert entry["pod"] == "inference/chat-0"
     assert message in entry["reason"]
 
@@ -103,13 +102,13 @@ def test_speculation_settings_come_from_the_arguments_of_a_container():
 
 def test_labels_of_the_pod_become_labels_and_unusable_ones_are_dropped_with_one_warning(log):
     keys = {name: f"app/{name}" for name in ("team", "tier", "note", "zone")}
-    reader = PodReader(KubernetesDiscovery(labels=keys), Scrape(), "kubernetes x")
+    reader = PodDiscovery("x", KubernetesDiscovery(labels=keys), Scrape())
     values = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
     for _ in range(3):
-        (target,) = reader.targets(pod(labels={keys[name]: value for name, value in values.items()}))
+        (target,) = reader.of_pod(pod(labels={keys[name]: value for name, value in values.items()}))
         assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "note": values["note"]}
     assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
-        ("discovered_label_dropped", "kubernetes x", "team"),
-        ("discovered_label_dropped", "kubernetes x", "tier"),
+        ("discovered_label_dropped", "kubernetes namespace x", "team"),
+        ("discovered_label_dropped", "kubernetes namespace x", "tier"),
     ]
     assert all("\x1b" not in str(entry) for entry in log)

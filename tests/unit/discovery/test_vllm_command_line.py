@@ -8,7 +8,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY, BatchSchedule
-from spec_decode_exporter.discovery.vllm_command_line import _split, config_speculation, pod_speculation
+from spec_decode_exporter.discovery.vllm_command_line import (
+    _split,
+    config_speculation,
+    pod_speculation,
+    speculator_method,
+)
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
@@ -167,3 +172,96 @@ def test_words_are_those_of_shlex(script):
     except ValueError:
         expected = ()
     assert _split(script) == expected
+
+
+SPEC_JSON = '{"method": "mtp", "num_speculative_tokens": 2}'
+MTP = ServedSpeculation("mtp", 2)
+QUOTED = f"--disable-uvicorn-access-log --speculative-config '{SPEC_JSON}'"
+KSERVE = ["/bin/bash", "-c", 'eval "vllm serve /mnt/models --served-model-name m ${VLLM_ADDITIONAL_ARGS}"']
+SHELL = ["/bin/sh", "-c", "exec vllm serve m $EXTRA_ARGS"]
+
+
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        (KSERVE, {"VLLM_ADDITIONAL_ARGS": QUOTED}),
+        (KSERVE, {"VLLM_ADDITIONAL_ARGS": " " + QUOTED}),
+        (["vllm", "serve", "m", "$(EXTRA_ARGS)"], {"EXTRA_ARGS": QUOTED}),
+        (SHELL, {"EXTRA_ARGS": "--speculative-config.method mtp --speculative-config.num_speculative_tokens 2"}),
+        (SHELL, {"EXTRA_ARGS": "--spec-method=mtp --spec-tokens=2"}),
+        (["vllm", "serve", "m", "$(EXTRA_ARGS)"], {"EXTRA_ARGS": "--spec-method=mtp --spec-tokens=2"}),
+        (SHELL, {"EXTRA_ARGS": f"--speculative-config={SPEC_JSON.replace(' ', '')}"}),
+        (SHELL, {"EXTRA_ARGS": f"--port 1 -sc {SPEC_JSON}"}),
+        (SHELL, {"EXTRA_ARGS": '--speculative-config "' + SPEC_JSON.replace('"', '\\"') + '"'}),
+        (SHELL, {"SPEC": SPEC_JSON, "EXTRA_ARGS": "--port 1 --speculative-config '$(SPEC)'"}),
+        (["sh", "-c", 'vllm serve m --speculative-config="$SPEC"'], {"SPEC": SPEC_JSON}),
+        (["sh", "-c", 'vllm serve m -sc "{\\"method\\": \\"$M\\", \\"num_speculative_tokens\\": ${K:-5}}"'], {"M": "mtp", "K": "2"}),
+        (["sh", "-c", "vllm serve m $A ${B:-}"], {"A": "--spec-method mtp", "B": "--spec-tokens 2"}),
+        (["sh", "-c", "vllm serve m '--speculative-config={\"method\": \"mtp\", \"num_speculative_tokens\": 2}'"], {}),
+        ([], {"VLLM_ADDITIONAL_ARGS": QUOTED}),
+        (["/mnt/entrypoint.sh", "--port", "8000"], {"VLLM_ADDITIONAL_ARGS": QUOTED, "NOTE": "a"}),
+        (["/run"], {"START": f"exec vllm serve m --speculative-config '{SPEC_JSON}'"}),
+        (["/run"], {"VLLM_ARGS": QUOTED, "EXTRA_ARGS": "$(VLLM_ARGS) --port 1"}),
+    ],
+)  # fmt: skip
+def test_flags_in_variables_are_read_however_they_are_quoted(words, environ):
+    assert pod_speculation(words, environ) == MTP
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "expected"),
+    [
+        (["vllm", "serve", "m", "--spec-method", "ngram"], {"EXTRA_ARGS": QUOTED}, ServedSpeculation("ngram")),
+        (["vllm", "serve", "m", "--speculative-config", "$(SECRET)"], {"EXTRA_ARGS": QUOTED}, None),
+        (["vllm", "serve", "m"], {"NOTE": QUOTED}, None),
+        (["vllm", "serve", "m"], {"NOTE": f"slower with --speculative-config '{SPEC_JSON}'"}, None),
+        (["vllm", "serve", "m"], {"VLLM_ARGS": "--special 5 --specials mtp"}, None),
+        (["vllm", "serve", "m"], {"SPEC_CONFIG": SPEC_JSON, "METHOD": "mtp"}, None),
+        (["vllm", "serve", "m"], {"PREFILL_ARGS": QUOTED, "DECODE_ARGS": "--spec-method ngram"}, None),
+        (["vllm", "serve", "m", "$EXTRA"], {"EXTRA": "$EXTRA --spec-method"}, None),
+        (["sh", "-c", "$A" * 50], {"A": "$A --spec-method " * 900}, None),
+    ],
+    ids=["its own flags", "of a Secret", "another meaning", "prose", "other flags", "no flags", "two that differ", "an endless variable", "a bomb"],
+)  # fmt: skip
+def test_a_variable_that_no_command_names_counts_only_as_arguments_beside_a_command_without_flags(
+    words, environ, expected
+):
+    assert pod_speculation(words, environ) == expected
+
+
+EAGLE3_CHECKPOINT = "RedHatAI/Qwen3-8B-speculator.eagle3"
+
+
+@pytest.mark.parametrize(
+    ("model", "method"),
+    [
+        (EAGLE3_CHECKPOINT, "eagle3"),
+        ("/models/Llama-3.3-70B-Instruct-speculators.eagle3/", "eagle3"),
+        ("RedHatAI/Qwen3-8B-speculator.peagle", "eagle3"),
+        ("RedHatAI/Qwen3-30B-A3B-speculator.dflash", "dflash"),
+        ("RedHatAI/GLM-5.2-speculator.dspark-block16", "dspark"),
+        ("Qwen3-Next-80B-speculator.mtp", "mtp"),
+        ("/hub/models--RedHatAI--Qwen3-8B-speculator.eagle3/snapshots/1", "eagle3"),
+        ("Qwen/Qwen3-8B", ""),
+        ("AngelSlim/Qwen3-8B_eagle3", ""),
+        ("a/speculator.eagle30", ""),
+        ("market-speculator.v2", ""),
+    ],
+)
+def test_the_name_of_a_speculators_checkpoint_names_its_method(model, method):
+    assert speculator_method(model) == method
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["vllm", "serve", EAGLE3_CHECKPOINT, "--port", "1"], ServedSpeculation("eagle3", draft_model=EAGLE3_CHECKPOINT)),
+        (["python3", "-m", "x", f"--model={EAGLE3_CHECKPOINT}"], ServedSpeculation("eagle3", draft_model=EAGLE3_CHECKPOINT)),
+        (["sh", "-c", f"vllm serve {EAGLE3_CHECKPOINT} --spec-tokens 2"], ServedSpeculation("eagle3", 2, EAGLE3_CHECKPOINT)),
+        (["vllm", "serve", "m", "-sc", '{"model": "a/b-speculator.peagle"}'], ServedSpeculation("eagle3", draft_model="a/b-speculator.peagle")),
+        (["vllm", "serve", "m", "--served-model-name", EAGLE3_CHECKPOINT], None),
+    ],
+    ids=["vllm serve", "--model", "with K", "as a draft model", "another flag"],
+)  # fmt: skip
+def test_a_speculators_checkpoint_that_is_served_is_its_own_draft_model(words, expected):
+    assert pod_speculation(words, {}) == expected

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
@@ -25,7 +26,7 @@ from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES, findings
 from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets, KvCache
 from spec_decode_exporter.window.poll import Check, Counters
 from tests.fakes.windows import window
 
@@ -95,10 +96,11 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     and there is no advice.
     """
     accepted = sum(positions) if accepted is None else accepted
-    draft_tokens = drafts * len(positions) if draft_tokens is None else draft_tokens
+    counted = drafts or 0
+    draft_tokens = counted * len(positions) if draft_tokens is None else draft_tokens
     counters = {
-        "decode_steps": drafts,
-        "generation_tokens": drafts + accepted + 100,
+        "decode_steps": counted,
+        "generation_tokens": counted + accepted + 100,
         "first_tokens": 100,
         "preemptions": 0,
     }
@@ -113,7 +115,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     one = window(drafts, draft_tokens, accepted, positions=positions, gauges=gauges, **counters)
     broken, drops = frozenset(more.pop("broken", ())), more.pop("drops", DropStatus())
     latencies, advice = more.pop("latencies", {}), more.pop("advice", Advice())
-    fall = more.pop("fall", None)
+    fall, lengths = more.pop("fall", None), more.pop("lengths", ())
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
         more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
@@ -123,7 +125,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
         (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
     )
     evaluation.shown = evaluation.own._replace(advice=advice)
-    return {finding.name: finding for finding in findings(evaluation, broken, drops, fall)}
+    return {finding.name: finding for finding in findings(evaluation, broken, drops, fall, lengths)}
 
 
 BASELINE = RequestBaseline(0.05, 0.85)
@@ -149,10 +151,33 @@ def latency(which, *values):
     return {"latencies": {which: tail(*values)}}
 
 
+OLD_SGLANG = {
+    "drafts": None,
+    "positions": (),
+    "decode_steps": None,
+    "engine_kind": "sglang",
+    "lengths": (2.4, 2.3, 2.0, 1.9, 1.7, 1.6, 1.5, 1.46),
+}
+NO_DRAFTS = {"drafts": None, "positions": ()}
+NO_NUMBER = {**NO_DRAFTS, "draft_tokens": 4000, "accepted": 2000}
+UNCOUNTED = {**NO_DRAFTS, "decode_steps": 1000, "generation_tokens": 1800, "drafting": Drafting.UNCOUNTED}
+
+
+def slow_steps(dtype="fp8_e4m3", token=0.6, positions=(700, 600, 400, 300)):
+    """Return an engine that hardly accepts too little, with a cost at which speculation is slower."""
+    return {"kv_cache": KvCache(100_000, dtype), "positions": positions, **measured(token)}
+
+
+PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
     "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
+    "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
+    "drafts_missing": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
+    "drafts_uncounted": (UNCOUNTED, {**UNCOUNTED, "drafting": Drafting.OFF}),
+    "speculation_unknown": ({**NO_DRAFTS, "drafting": Drafting.UNKNOWN}, {**NO_DRAFTS, "drafting": Drafting.UNDECIDED}),
+    "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
     "stalled": ({"drafts": 0, "positions": (0,) * 4, "decode_steps": 101}, {"drafts": 0, "positions": (0,) * 4, "decode_steps": 100}),
     "drafter_dead": ({"positions": (49, 0)}, {"positions": (50, 0)}),
     "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
@@ -170,6 +195,8 @@ EDGES = {
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
     "adaptive_verification": ({"speculation": Speculation(is_adaptive=True)}, {}),
+    "steps_counted_by_token": ({"counts_tokens": True}, {}),
+    "slow_steps_with_fp8": (slow_steps(), slow_steps(dtype="auto")),
     "counted_at_end": ({"counts_at_end": True}, {}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
@@ -221,6 +248,12 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("acceptance_falls_with_context", {"short_tokens": 1200, "long_tokens": 8800, "short": 2.4, "short_lower": 2.3, "short_upper": 2.5, "long": 1.6, "long_lower": 1.5, "long_upper": 1.7, "best_tokens": 2, "tokens": 4}, "With contexts of about 8,800 tokens the acceptance length is 1.60 (1.50 to 1.70), with 1,200 tokens 2.40 (2.30 to 2.50). No setting chooses the number of draft tokens by context; about 2 instead of 4 are best there: "),
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
+        ("counts_no_drafts", {"before": 2.35, "length": 1.48, "fall": 0.87 / 2.35}, "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. The acceptance length that it reports fell from 2.35 to 1.48, by 37.0 %."),
+        ("drafts_uncounted", {"tokens": 1.7}, "A decode step yields 1.70 tokens, so the engine drafts, but its page does not count drafts. "),
+        ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 0.700 of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
+        ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, and none a second one. It is a prefill server: "),
+        ("high_rate", {"rate": 2401 / 4000, "threshold": 0.6, "tokens": 4}, "The acceptance rate is 0.600; above 0.6 operators call it good. It does not include the cost of drafting 4 tokens, "),
+        ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 0.301 of the drafts, "),
         ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "6.9 requests passed through the window one after the other. They count as 4.9, because the "),
     ],
 )  # fmt: skip
@@ -270,8 +303,20 @@ CONDITIONS = [
     ("a position that is drafted", "below_expectation", expecting(0.8, 0.75, 0.66, 0.7), expecting(0.8, 0.75, 0.66, 0.5, 1.0, 1.0)),
     ("a hundred requests", "token_time_tail", latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 100), latency(Latency.TIME_PER_OUTPUT_TOKEN, 1.0, 99)),
     ("a median above 0", "decode_step_tail", latency(Latency.DECODE_STEP, 1.0), {"latencies": {Latency.DECODE_STEP: Buckets((0.0, 1.0, inf), (900, 1000, 1000))}}),
+    ("a known number of tokens a step", "drafts_uncounted", UNCOUNTED, {**UNCOUNTED, "decode_steps": None}),
+    ("draft tokens", "drafts_missing", NO_NUMBER, {**NO_NUMBER, "draft_tokens": 0, "accepted": 0}),
+    ("speculation that does not pay", "slow_steps_with_fp8", slow_steps(), slow_steps(token=0.1)),
+    ("a measured cost", "slow_steps_with_fp8", slow_steps(), {**slow_steps(), **configured(draft_cost_ratio=0.9, running_requests=8)}),
+    ("an acceptance that is not the cause", "slow_steps_with_fp8", slow_steps(), slow_steps(positions=(699, 600, 400, 300))),
+    ("no draft", "decodes_nothing", PREFILLS, {**PREFILLS, "drafts": 5, "decode_steps": 0}),
+    ("no decode step", "decodes_nothing", PREFILLS, {**PREFILLS, "decode_steps": 1}),
+    ("no decoded token where steps are unknown", "decodes_nothing", {**PREFILLS, "decode_steps": None}, {**PREFILLS, "decode_steps": None, "generation_tokens": 101}),
+    ("known first tokens", "decodes_nothing", PREFILLS, {**PREFILLS, "first_tokens": None}),
+    ("reported lengths", "counts_no_drafts", {**OLD_SGLANG, "lengths": (2.0,)}, {**OLD_SGLANG, "lengths": ()}),
+    ("no count of drafts", "counts_no_drafts", OLD_SGLANG, {**OLD_SGLANG, "drafts": 0}),
     ("preemptions", "kv_pressure", {"kv_cache_usage": 1.0, "preemptions": 1}, {"kv_cache_usage": 1.0}),
-    *((f"known {name}", finding, EDGES[finding][0], {**EDGES[finding][0], name: None}) for finding in ("low_coverage", "trimmed_tokens") for name in ("decode_steps", "generation_tokens", "first_tokens")),
+    ("known decode_steps", "low_coverage", FEW_STEPS, {**FEW_STEPS, "decode_steps": None}),
+    *((f"known {name}", "trimmed_tokens", EDGES["trimmed_tokens"][0], {**EDGES["trimmed_tokens"][0], name: None}) for name in ("decode_steps", "generation_tokens", "first_tokens")),
 ]  # fmt: skip
 """What a finding needs beside its threshold: with it and without it."""
 
@@ -286,14 +331,15 @@ def test_a_finding_needs(name, enough, without):
     assert name not in found(**without)
 
 
-NO_SPECULATION = {"drafts": 0, "positions": (), "speculates": False}
+NO_SPECULATION = {"drafts": 0, "positions": (), "drafting": Drafting.OFF}
 
 
 ALONE = {
     "an ordinary engine": ({}, set()),
-    "no draft": ({"drafts": 0, "positions": (0,)}, set()),
+    "no draft": ({"drafts": 0, "positions": (0,), "decode_steps": 100}, set()),
     "a single draft": ({"drafts": 1, "positions": (1,)}, {"few_drafts"}),
-    "no speculation": (NO_SPECULATION, set()),
+    "no speculation": ({**NO_SPECULATION, "decode_steps": 100}, set()),
+    "a prefill server": (NO_SPECULATION, {"decodes_nothing"}),
     "no positions": ({"positions": (), "draft_tokens": 4000, "accepted": 2000}, set()),
     "nothing accepted": ({"positions": (0,) * 4}, {"drafter_dead"}),
     "almost nothing accepted": ({"positions": (9, 0, 0, 0)}, {"drafter_dead", "low_first_position", "wasted_last_position", "low_rate"}),
@@ -310,7 +356,7 @@ def test_an_engine_has_these_findings_alone(more, names):
 
 def test_without_windows_or_counters_there_are_no_findings():
     assert findings(Evaluation((), Knowledge()), frozenset(Check), DropStatus()) == ()
-    unknown = Evaluation((window(),), Knowledge(speculates=False))
+    unknown = Evaluation((window(),), Knowledge(drafting=Drafting.OFF))
     assert findings(unknown, frozenset(), DropStatus()) == ()
     unknown_accepted = Evaluation((window(1000, 4000, positions=(0,) * 4),), Knowledge())
     assert [each.name for each in findings(unknown_accepted, frozenset(), DropStatus())] == []
@@ -320,8 +366,14 @@ NEED_NO_DRAFTS = {
     *(f"broken_{check}" for check in Check),
     *(f"{kind}_drop" for kind in DropKind),
     *("stalled", "kv_pressure", "token_time_tail", "decode_step_tail", "few_drafts"),
+    *("counts_no_drafts", "drafts_missing", "drafts_uncounted", "speculation_unknown", "decodes_nothing"),
 }
-OF_PARTIAL_WINDOWS = {name for name in NAMES if name.startswith("broken_") or name.endswith("_drop")}
+OF_PARTIAL_WINDOWS = {
+    name
+    for name in NAMES
+    if name.startswith(("broken_", "counts_no", "decodes_no", "drafts_", "speculation_"))
+    or name.endswith("_drop")
+}
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in NEED_NO_DRAFTS])
@@ -435,3 +487,14 @@ def test_findings_of_any_counters_have_finite_numbers(
         for value in finding.values.values():
             assert 0 <= value < inf, finding
             assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
+
+
+def test_one_draft_token_is_written_as_one():
+    one = found(positions=(800,), accepted=800)
+    assert "drafting 1 token," in one["high_rate"].text
+    assert one["room_for_longer_draft"].text.startswith("With 1 draft token the last one is accepted")
+
+
+def test_a_reported_length_that_hardly_moves_is_no_fall():
+    text = found(**{**OLD_SGLANG, "lengths": (2.0, 1.9, 1.9, 1.9)})["counts_no_drafts"].text
+    assert text.endswith(" The acceptance length that it reports is 1.90.")

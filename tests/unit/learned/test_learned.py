@@ -6,6 +6,7 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
+from spec_decode_exporter.analysis.drafting import DraftCounters
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -31,7 +32,7 @@ class Engine:
 
     def __init__(self, make_sample, assumptions=EAGLE, moment=0.0):
         self.make_sample = make_sample
-        self.history, self.learned = History(300.0), Learned(assumptions)
+        self.history, self.learned, self.counters = History(300.0), Learned(assumptions), DraftCounters()
         self.moment = self.begin = moment
         self.counts, self.positions = [0] * 7, []
         self.changes = []
@@ -76,9 +77,11 @@ class Engine:
             created=WALL + self.begin,
             latencies={latency: Buckets((0.3, inf), (first, first)) for latency in COMPARED},
         )
+        sample = self.counters.complete(sample)
         taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
         if taken.increment:
-            self.changes += self.learned.observe(taken.increment, sample, self.history)
+            drafting = self.counters.drafting
+            self.changes += self.learned.observe(taken.increment, sample, self.history, drafting)
 
     @property
     def baseline(self):

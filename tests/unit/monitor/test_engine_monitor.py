@@ -292,6 +292,26 @@ def test_a_fall_with_the_prompt_by_single_requests_is_a_finding(busy_sample):
     assert names[1] - names[0] == {"acceptance_falls_with_context"}
 
 
+def test_an_engine_that_counts_no_drafts_shows_how_the_length_that_it_reports_fell(make_sample):
+    its = Watched((30.0, 60.0), Assumptions(engine_kind="sglang"))
+    for second in range(40):
+        length = 2.35 if second < 20 else 1.48
+        ratio = {"reported_acceptance_ratio": 0.2, "reported_acceptance_length": length}
+        its.poll(make_sample(generation_tokens=900 * second, first_tokens=3 * second, **ratio))
+    [finding] = [each for each in its.snapshot.findings if each.name == "counts_no_drafts"]
+    assert finding.values == pytest.approx({"before": 2.35, "length": 1.48, "fall": 1 - 1.48 / 2.35})
+
+
+def test_a_prefill_server_decodes_nothing_and_is_not_disabled(make_sample):
+    its, found = Watched(), []
+    for second in range(5):
+        served = {"generation_tokens": 20 * second, "first_tokens": 20 * second, "decode_steps": 0}
+        its.poll(make_sample(0, 0, 0, positions=(0, 0, 0), **served))
+        found.append("decodes_nothing" in {each.name for each in its.snapshot.findings})
+    assert its.its.state is State.IDLE
+    assert found == [False, False, False, True, True]  # a burst may have its first tokens alone for a moment
+
+
 class TestTimeSaved:
     """Decode time of polls with bounds of the speed-up, beside that without speculation."""
 

@@ -127,6 +127,22 @@ def names(number, model="m"):
     return {(model, str(engine)): 0 for engine in range(number)}
 
 
+# Names
+
+
+@pytest.mark.parametrize(
+    ("query", "named", "model"),
+    [("&model=org%2Fb", None, "org/b"), ("&model=b", "m", "m"), ("", None, "one")],
+)
+async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_targets_name(
+    watching, server, query, named, model
+):
+    server.engines = {(named, "0"): 0}
+    watch = watching(target(url=f"{URL}{query}"))
+    await watch.polls(2)
+    assert set(watch.snapshots) == {(model, "0")}
+
+
 # Engines that come and go
 
 

@@ -118,6 +118,43 @@ def test_too_few_drafts_name_the_missing_number():
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("decodes_nothing", "It decodes nothing. Watch the decode servers."),
+        ("counts_no_drafts", "This SGLang counts no drafts. Update it. Its length fell."),
+        ("broken_one_server", "Several servers answer. Name each server."),
+    ],
+)
+def test_an_engine_that_never_has_a_verdict_is_not_to_be_observed_for_longer(name, text):
+    finding = Finding(name=name, severity=Severity.INFO, values={}, text=text)
+    its = {"verdict": Verdict.INSUFFICIENT, "verdict_text": text, "findings": (finding,)}
+    written = report(changed(observation("harmful"), **its), PLAIN)
+    matter, _, remedy = text.partition(". ")
+    assert written.startswith(f"**{matter}.** {remedy}\n")
+    assert "Missing data" not in written
+    assert "bserve" not in written
+    assert written.count(remedy) == 1
+
+
+def test_an_engine_that_drafted_nothing_is_to_be_observed_while_it_drafts():
+    view = observation("harmful", seconds=20)
+    window = view.engines[0].longest
+    silent = window.model_copy(update={"counts": window.counts.model_copy(update={"drafts": 0})})
+    its = {"verdict": Verdict.INSUFFICIENT, "findings": (), "windows": (silent,)}
+    assert "Observe it while it drafts." in report(changed(view, **its), PLAIN)
+
+
+def test_the_trailing_positions_without_an_accepted_token_share_a_row():
+    view = observation("harmful")
+    rates = (0.5, 0.2, *[None] * 6)
+    window = view.engines[0].longest.model_copy(
+        update={"position_acceptance_ratio": rates, "position_conditional_acceptance_ratio": rates}
+    )
+    rows = section(report(changed(view, windows=(window,)), PLAIN), "Positions").splitlines()
+    assert [row.split("|")[1].strip() for row in rows if row.startswith("| ")][2:] == ["0", "1", "2 to 7"]
+
+
 # Untrusted names
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
@@ -116,7 +117,7 @@ def test_the_status_is_good_only_if_every_setting_is_known(engine):
     assert recommendation_status([known]) is ExitStatus.GOOD
     assert recommendation_status([known, unknown]) is ExitStatus.UNKNOWN
     assert recommendation_status([]) is ExitStatus.UNKNOWN
-    without = engine(UNKNOWN_SETTING, speculates=False)
+    without = engine(UNKNOWN_SETTING, drafting=Drafting.OFF)
     assert recommendation_status([known, without]) is ExitStatus.GOOD
     assert recommendation_status([without]) is ExitStatus.UNKNOWN
 
@@ -164,7 +165,7 @@ class TestMeasuring:
         assert group.measuring.schedule
 
     def test_without_engines_that_draft_nothing_can_be_measured(self, replica):
-        for engines in ([], [replica(speculates=False)]):
+        for engines in ([], [replica(drafting=Drafting.OFF)]):
             assert measuring_status(engines) is ExitStatus.UNKNOWN
             assert "No engine" in written_measuring(engines, "text", TextStyle())
 

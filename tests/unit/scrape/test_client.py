@@ -288,6 +288,38 @@ async def test_a_redirect_is_not_followed_and_only_its_host_is_reported(
     assert len(server.requests) == 1
 
 
+JSON = "Content-Type: application/json"
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        (answer(b'{"error":{"message":"Loading model"}}', JSON, status="503 Service Unavailable"), "status 503 Service Unavailable: Loading model"),
+        (answer(b"x" * 4097, "Content-Type: text/plain", status="500 E"), "status 500 Internal Server Error"),
+        (answer(gzip.compress(b"no"), "Content-Type: text/plain", GZIP, status="400 E"), "status 400 Bad Request"),
+        (answer(b"moved", "Content-Type: text/plain", status="308 E"), "status 308 Permanent Redirect"),
+        (b"HTTP/1.1 500 E\r\nContent-Type: text/plain\r\n\r\nno", "status 500 Internal Server Error"),
+        (answer(b"no", "Content-Type: text/plain", status="500 E", length=5), "status 500 Internal Server Error: no"),
+    ],
+)  # fmt: skip
+async def test_a_rejection_says_the_servers_reason_if_it_is_short(client, fault_server, response, text):
+    server = await fault_server(sends(response, close))
+    assert str(await failure(client, server.url())) == text
+
+
+async def test_a_rejection_that_echoes_the_request_reveals_no_secret(make_client, fault_server, tmp_path):
+    secrets = "sk-12345", "key=a%2Fb-c", "tenant-7"
+    echo = "no sk-12345 a%2Fb-c a/b-c tenant-7 for gemma"
+    (tmp_path / "token").write_text(secrets[0])
+    http = HttpSettings(
+        authorization=Authorization(credentials_file=tmp_path / "token"),
+        http_headers={"X-Tenant": HeaderValues(values=(secrets[2],))},
+    )
+    server = await fault_server(answer(echo.encode(), "Content-Type: text/plain", status="400 E"))
+    error = await failure(make_client(http), f"{server.url()}?{secrets[1]}&model=gemma")
+    assert str(error) == "status 400 Bad Request: no … … … … for gemma"
+
+
 async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, fault_server):
     server = await fault_server(answer(bytes(1000)))
     with pytest.raises(PollError) as caught:

@@ -1,8 +1,6 @@
-"""When targets are polled: shared ticks, permits of costly polls, and longer intervals of costly targets."""
+"""When targets are polled: shared ticks, and longer intervals of costly targets."""
 
-import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack, suppress
 from itertools import pairwise
 
 import pytest
@@ -11,15 +9,12 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.poller import (
     COSTLY_SHARE,
-    MAX_WINDOW_SHARE,
-    PERMITS,
+    ORDINARY_SHARE,
     TARGET_SHARE,
-    DutyCycle,
-    PollSchedule,
+    PollBudget,
     next_tick,
     phase,
 )
-from tests.conftest import settle
 
 intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
 offsets = st.floats(0, 1, exclude_max=True)
@@ -48,110 +43,57 @@ def test_ticks_are_one_interval_apart_and_unique_in_spite_of_jitter(start, inter
     assert all(after - before == pytest.approx(interval, rel=1e-6) for before, after in pairwise(ticks))
 
 
-@pytest.fixture
-def schedule(clock):
-    return PollSchedule(clock)
-
-
-async def test_all_that_wait_for_a_moment_share_one_timer_and_wake_in_order(schedule, clock):
-    woken = []
-
-    async def wait(name, moment):
-        await schedule.sleep_until(moment)
-        woken.append((name, clock.monotonic()))
-
-    tasks = [asyncio.create_task(wait(name, 1001.0 - name % 2 / 2)) for name in range(100)]
-    await settle()
-    assert clock.asleep == 2
-    tasks[3].cancel()
-    await clock.advance(1.0)
-    odd, even = range(1, 100, 2), range(0, 100, 2)
-    assert woken == [*((name, 1000.5) for name in odd if name != 3), *((name, 1001.0) for name in even)]
-
-
-# Permits.
-
-
-async def test_all_permits_can_be_used_at_once_and_no_more(schedule):
-    async with AsyncExitStack() as stack:
-        for _ in range(PERMITS):
-            await stack.enter_async_context(schedule.permit(lambda: 0.0))
-        waiting = asyncio.create_task(stack.enter_async_context(schedule.permit(lambda: 0.0)))
-        await settle()
-        assert not waiting.done()
-        waiting.cancel()
-    async with schedule.permit(lambda: 0.0):
-        pass
-
-
-async def test_costly_polls_take_no_more_than_their_share_of_a_core_also_if_they_fail(schedule, clock):
-    async def again_and_again():
-        spent = [0.0]
-        while True:
-            with suppress(OSError):
-                async with schedule.permit(lambda: spent[0]):
-                    await clock.sleep_until(clock.monotonic() + 0.1)
-                    spent[0] += 0.1
-                    clock.used += 0.1
-                    raise OSError
-
-    tasks = [asyncio.create_task(again_and_again()) for _ in range(10)]
-    await clock.advance(100)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    assert clock.used == pytest.approx(COSTLY_SHARE * 100, rel=0.1)
+# What costly polls share.
 
 
 @pytest.mark.parametrize(
-    ("share", "targets", "is_costly"),
-    [(0.0006, 10_000, False), (0.001, 400, False), (0.001, 600, True), (0.4, 1, False), (0.4, 2, True)],
-)
-def test_a_target_is_costly_if_it_takes_more_than_an_even_part_of_half_a_core(
-    schedule, share, targets, is_costly
-):
-    schedule.targets = targets
-    assert schedule.is_costly(share) == is_costly
-
-
-# Longer intervals.
-
-
-def test_the_shortest_response_of_the_last_minute_or_two_counts():
-    duty = DutyCycle(1.0, 0.01, 3600.0)
-    for now, seconds, ticks in [(0, 0.5, 50), (30, 0.02, 2), (59, 9.0, 2), (61, 9.0, 2), (119, 0.5, 2),
-                                (121, 0.9, 50), (400, 0.3, 30)]:  # fmt: skip
-        duty.answered(now, seconds)
-        assert duty.ticks(0.0)[0] == ticks
-
-
-@given(intervals, st.floats(0.001, 1), st.floats(0.1, 3600), st.floats(0, 100), st.floats(0, 100))
-def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(interval, share, window, seconds, cost):
-    duty = DutyCycle(interval, share, window)
-    duty.answered(0.0, seconds)
-    ticks, cause = duty.ticks(cost)
-    assert 1 <= ticks <= max(1, window * MAX_WINDOW_SHARE / interval + 1e-3)
-    assert (cause is None) == (ticks == 1)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "cost", "waited", "expected"),
+    ("costs", "intervals"),
     [
-        *((seconds, 0.0, 0.0, (ticks, "answers" if ticks > 1 else None))
-          for seconds, ticks in ((0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (9.0, 100))),
-        (0.001, 0.5 * TARGET_SHARE, 0.0, (1, None)),
-        (0.001, 4 * TARGET_SHARE, 0.0, (4, "processing")),
-        (0.05, 4 * TARGET_SHARE, 0.0, (5, "answers")),
-        (0.05, 10 * TARGET_SHARE, 0.0, (10, "processing")),
-        (0.05, 0.0, 0.5, (5, "answers")),
-        (0.05, 0.0, 9.5, (10, "processing")),
-        (0.001, 0.0, 1e9, (61, "processing")),
+        ([0.0005] * 10_000, {1.0}),  # ordinary ones are never costly
+        ([0.001] * 400, {1.0}),
+        ([0.001] * 1000, {2.0}),
+        ([0.05], {1.0}),
+        ([2.0], {2.0 / TARGET_SHARE}),
+        ([0.04] * 5 + [2.0] * 5, {1.0, 2.0 / TARGET_SHARE}),
+        ([0.02] * 5 + [2.0] * 10, {1.0, 50.0}),  # 0.4 of a core is left for the ten
+        ([0.04] * 5 + [2.0] * 20, {2.0, 100.0}),  # all have an even part, 0.02
     ],
 )  # fmt: skip
-def test_the_interval_and_its_cause_are_those_of_what_takes_more_than_its_share(
-    seconds, cost, waited, expected
+def test_costly_targets_are_polled_less_often_those_that_take_most_by_an_even_part_of_half_a_core(
+    costs, intervals
 ):
-    duty = DutyCycle(1.0, 0.01, 600.0)
-    duty.answered(0.0, seconds)
-    duty.waited = waited
-    assert duty.ticks(cost) == expected
+    budget, targets = PollBudget(), range(len(costs))
+    for target, cost in zip(targets, costs, strict=True):
+        budget.interval(target, cost, 1.0)
+    found = map(budget.interval, targets, costs, [1.0] * len(costs))
+    assert sorted({round(interval, 6) for interval in found}) == pytest.approx(sorted(intervals))
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 100.0), intervals), max_size=30))
+def test_costly_targets_together_keep_to_half_a_core_and_the_least_costly_to_their_interval(targets):
+    budget, names = PollBudget(), range(len(targets))
+    for name, target in zip(names, targets, strict=True):
+        budget.interval(name, *target)
+    costly = [
+        (cost, interval, budget.interval(name, cost, interval))
+        for name, (cost, interval) in zip(names, targets, strict=True)
+        if cost > ORDINARY_SHARE * interval
+    ]
+    assert all(found >= interval for _, interval, found in costly)
+    assert all(cost / found <= TARGET_SHARE * (1 + 1e-9) for cost, _, found in costly)
+    total = sum(cost / found for cost, _, found in costly)
+    assert total <= COSTLY_SHARE * (1 + 1e-9)
+    if any(found > max(interval, cost / TARGET_SHARE) * (1 + 1e-9) for cost, interval, found in costly):
+        assert total == pytest.approx(COSTLY_SHARE)
+
+
+def test_a_target_that_became_cheap_or_was_removed_leaves_its_part_to_the_others():
+    budget = PollBudget()
+    for target in range(20):
+        budget.interval(target, 0.05, 1.0)
+    assert budget.interval(0, 0.05, 1.0) == pytest.approx(2.0)
+    assert [budget.interval(target, 0.0, 1.0) for target in range(10, 15)] == [1.0] * 5
+    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.5)
+    for target in range(15, 20):
+        budget.release(target)
+    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,16 +10,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Poll
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, Poller, PollSchedule
+from spec_decode_exporter.scrape.poller import (
+    LARGE_PAGE,
+    PERMITS,
+    TARGET_SHARE,
+    PollBudget,
+    Poller,
+)
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
 
 PAGES = DATA / "pages"
+ROUTERS = PAGES / "routers"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 URL = "http://vllm:8000/metrics"
 
@@ -102,7 +109,7 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. The test can make its receiver report a restart or crash."""
 
-    def make(*, receive=None, record=None, shortest_window=30.0, phase=0.0, schedule=None, **poll) -> Poller:
+    def make(*, receive=None, record=None, shortest_window=30.0, phase=0.0, budget=None, **poll) -> Poller:
 
         def take(polled):
             received.append(polled)
@@ -116,7 +123,7 @@ def make(server, clock, received):
             poll=Poll.model_validate(poll),
             shortest_window=shortest_window,
             histogram_phase=phase,
-            schedule=schedule or PollSchedule(clock),
+            budget=budget or PollBudget(),
             clock=clock,
             receive=take,
             emit=lambda event: EventLog("1").record(event, clock.wall(), EventSubject("vllm")),
@@ -143,21 +150,15 @@ def polls(clock):
 
 @pytest.fixture
 async def running():
-    """Run a poller until the end of the test."""
+    """Run a poller until the end of the test; return its task."""
     tasks = []
-    yield lambda poller: tasks.append(asyncio.create_task(poller.run()))
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
+    def run(poller):
+        tasks.append(asyncio.create_task(poller.run()))
+        return tasks[-1]
 
-@asynccontextmanager
-async def permits(schedule, number):
-    """Hold permits of the schedule."""
-    async with AsyncExitStack() as stack:
-        for _ in range(number):
-            await stack.enter_async_context(schedule.permit(lambda: 0.0))
-        yield stack
+    yield run
+    await cancel(tasks)
 
 
 # Which page.
@@ -250,6 +251,13 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
         (b"# HELP a A\nray_node_cpu 1\n", "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM"),
         (b"spec_decode_exporter_build_info 1\n", "it is an exporter's page: name the server's, for vLLM `http://HOST:8000/metrics`"),
         (b"vllm:lora_requests_info 1\n", "it has none of the series that are read: update the exporter"),
+        ((ROUTERS / "production-stack.prom").read_bytes(), "it is a router's page: name the servers, `http://10.244.1.17:8000`, `http://10.244.2.9:8000`, `http://10.244.3.4:8000` and 1 more"),
+        ((ROUTERS / "smg.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:30001`, `http://127.0.0.1:30002`"),
+        ((ROUTERS / "sgl_router.prom").read_bytes(), "it is a router's page: name the servers, `http://10.0.0.7:30000`, `http://10.0.0.8:30000`"),
+        ((ROUTERS / "vllm-router.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:8101`"),
+        ((ROUTERS / "dynamo-frontend.prom").read_bytes(), "it is a router's page: name the workers, each with the port `DYN_SYSTEM_PORT`"),
+        ((ROUTERS / "nim.prom").read_bytes(), "it is NIM's, which counts no drafts: serve the model by vLLM itself"),
+        (b'vllm:current_qps{server="http://a`b:1"} 1\nvllm:current_qps{server="http://user:key@c"} 1\n', "it is a router's page: name the servers"),
     ],
 )  # fmt: skip
 async def test_a_page_without_a_known_engine_is_one_warning_with_its_case_and_no_failure(
@@ -426,31 +434,87 @@ async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_
     assert len(received) == 5
 
 
-async def test_a_target_that_fails_does_not_keep_the_interval_of_a_long_wait_for_a_permit(
-    make, server, clock
-):
-    server.page, schedule = LARGE, PollSchedule(clock)
-    poller = make(filter="off", schedule=schedule)
-    async with permits(schedule, PERMITS):
-        waiting = asyncio.create_task(poller.poll())
-        await clock.advance(40)
+async def test_large_pages_beyond_the_permits_wait_and_the_wait_is_in_the_interval(make, server, clock):
+    server.page, budget = LARGE, PollBudget()
+    poller = make(filter="off", budget=budget)
+    for _ in range(PERMITS):
+        await budget.permits.acquire()
+    waiting = asyncio.create_task(poller.poll())
+    await clock.advance(40)
+    assert poller.record.size is None
+    budget.permits.release()
     await waiting
-    assert poller.record.interval == 41.0
+    assert (poller.record.interval, poller.record.size) == (40.0, len(LARGE))
     server.failure = PollError("refused", "no")
-    await poller.poll()
+    await poller.poll()  # the permit was given back
     assert poller.record.interval == 1.0
 
 
-async def test_a_permit_rests_also_for_a_page_whose_handling_fails(make, server, clock, polls):
-    def crash(polled):
-        clock.used += 0.1
-        raise ZeroDivisionError("a defect")
+# Longer intervals.
 
-    server.page, schedule = LARGE, PollSchedule(clock)
-    await polls(make(filter="off", receive=crash, schedule=schedule), 1, apart=0)
-    async with permits(schedule, PERMITS - 1) as stack:
-        rested = asyncio.create_task(stack.enter_async_context(schedule.permit(lambda: 0.0)))
-        await clock.advance(0.4)
-        assert not rested.done()
-        await clock.advance(0.2)
-        assert rested.done()
+
+@pytest.mark.parametrize(
+    ("seconds", "cost", "interval", "cause"),
+    [
+        *((seconds, 0.0, interval, "answers" if interval > 1 else None)
+          for seconds, interval in ((0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (9.0, 100))),
+        (0.001, 0.5 * TARGET_SHARE, 1, None),
+        (0.001, 4 * TARGET_SHARE, 4, "processing"),
+        (0.05, 4 * TARGET_SHARE, 5, "answers"),
+        (0.05, 9 * TARGET_SHARE, 9, "processing"),
+        (0.001, 110.0, 2200, "processing"),  # beyond a sixth of the window: processor time is for all targets
+    ],
+)  # fmt: skip
+async def test_the_interval_and_its_cause_are_those_of_what_takes_more_than_its_share(
+    make, server, polls, seconds, cost, interval, cause
+):
+    server.seconds, record = seconds, PollRecord(cost=cost)
+    poller = make(filter="off", record=record, shortest_window=600.0)
+    logs = await polls(poller, 1)
+    assert record.interval == interval
+    assert [log["cause"] for log in logs if log["event"] == "target_polled_less_often"] == [cause] * (
+        cause is not None
+    )
+
+
+@pytest.mark.parametrize(("window", "interval"), [(30.0, 5), (3.0, 1), (45.0, 7)])
+async def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(make, server, polls, window, interval):
+    server.seconds = 0.9
+    poller = make(shortest_window=window)
+    await polls(poller, 3)
+    assert poller.record.interval == interval
+
+
+async def test_single_late_responses_do_not_count_and_lasting_ones_do(make, server, polls):
+    poller = make(shortest_window=3600.0)
+    for number in range(200):
+        server.seconds = 0.5 if number % 10 else 0.005
+        await polls(poller, 1)
+        assert poller.record.interval == 1
+    server.seconds = 0.5
+    await polls(poller, 300)
+    assert poller.record.interval == 50
+
+
+async def test_a_longer_interval_is_logged_when_it_begins_and_again_after_ten_minutes_without(
+    make, server, polls
+):
+    poller, logs = make(), []
+    for seconds, number in [(0.9, 300), (0.001, 300), (0.9, 200), (0.001, 700), (0.9, 200)]:
+        server.seconds = seconds
+        logs += [(log["event"], log["cause"], log["interval"]) for log in await polls(poller, number)]
+    assert len(logs) == 2
+
+
+async def test_a_poller_that_ends_leaves_its_part_of_the_budget_to_the_others(make, server, running, clock):
+    async def take_in():
+        server.spent += 5.0
+
+    server.delay, budget = take_in, PollBudget()
+    task = running(make(budget=budget))
+    await clock.advance(30)
+    for other in range(10):
+        budget.interval(other, 0.05, 1.0)
+    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.1)
+    await cancel([task])
+    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.0)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter.scrape import sample as reader_module
-from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.engines import REPLICA_LABELS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
     MAX_COUNT,
@@ -59,6 +59,13 @@ def each(template: str, *values: object) -> bytes:
 # Engines and versions.
 
 
+def test_a_routers_page_has_no_engine_and_a_server_that_names_a_server_has_one():
+    assert not read("routers/production-stack.prom").samples
+    relabelled = NGRAM.replace(b'model_name="', b'server="http://10.0.0.1:8000",model_name="')
+    assert relabelled != NGRAM
+    assert read(relabelled) == read(NGRAM)
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_of_one_engine_has_the_expected_sample(name):
     expected = SAMPLES[name]
@@ -92,11 +99,33 @@ def test_data_parallel_engines_have_one_sample_each():
     assert {sample.positions for sample in samples.values()} == {(0, 0, 0)}
 
 
-def test_v0_is_detected_by_its_counter_of_emitted_tokens_and_has_no_speculation():
+def test_a_series_with_a_name_of_v0_alone_such_as_a_recording_rule_makes_no_v0():
     page = (PAGES / "vllm-0.8.5-v1.prom").read_bytes()
-    mixed = read(page + b'vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 5\n')
-    assert mixed.front_end == "v0"
-    assert {(sample[Counter.DRAFTS], sample.positions) for sample in mixed.samples.values()} == {(None, ())}
+    rule = b'vllm:spec_decode_efficiency{model_name="facebook/opt-125m"} 0.7\n'
+    gauge = b'vllm:spec_decode_draft_acceptance_rate{model_name="facebook/opt-125m"} 0.7\n'
+    for added in (rule, rule + gauge):
+        mixed = read(page + added)
+        assert (mixed.front_end, only(page + added)[Counter.DRAFTS]) == ("python", 400)
+    generated = counter("5") + rule
+    assert (read(generated).front_end, read(generated + gauge).front_end) == ("python", "v0")
+
+
+@pytest.mark.parametrize("label", REPLICA_LABELS)
+def test_a_label_of_replicas_or_stages_divides_the_engines_of_a_page(label):
+    template = f'vllm:num_requests_running{{engine="0",model_name="m",{label}="%"}} %\n'
+    samples = read("".join(template.replace("%", str(load)) for load in (3, 4)).encode()).samples
+    running = {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()}
+    assert running == {"0@3": 3.0, "0@4": 4.0}
+
+
+def test_stages_have_replicas_and_of_rays_two_labels_the_replica_counts():
+    page = each('vllm:num_requests_running{stage="%",replica="1",model_name="m"} 2', "thinker", "talker")
+    assert [name.engine for name in read(page).samples] == ["0@thinker/1", "0@talker/1"]
+    for name in ("vllm-ray.prom", "vllm-ray-old.prom"):
+        samples = read(name).samples
+        assert [name.engine for name in samples] == ["0@zvh2lx90", "0@k2mm3d0p"]
+        assert [sample[Counter.DRAFTS] for sample in samples.values()] == [300, 150]
+        assert [sample.gauge(Gauge.RUNNING_REQUESTS) for sample in samples.values()] == [3.0, 4.0]
 
 
 def test_of_the_ranks_that_repeat_an_engine_the_lowest_counts():
@@ -179,9 +208,7 @@ def test_a_position_that_is_missing_has_none_accepted():
     assert only("vllm-0.32.0-rust-idle.om").positions == ()
 
 
-@pytest.mark.parametrize(
-    "position", [None, "-1", "1.0", "x", "", "²", "128", "99999999999999999999"], ids=ascii
-)
+@pytest.mark.parametrize("position", [None, "-1", "1.0", "x", "", "²", "99999999999999999999"], ids=ascii)
 def test_an_invalid_position_is_rejected(position):
     labels = "" if position is None else f'{{position="{position}"}}'
     with pytest.raises(PageError, match="position"):

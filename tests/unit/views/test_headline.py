@@ -20,12 +20,15 @@ from spec_decode_exporter.views.headline import (
     no_speculation,
     time_saved,
 )
+from spec_decode_exporter.window.poll import Check
 
 MIDNIGHT = 20_718 * DAY_SECONDS
 NOW = MIDNIGHT + 14 * 3600.0 + 30 * 60
 SUDDEN = SimpleNamespace(
     name="sudden_drop", text="Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Look for a change."
 )
+PREFILL = SimpleNamespace(name="decodes_nothing", text="It decodes nothing. Watch the decode servers.")
+MIXED = SimpleNamespace(name="broken_one_server", text="Several servers answer. Name each server.")
 STALLED = SimpleNamespace(name="stalled", text="The engine drafted before. Read the server's log.")
 
 
@@ -54,7 +57,7 @@ def engine(
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
     return SimpleNamespace(
         standing=standing, state=State.ACTIVE if is_verdict else standing, verdict=verdict, pays_share_ratio=share,
-        has_dropped=SUDDEN in findings, findings=findings, verdict_text=f"Text of {standing}.",
+        has_dropped=SUDDEN in findings, findings=findings, broken_checks=(Check.ONE_SERVER,) * (MIXED in findings), verdict_text=f"Text of {standing}.",
         recommendation=evaluation.action, recommendation_text=f"Advice of {standing}.",
         snapshot=SimpleNamespace(evaluation=evaluation, today=today or DayTime()),
         target=name, name=f"llama on {name}, engine 0",
@@ -91,9 +94,13 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
         (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays: about 1.4 times as fast (0.9 to 2.1, by few data and what drafting costs others).", "Bounds and verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
+        (engine(State.IDLE, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(State.DISABLED, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(Verdict.INSUFFICIENT, findings=(PREFILL,), countdown=Countdown(12.0, 12.0)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), "unsure", "Several servers answer", "Several servers answer.", "Name each server."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take 15 s of traffic."),
         (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
-        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
     ],
 )  # fmt: skip
 def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
@@ -138,7 +145,7 @@ def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
         ({"front_end": "ray"}, "`speculative_config` in `engine_kwargs` of the `LLMConfig`"),
         ({"front_end": "rust"}, "decoded without a single draft"),
         ({"engine_kind": "llamacpp", "version": "1"}, "`--model-draft`"),
-        ({"engine_kind": "sglang"}, "start SGLang with `--speculative-algorithm`, or update it."),
+        ({"engine_kind": "sglang"}, "start SGLang with `--speculative-algorithm`."),
     ],
 )
 def test_no_speculation_names_its_case_and_the_flag(server, part):
@@ -174,8 +181,10 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "The ways to know are listed below, cheapest first."),
         ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of the 2 engines that draft, too early to say on 1.", "Advice of insufficient."),
         ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
+        ([engine(Verdict.INSUFFICIENT, findings=(PREFILL,)), engine(State.IDLE)], "unsure", "Too early to say on the only engine that drafts.", "llama on chat, engine 0: It decodes nothing. Watch the decode servers."),
+        ([engine(Verdict.HARMFUL), engine(State.UNKNOWN, findings=(MIXED,), name="r")], "unsure", "Speculation makes decoding slower on the only engine that drafts.", "llama on r, engine 0: Several servers answer. Name each server."),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take 15 s of traffic."),
-        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
         ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
         ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.measuring_schedule import LoadTime, NoMeasuring
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, no_measuring
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -60,7 +61,7 @@ def test_a_schedule_has_its_bands_its_price_and_its_time_and_the_way_back(shown)
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
-        ({"speculates": False}, NoMeasuring.NO_TOKENS),
+        ({"drafting": Drafting.OFF}, NoMeasuring.NO_TOKENS),
         ({"engine_kind": "sglang"}, NoMeasuring.NOT_VLLM),
         ({"data_parallel": True}, NoMeasuring.DATA_PARALLEL),
         ({"speculation": replace(EAGLE, is_adaptive=True)}, NoMeasuring.ADAPTIVE),

@@ -17,7 +17,8 @@ from spec_decode_exporter.costs.cost import Cost, CostSource
 from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.views.verdict_text import memory_text, recommendation_text, verdict_text
+from spec_decode_exporter.findings.findings import NAMES
+from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, recommendation_text, verdict_text
 from tests.every import every
 
 AT = 1_790_000_000.0
@@ -80,7 +81,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
     return SimpleNamespace(
         evaluation=evaluation,
         drops=DropStatus(live=live or {}),
-        findings=[SimpleNamespace(name=name) for name in findings],
+        findings=[SimpleNamespace(name=name, text=f"Text of {name}.") for name in findings],
         tokens=8,
     )
 
@@ -99,6 +100,18 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
 )  # fmt: skip
 def test_a_verdict_names_its_figure(verdict, figures, text):
     assert verdict_text(engine(verdict, evaluated=covered(**figures))) == text
+
+
+@pytest.mark.parametrize("state", [State.ACTIVE, State.IDLE, State.UNKNOWN, State.DISABLED])
+@pytest.mark.parametrize("name", NO_VERDICT)
+def test_a_finding_that_excludes_a_verdict_replaces_state_and_verdict(name, state):
+    its = engine(Verdict.INSUFFICIENT, state=state, action=Action.COLLECT, findings=["low_rate", name])
+    assert verdict_text(its) == f"Text of {name}."
+    assert recommendation_text(its) == "No advice without a verdict."
+
+
+def test_the_findings_that_exclude_a_verdict_exist():
+    assert set(NO_VERDICT) <= set(NAMES)
 
 
 @pytest.mark.parametrize(

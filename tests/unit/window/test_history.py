@@ -39,9 +39,8 @@ def at(moment):
 class Fed:
     """History with the time of its newest poll."""
 
-    def __init__(self, *samples, longest=300.0, interval=1.0, always_counts_drafts=False):
+    def __init__(self, *samples, longest=300.0, interval=1.0):
         self.history = History(longest)
-        self.history.always_counts_drafts = always_counts_drafts
         self.interval, self.moment = interval, 0.0
         for sample in samples:
             self.poll(sample)
@@ -263,29 +262,6 @@ def test_a_histogram_that_falls_is_another_process_though_all_counters_rise(boun
     assert engine.history.totals().resets[Reset.DECREASE] == resets
     assert engine.window().polls == 2 - resets
     assert (engine.history.totals().counters.drafts < 100) is bool(resets)
-
-
-@pytest.mark.parametrize(
-    ("samples", "always", "speculates", "is_undecided"),
-    [
-        ((), True, False, False),
-        ((busy(0),), False, True, False),
-        ((make_sample(generation_tokens=5),), False, False, False),
-        ((make_sample(generation_tokens=5),), True, False, False),
-        ((make_sample(reported_acceptance_ratio=0.5),), True, True, False),
-        # vLLM's Rust front end: counters at 0 say nothing, until it drafts, or decodes 100 tokens.
-        ((make_sample(0, 0, 0, generation_tokens=0),), True, False, True),
-        ((make_sample(0, 0, 0), make_sample(1, 1, 0)), True, True, False),
-        ((busy(0),), True, True, False),
-        ((make_sample(0, 0, 0, generation_tokens=129, first_tokens=30),), True, False, True),
-        ((make_sample(0, 0, 0, generation_tokens=130, first_tokens=30),), True, False, False),
-        ((make_sample(1, 2, 0, generation_tokens=500), make_sample(0, 0, 0)), True, False, True),
-    ],
-)
-def test_an_engine_speculates_or_not_or_is_undecided(samples, always, speculates, is_undecided):
-    history = Fed(*samples, always_counts_drafts=always).history
-    assert (history.speculates, history.is_undecided) == (speculates, is_undecided)
-    assert history.has_drafted is any(sample.counters[0] for sample in samples[-1:])
 
 
 # Several engines

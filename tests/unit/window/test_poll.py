@@ -330,10 +330,13 @@ def test_a_batch_may_end_at_once_with_more_tokens_than_a_second_allows(kind, res
 
 @pytest.mark.parametrize(
     ("steps", "verified", "tokens"),
-    [(3, 4, 3), (3, 16, 3), (1, 2, 1), (1, 6, 5), (0, 6, 5), (None, 6, 5), (0, None, 0), (0, 0, 0)],
-)
-def test_blocks_and_searches_with_one_step_or_none_draft_all_tokens_but_the_bonus(steps, verified, tokens):
-    """DFLASH shows one step, whatever its block; a tree of EAGLE has more tokens than steps."""
+    [(3, 4, 3), (3, 16, 3), (1, 2, 1), (1, 6, 5), (0, 6, 5), (None, 6, 5), (0, None, 0), (0, 0, 0), (5, 5, 4), (6, 12, 6)],
+)  # fmt: skip
+def test_blocks_and_searches_draft_all_tokens_but_the_bonus(steps, verified, tokens):
+    """DFLASH shows one step, whatever its block; a tree of EAGLE has more tokens than steps.
+
+    NGRAM has as many steps as it verifies tokens, one of which is no draft, or fewer with a greater breadth.
+    """
     gauges = {"spec_num_steps": steps, "spec_num_draft_tokens": verified}
     page = "".join(f"sglang:{name} {value}\n" for name, value in gauges.items() if value is not None)
     counts = (
@@ -341,3 +344,60 @@ def test_blocks_and_searches_with_one_step_or_none_draft_all_tokens_but_the_bonu
     )
     (sample,) = SampleReader().read((counts + page).encode(), with_latencies=False).samples.values()
     assert sample[Counter.DRAFT_TOKENS] == (40 * tokens or None)
+
+
+def llamacpp(drafts, drafted, positions, generated=10**9):
+    """Return a sample as llama-server prints it: doubles with six digits, positions with all of them."""
+    counts = {"num_drafts": drafts, "num_draft_tokens": drafted, "num_accepted_tokens": sum(positions)}
+    lines = [f"llamacpp:spec_decode_{name}_total {count:.6g}" for name, count in counts.items()]
+    lines += [f"llamacpp:tokens_predicted_total {generated:.6g}", "llamacpp:requests_processing 4"]
+    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+    lines += [f'{name}{{position="{place}"}} {count}' for place, count in enumerate(positions)]
+    page = "".join(f"{line}\n" for line in lines).encode()
+    (sample,) = SampleReader().read(page, with_latencies=False).samples.values()
+    return sample
+
+
+@given(
+    start=st.integers(0, 10**9),
+    drafts=st.lists(st.integers(0, 3000), min_size=2, max_size=20),
+    rates=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_counters_with_six_digits_neither_reset_nor_break_a_check(start, drafts, rates):
+    """The pages of a server of any age: D, T and G are known to half of their sixth digit, A exactly."""
+    total, poll, first, second = start, None, round(start * rates[0]), round(start * rates[0] * rates[1])
+    for moment, number in enumerate(drafts):
+        total, first = total + number, first + round(number * rates[0])
+        second = min(first, second + round(number * rates[0] * rates[1]))
+        taken = step(poll, llamacpp(total, 2 * total, (first, second), 3 * total), float(moment), WALL)
+        assert taken.reset is None
+        assert taken.poll.broken_checks(taken.poll.tokens) == frozenset()
+        assert taken.poll.counters.accepted_tokens == first + second
+        assert taken.poll.tokens == 2
+        assert abs(taken.poll.counters.drafts - total) <= taken.poll.rounding(total)
+        poll = taken.poll
+
+
+def test_steps_that_follow_from_rounded_tokens_never_fall():
+    before = llamacpp(10**8, 2 * 10**8, (80_000_000, 50_000_000), 300_000_100)
+    after_it = llamacpp(10**8, 2 * 10**8, (80_000_100, 50_000_100), 300_000_400)
+    taken = after(before, after_it)
+    assert before[Counter.GENERATION_TOKENS] - after_it[Counter.GENERATION_TOKENS] == 0
+    assert (taken.reset, taken.increment.counters.decode_steps) == (None, 0)
+
+
+def test_a_replica_that_is_added_to_a_page_brings_no_past_with_it():
+    """Its creation time is newer, and nothing fell: what it and the others counted before is not new."""
+    before = make_sample(100_010, 400_040, 200_020, created=WALL - 9000)
+    added = make_sample(100_025, 400_100, 200_050, created=WALL + 10.2)
+    assert (after(before, added).reset, after(before, added).increment) == (Reset.RESTART, None)
+    restarted = make_sample(15, 60, 30, created=WALL + 10.2)
+    assert after(before, restarted).increment.counters.drafts == 15
+
+
+def test_positions_and_accepted_tokens_are_no_more_than_drafts_only_where_drafts_are_counted():
+    samples = [make_sample(None, 400 * n, 200 * n, positions=(120 * n, 80 * n)) for n in (1000, 2000)]
+    taken = after(*samples)
+    assert (taken.reset, taken.increment.counters.draft_tokens) == (None, 400_000)
+    assert taken.poll.broken_checks(taken.poll.tokens) == frozenset()
+    assert (taken.poll.tokens, taken.poll.has_drafts) == (2, False)

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.core.urls import Url
-from spec_decode_exporter.discovery import groups
-from spec_decode_exporter.discovery.groups import (
-    Listing,
+from spec_decode_exporter.discovery import lists
+from spec_decode_exporter.discovery.lists import (
+    TargetDiscovery,
     TargetGroup,
     ip_and_port,
     json_groups,
@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.filtered import filtered_url
 
 
 def listed(found, scrape=None):
-    return Listing("file a.yml", "file", scrape or Scrape()).targets(found)
+    return TargetDiscovery("file", "file a.yml", scrape or Scrape(), 5.0).targets_of(found)
 
 
 EVIL = "evil.example"
@@ -91,11 +91,16 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
     is_asked_alone(target.url, host)
 
 
+def test_a_parameter_with_the_model_of_a_router_names_the_target():
+    [found] = listed([TargetGroup(["a:1"], {"__param_model": "org/b"})])
+    assert (found.name, found.url) == ("a:1/org/b", "http://a:1/metrics?model=org%2Fb")
+
+
 def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     class Other(Url):
         of = staticmethod(lambda url: Url.of(url.replace("good", "evil")))
 
-    monkeypatch.setattr(groups, "Url", Other)
+    monkeypatch.setattr(lists, "Url", Other)
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
 

@@ -1,0 +1,275 @@
+"""Pods, listed at a simulated API."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp import web
+
+from spec_decode_exporter.config.http_settings import Authorization
+from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
+from spec_decode_exporter.discovery import pods
+from spec_decode_exporter.discovery.pods import PodDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError
+from tests.robustness.inputs.row import served
+
+LIST = "/api/v1/namespaces/inference/pods"
+
+
+def pod(name, ip="10.0.0.1", version="1", **annotations):
+    annotations = {f"prometheus.io/{key}": value for key, value in annotations.items()}
+    metadata = {"name": name, "namespace": "inference", "resourceVersion": version}
+    return {
+        "metadata": {**metadata, "annotations": annotations},
+        "status": {"phase": "Running", "podIP": ip},
+    }
+
+
+class Api:
+    """Simulated API server with the pods of the test."""
+
+    def __init__(self) -> None:
+        self.pods = [pod("a")]
+        self.requests: list[dict] = []
+        self.refusal: tuple[int, str] | None = None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        accepts, token = request.headers["Accept-Encoding"], request.headers.get("Authorization")
+        self.requests.append({"path": request.path, **request.query, "accepts": accepts, "token": token})
+        if self.refusal is not None:
+            status, message = self.refusal
+            return web.json_response({"kind": "Status", "message": message}, status=status)
+        return self.page(int(request.query["continue"] or 0), int(request.query["limit"]))
+
+    def page(self, first: int, limit: int) -> web.Response:
+        more = {"continue": str(first + limit)} if first + limit < len(self.pods) else {}
+        metadata = {"resourceVersion": "10", **more}
+        return web.json_response({"metadata": metadata, "items": self.pods[first : first + limit]})
+
+
+@pytest.fixture
+async def api():
+    api = Api()
+    async with served(api.answer) as api.url:
+        yield api
+
+
+@pytest.fixture
+def discovery(api):
+    def make(namespace: str | None = "inference", **keys) -> PodDiscovery:
+        settings = KubernetesDiscovery(**{"api_server": api.url, **keys})
+        discovery = PodDiscovery(namespace, settings, Scrape())
+        discovery.chance = lambda: 0.5
+        return discovery
+
+    return make
+
+
+async def names(way: PodDiscovery) -> list[str]:
+    """Return the pods in the namespace ``inference`` that a refresh finds."""
+    async with asyncio.timeout(20):
+        return [target.name.removeprefix("inference/") for target in await way.targets()]
+
+
+async def failure(way: PodDiscovery, message: str | None = None) -> DiscoveryError:
+    """Refresh; return the error with this message."""
+    with pytest.raises(DiscoveryError, match=message) as caught:
+        await way.targets()
+    assert caught.value.targets is None
+    return caught.value
+
+
+# Lists.
+
+
+async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods, "PAGE", 2)
+    api.pods = [pod(name) for name in "edcba"]
+    assert await names(discovery(label_selector="app=vllm")) == list("abcde")
+    assert [request.get("continue") for request in api.requests] == ["", "2", "4"]
+    fields = [(each["path"], each["labelSelector"], each["fieldSelector"]) for each in api.requests]
+    assert fields == [(LIST, "app=vllm", "status.phase=Running")] * 3
+    await discovery("").targets()
+    assert api.requests[-1]["path"] == "/api/v1/pods"
+
+
+async def test_more_targets_than_the_limit_are_rejected(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods, "MAX_TARGETS", 3)
+    api.pods = [pod("a"), pod("b", port="1,2")]
+    way = discovery()
+    assert len(await way.targets()) == 3
+    api.pods.append(pod("c"))
+    await failure(way, "has more than 3 targets; choose fewer")
+
+
+async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods, "MAX_PODS", 500)
+    again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
+    api.page = lambda *_: web.json_response(again)
+    await failure(discovery(), "more than 500 pods, or the list has no end; choose fewer by `namespaces`")
+    assert len(api.requests) == 6
+
+
+NO_PODS = "something else than pods"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>", "not JSON"),
+        (gzip.compress(b"[")[:-4], "the compressed body is cut off"),
+        (b"[]", NO_PODS),
+        (b'{"items": [], "metadata": {}}', "the list has no version"),
+        (b'{"metadata": {}, "items": [5]}', NO_PODS),
+        (b'{"metadata": {}, "items": [{}]}', NO_PODS),
+        (b'{"metadata": {}, "items": [{"metadata": {"name": "a/b"}}]}', NO_PODS),
+        *((b'{"items": [], "metadata": {"%b": "%b"}}' % (key, b"x" * 10_000), NO_PODS) for key in (b"resourceVersion", b"continue")),
+        (b"[" * 100_000, NO_PODS),
+        (b'{"items": [' + b"{}," * 300_000, "too many values at once"),
+    ],
+    ids=["html", "gzip", "list", "no version", "item 5", "no name", "a path", "long version", "long continue", "deep", "large"],
+)  # fmt: skip
+async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, body, message):
+    api.page = lambda *_: web.Response(
+        body=body, headers={"Content-Encoding": "gzip"} if body[:1] == b"\x1f" else {}
+    )
+    await failure(discovery(), message)
+    assert api.requests[0]["accepts"] == "identity"
+
+
+async def test_each_list_has_the_pods_as_they_are_now(api, discovery):
+    way = discovery()
+    assert await names(way) == ["a"]
+    api.pods = [pod("b"), pod("a", ip="10.0.0.2", version="2")]
+    assert [target.url for target in await way.targets()] == [
+        "http://10.0.0.2:8000/metrics",
+        "http://10.0.0.1:8000/metrics",
+    ]
+    api.pods = [pod("b")]
+    assert await names(way) == ["b"]
+    assert way.refresh == 28.5
+
+
+async def test_a_pod_of_the_same_version_is_not_read_again(api, discovery, monkeypatch):
+    way = discovery()
+    (before,) = await way.targets()
+    api.pods.append(pod("b", version=""))
+    monkeypatch.setattr(way, "of_pod", lambda found: (f"new {found.metadata.name}",))
+    assert await way.targets() == [before, "new b"]
+    api.pods = [pod("a", version="2"), pod("b", version="")]
+    assert await way.targets() == ["new a", "new b"]
+
+
+async def test_a_list_that_fails_on_a_later_page_changes_nothing(api, discovery, monkeypatch):
+    monkeypatch.setattr(pods, "PAGE", 1)
+    way = discovery()
+    before = await way.targets()
+    api.pods = [pod("b"), {"metadata": {"name": 5}}]
+    await failure(way, NO_PODS)
+    api.pods = [pod("a")]
+    assert [one is other for one, other in zip(await way.targets(), before, strict=True)] == [True]
+
+
+async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
+    api.refusal = 410, "the continue token is too old"
+    await failure(discovery(), r"status 410 Gone \(the continue token is too old\)")
+    api.refusal, way = None, discovery()
+    assert await names(way) == ["a"]
+    api.refusal = 503, "shutting down"
+    pauses = []
+    for _ in range(9):
+        await failure(way, r"status 503 Service Unavailable \(shutting down\)")
+        pauses.append(way.refresh)
+    assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
+    api.refusal = None
+    assert await names(way) == ["a"]
+    assert way.refresh == 28.5
+
+
+# Access.
+
+
+@pytest.mark.parametrize(
+    ("namespace", "message"),
+    [
+        ("inference", r"to list pods in namespace inference is not allowed; bind a Role with"),
+        ("", r"to list pods in all namespaces is not allowed; bind a ClusterRole with"),
+    ],
+)
+async def test_the_error_of_a_missing_permission_has_the_required_role(api, discovery, namespace, message):
+    api.refusal = 403, 'User "system:serviceaccount:x:y" cannot list resource "pods"'
+    error = str(await failure(discovery(namespace), message))
+    assert 'apiGroups: [""], resources: [pods], verbs: [list]' in error
+    assert "system:serviceaccount:x:y" in error
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"message": 5}', '{"message": "\\u001b[2J"}'])
+async def test_a_refusal_without_words_has_its_status(discovery, body):
+    async def answer(_request):
+        return web.Response(text=body, status=500, content_type="application/json")
+
+    async with served(answer) as url:
+        error = await failure(discovery(api_server=url))
+    assert str(error).removesuffix(" (5)") == "status 500 Internal Server Error"
+
+
+async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
+    api.refusal = 401, "Unauthorized"
+    await failure(discovery(), "does not accept the token")
+    way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
+    await failure(way, rf"^127.0.0.1:{unused_tcp_port}: Connection refused")
+
+
+async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path):
+    (tmp_path / "token").write_text("secret")
+    asked = []
+
+    async def elsewhere(request):
+        asked.append(request.path)
+        raise web.HTTPFound("/elsewhere")
+
+    async with served(elsewhere) as url:
+        token = Authorization(credentials_file=tmp_path / "token")
+        await failure(discovery(api_server=url, authorization=token), "status 302")
+    assert asked == [LIST]
+
+
+async def test_a_proxy_of_the_environment_is_ignored(api, discovery, monkeypatch, unused_tcp_port):
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert await names(discovery()) == ["a"]
+
+
+@pytest.fixture(name="account")
+def account_fixture(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("rotating")
+    (tmp_path / "namespace").write_text("mine\n")
+    monkeypatch.setattr(pods, "SERVICE_ACCOUNT", tmp_path)
+    return tmp_path
+
+
+async def test_in_a_cluster_the_service_account_and_its_own_namespace_are_used(account, api, discovery):
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    url, http = pods.access(KubernetesDiscovery(), environ)
+    assert url == "https://10.0.0.1:443"
+    assert http.authorization.credentials_file == account / "token"
+    assert http.tls_config.ca_file == account / "ca.crt"
+    await discovery(None).targets()
+    assert api.requests[0]["path"] == "/api/v1/namespaces/mine/pods"
+
+
+@pytest.mark.parametrize("text", ["\n", "../secrets", "a/b", "a?b", "A"])
+async def test_an_invalid_namespace_is_rejected(account, discovery, api, text):
+    (account / "namespace").write_text(text)
+    await failure(discovery(None), "names no namespace")
+    assert api.requests == []
+
+
+async def test_outside_of_a_pod_the_error_names_the_setting(account, discovery, monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    await failure(discovery(api_server=None), "configure `api_server`")
+    (account / "namespace").unlink()
+    await failure(discovery(None), "configure `namespaces`")
