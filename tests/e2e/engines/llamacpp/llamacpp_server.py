@@ -1,0 +1,86 @@
+"""A real llama.cpp on the CPU that serves the tiny models, and the requests that it gets."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from clients import Api, Body, Truth
+from gguf_models import NORMAL, VOCABULARY, tokens
+from process import Server, free_port, serve
+
+PROGRAM = Path(__file__).with_name("serve.py")
+SECONDS_TO_START = 60.0
+SLOTS = 4
+CONTEXT = 1024
+"""Tokens of a request: the prompt's and the answer's."""
+WORDS = [number for number in range(VOCABULARY) if tokens()[number][1] == NORMAL]
+ALL_TOKENS = {"ignore_eos": True, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+"""Sample from the whole vocabulary, and stop at the number of tokens alone."""
+
+
+def draft_model(tokens: int, **more: Any) -> dict[str, Any]:
+    """Speculate with the draft model, as by ``--spec-type draft-simple --spec-draft-n-max``."""
+    draft = {"mparams.path": str(models() / "draft.gguf"), "n_max": tokens, **more}
+    return {"type": "draft-simple", **{f"speculative.draft.{name}": value for name, value in draft.items()}}
+
+
+def ngram(size: int, tokens: int) -> dict[str, Any]:
+    """Speculate by looking up what followed the last ``size`` tokens earlier in the same text."""
+    return {
+        "type": "ngram-simple",
+        "speculative.ngram_simple.size_n": size,
+        "speculative.ngram_simple.size_m": tokens,
+    }
+
+
+def accepting(*rates: float) -> dict[str, Any]:
+    """Accept with these probabilities by position, whatever the models say: ``--spec-synth-rates``."""
+    return {"speculative.synth_rates": rates}
+
+
+def requests(tokens: int, prompt: int = 8) -> Api:
+    """Ask for answers of ``tokens`` after prompts of ``prompt`` random tokens."""
+
+    def body(chance: random.Random) -> Body:
+        return {"prompt": chance.choices(WORDS, k=prompt), "n_predict": tokens, **ALL_TOKENS}
+
+    return Api("/completion", body, of_timings)
+
+
+def of_timings(body: Body) -> Truth:
+    """Read one response. It does not count drafts, nor by position; without a draft it has no such key at all."""
+    timings = body["timings"]
+    return Truth(
+        requests=1,
+        draft_tokens=timings.get("draft_n", 0),
+        accepted_tokens=timings.get("draft_n_accepted", 0),
+        generation_tokens=timings["predicted_n"],
+        decode_seconds=timings["predicted_ms"] / 1000,
+    )
+
+
+def models() -> Path:
+    """Return the folder with the models, absolute."""
+    return Path(os.environ["LLAMACPP_MODELS"])
+
+
+@contextlib.contextmanager
+def llamacpp(
+    name: str, flags: dict[str, Any], *, model: str = "target", slots: int = SLOTS
+) -> Iterator[Server]:
+    """Run llama.cpp until the block ends; the block begins when it has loaded its models."""
+    port = free_port()
+    size = {"model.path": str(models() / f"{model}.gguf"), "n_parallel": slots, "n_ctx": slots * CONTEXT}
+    command = [sys.executable, str(PROGRAM), str(port), json.dumps(size | flags)]
+    package = {"PYTHONPATH": os.environ["LLAMACPP"]}
+    with serve(
+        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=package
+    ) as server:
+        yield server

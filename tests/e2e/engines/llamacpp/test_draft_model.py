@@ -1,0 +1,56 @@
+import pytest
+from clients import Load, drive, driving
+from counted import check_counters, check_steps, complete, state
+from drop import drop_and_recovery
+from llamacpp_server import accepting, draft_model, llamacpp, requests
+from process import until
+from watch import LONG, watch
+
+RATES = (0.9, 0.7, 0.5, 0.3)
+K = len(RATES)
+ENOUGH = 30_000
+"""Drafts after which chance moves the rarest rate by less than 1 %."""
+
+
+def test_every_number_equals_what_the_responses_say_and_a_drop_is_flagged_within_15_seconds(record, remark):
+    with llamacpp("llamacpp-drop", draft_model(K)) as server, watch("llamacpp-drop", server.url) as watching:
+        truth = complete(drive(server.url, Load(temperature=0, seconds=5, api=requests(200))), server.url)
+        page = watching.settled()
+        check_counters(page, truth)
+        record("llama.cpp, draft model", page, truth)
+        assert truth.acceptance > 0.5
+        assert page.sum("spec_decode_configured_tokens") == K
+        assert state(page) == "active"
+
+        remark(f"llama.cpp: {drop_and_recovery(watching, server.url, requests(200), worse=0.8)}")
+        assert watching.complaints(filtered=False) == []
+
+
+def test_acceptance_by_position_is_what_the_server_was_told_to_accept(record):
+    told = draft_model(K) | accepting(*RATES)
+    with llamacpp("llamacpp-rates", told) as server, watch("llamacpp-rates", server.url) as watching:
+        with driving(server.url, Load(temperature=0, seconds=240, api=requests(800))) as sent:
+            until(
+                lambda: watching.page().sum("spec_decode_drafts_total") > ENOUGH,
+                what=f"{ENOUGH} drafts; see {server.log}",
+                seconds=240,
+            )
+        truth = complete(sent.result(), server.url)
+        page = watching.settled()
+        check_counters(page, truth)
+        record("llama.cpp, synthetic rates", page, truth)
+        rates = page.positions("spec_decode_position_acceptance_ratio", window=LONG)
+        assert rates == pytest.approx(RATES, rel=0.03)
+        assert watching.complaints(filtered=False) == []
+
+
+def test_steps_without_a_draft_count_as_such_where_the_draft_model_is_rarely_sure(record):
+    rarely = draft_model(K, p_min=0.25)
+    with llamacpp("llamacpp-rarely", rarely) as server, watch("llamacpp-rarely", server.url) as watching:
+        truth = complete(drive(server.url, Load(temperature=0, seconds=8, api=requests(200))), server.url)
+        page = watching.settled()
+        check_counters(page, truth)
+        record("llama.cpp, p-min 0.25", page, truth)
+        assert 0 < truth.drafts < (truth.generation_tokens - truth.accepted_tokens) / 2
+        check_steps(page, truth)
+        assert state(page) == "active"
