@@ -20,7 +20,6 @@ from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
@@ -60,8 +59,6 @@ class FindingContext:
     evaluation: Evaluation
     broken: frozenset[Check]
     drops: DropStatus
-    fall: ContextFall | None = None
-    """Fall of the acceptance length with the context."""
 
     @property
     def known(self) -> Knowledge:

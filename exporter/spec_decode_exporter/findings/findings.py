@@ -9,12 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.depth import best_tokens
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
-from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
+from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS
 from spec_decode_exporter.costs.cost import UNSTATED_LOAD, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
@@ -35,15 +34,9 @@ from spec_decode_exporter.findings.finding import (
     found,
     tail,
 )
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
-DEAD: Final = 0.05
-"""Acceptance at the first position below which a drafter does not work, for SpecDecodeDrafterDead too.
-
-Most reports of broken drafters show 0.01 to 0.02.
-"""
 FLIPPING: Final = 0.25
 """Share of the polls in which K changed. Load that moves from one range to another changes it once."""
 TRIMMED: Final = 0.05
@@ -123,11 +116,11 @@ def stalled(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(drafting)
 def drafter_dead(context: FindingContext) -> Found | None:
+    finds_nothing = "It finds almost nothing to draft: the first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}. The drafts are chance hits or padding, and only cost time: disable speculation, unless answers that repeat their prompts are expected."
     text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that prompts fit into its context; until then, disable speculation."
-    # Without counted positions, all accepted tokens per draft are compared: the first position has fewer.
-    first = context.acceptance(0)
-    share = ratio(context.its.total.accepted_tokens, context.drafts) if first is None else first
-    return found(text, below("acceptance", share, DEAD), drafts=context.drafts)
+    text = finds_nothing if context.known.drafts_what_it_finds else text
+    first = context.its.first_acceptance_ratio
+    return found(text, below("acceptance", first, DEAD), drafts=context.drafts)
 
 
 @FAULTS.finding(accepting)
@@ -250,11 +243,7 @@ def decode_step_tail(context: FindingContext) -> Found | None:
 def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
-    narrow = {edge for first, last in schedule.measuring_bands for edge in (first, last + 1)}
-    boundaries, changed = (
-        [each for each in schedule.firsts[1:] if each not in narrow],
-        context.its.schedule_changes,
-    )
+    boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed
@@ -381,32 +370,9 @@ def room_for_longer_draft(context: FindingContext) -> Found | None:
 @HINTS.finding(accepting)
 def short_parallel_draft(context: FindingContext) -> Found | None:
     text = "One pass of the drafter drafts all {tokens:.0f} tokens, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
-    if not context.known.speculation.deployment.drafts_in_parallel or not _may_draft_more(context):
+    if not context.known.speculation.drafts_in_parallel or not _may_draft_more(context):
         return None
     return found(text, below("tokens", context.tokens or None, PARALLEL_TOKENS), usual=PARALLEL_TOKENS)
-
-
-@HINTS.finding(drafting)
-def acceptance_falls_with_context(context: FindingContext) -> Found | None:
-    text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). "
-    fewer = "No setting chooses the number of draft tokens by context; about {best_tokens:.0f} instead of {tokens:.0f} are best there: serve long contexts on a replica of their own."
-    fall, k = context.fall, context.tokens
-    if fall is None:
-        return None
-    best = best_tokens(context.its.possible_cost.guess, fall.long_length, k)
-    values = {
-        "short_tokens": float(f"{fall.short_tokens:.2g}"),
-        "short": fall.short_length,
-        "short_lower": fall.short_bounds[0],
-        "short_upper": fall.short_bounds[1],
-        "long_tokens": float(f"{fall.long_tokens:.2g}"),
-        "long": fall.long_length,
-        "long_lower": fall.long_bounds[0],
-        "long_upper": fall.long_bounds[1],
-    }
-    if best >= k or context.known.speculation.chooses_tokens:
-        return Found(text + "Drafts gain less there.", values)
-    return Found(text + fewer, {**values, "best_tokens": best, "tokens": k})
 
 
 @HINTS.finding(accepting)
@@ -472,18 +438,15 @@ NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)
 """Names of all findings, in their order."""
 
 
-def findings(
-    evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus, fall: ContextFall | None = None
-) -> tuple[Finding, ...]:
+def findings(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
     """Return all findings that hold.
 
     Args:
         evaluation: Evaluation of the engine; one without windows has no findings.
         broken: Identities of the counters that two successive polls broke.
         drops: Drops of the acceptance length.
-        fall: Its fall with the context.
     """
     if not evaluation.windows:
         return ()
-    context = FindingContext(evaluation, broken, drops, fall)
+    context = FindingContext(evaluation, broken, drops)
     return (*FAULTS.of(context), *HINTS.of(context))
