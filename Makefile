@@ -43,7 +43,7 @@ $(READY): $(RUNS)
 	@touch $@
 
 run: $(RUNS) ## run the exporter against an embedded simulated vLLM
-	$(BIN)/spec-decode-exporter run --simulate drop --simulate measure --log.level error
+	$(BIN)/spec-decode-exporter run --simulate drop --simulate unknown-cost --log.level error
 
 near: $(READY) ## lint and test what was changed since the main branch or SINCE, in 30 s
 	@$(BIN)/python -m tests.near $(if $(SINCE),--since $(SINCE))

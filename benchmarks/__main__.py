@@ -18,8 +18,8 @@ from typing import Final
 from benchmarks.options import parser
 
 SHORT: Final = (
-    *("against_promql", "arm_traffic", "contexts", "coverage", "decisions", "drops", "end_to_end"),
-    *("experiments", "learned_cost", "load_range", "page", "poll_cpu", "published", "thousand"),
+    *("against_promql", "arm_traffic", "coverage", "decisions", "drops", "end_to_end"),
+    *("experiments", "learned_cost", "page", "poll_cpu", "published", "thousand"),
     "verdict_truth",
 )
 LONG: Final = ("gpu_passes", "hostile", "soak")

@@ -38,7 +38,7 @@ from benchmarks.table import percent, print_table
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import Range
+from spec_decode_exporter.costs.methods import Range
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 
 Random: TypeAlias = np.random.Generator

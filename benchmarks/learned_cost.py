@@ -28,7 +28,6 @@ from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.costs.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.window.history import History
 
@@ -270,12 +269,11 @@ class Run(NamedTuple):
         """Yield the cost at each load that the exporter knows ``seconds`` after drafting began."""
         arms = [self._learned([each], inf) for each in self.replica]
         learned = self._learned(self.processes, self.processes[-1].moments[0] + seconds)
-        fixed = fixed_tokens(self.method)
         for curve in learned.costs(arms):
             for load, token in curve.points:
                 truth, tokens = near(self.truth, load)
                 if truth:
-                    yield Estimate(truth, *(1 + (fixed + tokens) * each for each in token))
+                    yield Estimate(truth, *(1 + (curve.step_tokens + tokens) * each for each in token))
 
     def _learned(self, processes: Sequence[Polls], until: float) -> Learned:
         history = History(300.0)

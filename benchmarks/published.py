@@ -1,199 +1,149 @@
-"""Typical costs, compared with published measurements: what ``plan`` says of a model's name.
+"""Typical costs by published measurements, on the measurements of sources that were left out.
 
-    python -m benchmarks.published [--rows] [--smoke]
+    python -m benchmarks.published [--rows MORE.csv] [--smoke]
 
-``tests/data/published-speedups.csv`` has the speed-ups that others measured, each with its source. A row goes
-through the command line of ``plan``, as a name, a load, a context and an acceptance length. The exit status
-is 1 if a goal is missed.
+Each row of ``costs/published.csv``, or of another table with its columns, is answered without the rows of
+its source: the speed-up of its acceptance length at what drafting cost the others. Inside: the range has the
+measured speed-up. A false answer says that speculation pays where it measurably does not, or the reverse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from csv import DictReader
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from benchmarks.options import end, parsed, parser
 from benchmarks.table import percent, print_table
-from spec_decode_exporter.analysis.verdict import PAYING, Verdict
-from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS
-from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.plan import plan_of
-from spec_decode_exporter.costs.model_architecture import target_model
-from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
+from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, probably_pays
+from spec_decode_exporter.costs.methods import ANY, KINDS
+from spec_decode_exporter.costs.published import POWERS, PublishedStep, costs_near, published_steps
 
-DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "published-speedups.csv"
-CONSUMER: Final = ("RTX", "Arc", "Apple", "Radeon", "GB GPU", "GPUs, not", "GPU, not", "V100")
-SLOWER, FASTER = 0.97, 1.03
-HIGH_LOAD, LONG_CONTEXT, MANY_GPUS = 32, 4_000, 4
-MIN_INSIDE, MAX_FALSE, MAX_UNDECIDED, MIN_RIGHT = 0.90, 0.02, 0.35, 0.85
-BANDS: Final = ((0.9, 1.0), (0.8, 0.9), (0.6, 0.8), (0.15, 0.6), (0.0, 0.15))
-"""Shares of the possible speed-ups above 1 of verdicts ``unclear``."""
+MEASURABLY: Final = 0.03
+"""Difference of a speed-up from 1 that a published measurement shows."""
+MIN_INSIDE, MAX_FALSE = 0.9, 0.02
+HIGH_LOAD: Final = 32
 
 
-@dataclass(frozen=True)
-class Row:
-    """A published speed-up."""
+class Answer(NamedTuple):
+    """Speed-up that is expected of a published step."""
 
-    cells: dict[str, str]
-    names_gpu: bool = False
-    """True if ``plan`` gets the GPU too."""
-
-    @cached_property
-    def plan(self) -> SpeedupPlan:
-        """What the command says."""
-        its = self.cells
-        words = [
-            *("--model-name", its["served_name"], "--method", its["method"], "--tokens", its["tokens"]),
-            *("--running", its["running"], "--context", its["context"], "--tensor-parallel", its["gpus"]),
-            *("--acceptance-length", its["acceptance_length"]),
-            *(("--gpu", its["gpu"]) if self.names_gpu else ()),
-        ]
-        return plan_of(parse(["plan", *words], {}))
-
-    @property
-    def truth(self) -> float:
-        """The measured speed-up."""
-        return float(self.cells["speedup"])
-
-    @property
-    def is_consumer(self) -> bool:
-        """True unless vLLM, SGLang or TensorRT-LLM ran on GPUs of a datacentre."""
-        return any(part in self.cells["gpu"] for part in CONSUMER)
+    step: PublishedStep
+    lower: float
+    upper: float
+    paying: float
+    """Share of the published costs at which its acceptance would pay."""
 
     @property
     def is_inside(self) -> bool:
-        """True if the bounds contain the truth."""
-        lower, upper = self.plan.speedup_ratio_lower, self.plan.speedup_ratio_upper
-        return lower is None or upper is None or lower <= self.truth <= upper
+        """True if the bounds contain the measured speed-up."""
+        return self.lower <= self.step.speedup <= self.upper
 
     @property
     def is_false(self) -> bool:
-        """True if the verdict is contrary to the truth."""
-        pays = self.plan.verdict in PAYING and self.truth < SLOWER
-        return pays or (self.plan.verdict is Verdict.HARMFUL and self.truth > FASTER)
+        """True if the bounds are on one side of 1, and the speed-up measurably on the other."""
+        pays_not, hurts_not = self.step.speedup < 1 - MEASURABLY, self.step.speedup > 1 + MEASURABLY
+        return (self.lower > 1 and pays_not) or (self.upper < 1 and hurts_not)
 
     @property
-    def is_undecided(self) -> bool:
-        """True without a verdict."""
-        return self.plan.verdict is Verdict.UNCLEAR
-
-    @property
-    def share(self) -> float | None:
-        """Share of the possible speed-ups above 1 if the verdict is ``unclear``."""
-        return self.plan.pays_share_ratio if self.is_undecided else None
+    def is_sure(self) -> bool:
+        """True if the bounds are on one side of 1."""
+        return self.lower > 1 or self.upper < 1
 
 
-def rows(path: Path = DATA, *, names_gpu: bool = False) -> list[Row]:
-    """Return the rows with an acceptance length of drafts that are no trees."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [
-            Row(cells, names_gpu) for cells in DictReader(file) if cells["kind"] in {"measured", "fitted"}
-        ]
+def answer(step: PublishedStep, others: Iterable[PublishedStep]) -> Answer | None:
+    """Return what the costs of other steps say of a step; None if too few published one."""
+    kind = KINDS[step.method]
+    like = [other for other in others if KINDS[other.method] == kind]
+    if all(other.method != step.method for other in like):
+        return None
+    costs = costs_near(like, kind, step.running_requests)
+    if costs is None:
+        return None
+    scale, length = step.draft_tokens ** POWERS[kind], step.acceptance_length
+    upper, lower = (length / (1 + extra * scale) for extra in (costs.range.low, costs.range.high))
+    return Answer(step, lower, upper, costs.paid_by((length - 1) / scale).ratio)
 
 
-KINDS: Final[dict[str, Callable[[Row], bool]]] = {
-    "datacentre": lambda row: not row.is_consumer,
-    "consumer": lambda row: row.is_consumer,
-    "mixture, 4 GPUs or more": lambda row: (
-        target_model(row.cells["served_name"]).architecture == "mixture_of_experts"
-        and int(row.cells["gpus"]) >= MANY_GPUS
-    ),
-    "32 requests or more": lambda row: float(row.cells["running"]) >= HIGH_LOAD,
-    "contexts of 4,000 or more": lambda row: float(row.cells["context"]) >= LONG_CONTEXT,
-    **{
-        method: lambda row, method=method: row.cells["method"] == method  # type: ignore[misc]
-        for method in ("eagle", "eagle3", "mtp", "dflash", "ngram")
-    },
-}
+def left_out(steps: Sequence[PublishedStep]) -> Iterator[tuple[PublishedStep, Answer | None]]:
+    """Yield each step with its answer by the sources of others."""
+    known = published_steps(ANY)
+    for step in steps:
+        yield step, answer(step, [other for other in known if other.source != step.source])
 
 
-@dataclass(frozen=True)
-class Score:
-    """Rows of one kind."""
+@dataclass
+class Counts:
+    """Answers to a group of steps."""
 
-    name: str
-    rows: Sequence[Row]
+    rows: int = 0
+    answered: int = 0
+    inside: int = 0
+    false: int = 0
+    sure: int = 0
+    probable: int = 0
+    """Answers that speculation probably pays."""
+    right: int = 0
+    """Those of them where it does."""
 
-    def share(self, holds: Callable[[Row], bool]) -> float | None:
-        """Return the share of the rows for which something holds."""
-        return sum(map(holds, self.rows)) / len(self.rows) if self.rows else None
+    def add(self, found: Answer | None) -> None:
+        """Count an answer, or that there is none."""
+        self.rows += 1
+        if found is None:
+            return
+        probable = probably_pays(found.paying)
+        self.answered += 1
+        self.inside += found.is_inside
+        self.false += found.is_false
+        self.sure += found.is_sure
+        self.probable += probable
+        self.right += probable and found.step.speedup > 1
 
     @property
     def cells(self) -> list[str]:
-        """A row of the table."""
-        shares = (self.share(each) for each in (_inside, _false, _undecided))
-        return [self.name, str(len(self.rows)), *map(percent, shares)]
+        """Cells of a row of the table."""
+        inside = percent(self.inside / self.answered if self.answered else None)
+        counts = (self.sure, self.false, self.probable, self.right)
+        return [str(self.rows), str(self.answered), inside, *map(str, counts)]
 
 
-def _inside(row: Row) -> bool:
-    return row.is_inside
+def counts_by_group(steps: Sequence[PublishedStep]) -> dict[str, Counts]:
+    """Return the counts of all steps, by method, and by load."""
+    found: dict[str, Counts] = {}
+    for step, its in left_out(steps):
+        load = "load 32 and more" if step.running_requests >= HIGH_LOAD else "load below 32"
+        for group in ("all", step.method, load):
+            found.setdefault(group, Counts()).add(its)
+    return found
 
 
-def _false(row: Row) -> bool:
-    return row.is_false
+def read(path: Path) -> list[PublishedStep]:
+    """Return the steps of another table."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return [step for step in map(PublishedStep.of, DictReader(file)) if step is not None]
 
 
-def _undecided(row: Row) -> bool:
-    return row.is_undecided
-
-
-def scores(known: Sequence[Row]) -> list[Score]:
-    return [Score(name, [row for row in known if holds(row)]) for name, holds in KINDS.items()]
-
-
-def band(known: Iterable[Row], low: float, high: float) -> list[Row]:
-    """Return the rows of a band of shares; its upper end belongs to it."""
-    return [row for row in known if row.share is not None and low < row.share <= high]
-
-
-def missed(known: Sequence[Row]) -> Iterator[str]:
-    """Yield the goals that the rows miss."""
-    for each in scores(known)[:2]:
-        inside, false, undecided = (each.share(one) or 0.0 for one in (_inside, _false, _undecided))
-        if inside < MIN_INSIDE:
-            yield f"{each.name}: inside {percent(inside)} %"
-        if false > MAX_FALSE:
-            yield f"{each.name}: false {percent(false)} %"
-        if each.name == "datacentre" and undecided > MAX_UNDECIDED:
-            yield f"{each.name}: undecided {percent(undecided)} %"
-    likely = band(known, PROBABLY_PAYS, 1.0)
-    if likely and sum(row.truth > 1 for row in likely) < MIN_RIGHT * len(likely):
-        yield "probably pays: fewer than 85 % do"
+def missed(groups: Mapping[str, Counts]) -> Iterator[str]:
+    """Yield the goals that the answers to all rows miss."""
+    whole = groups["all"]
+    if whole.inside < MIN_INSIDE * whole.answered:
+        yield f"inside {percent(whole.inside / whole.answered)} %, at least {percent(MIN_INSIDE)}"
+    if whole.false > MAX_FALSE * whole.answered:
+        yield f"{whole.false} false answers, at most {percent(MAX_FALSE)} %"
+    if whole.right < PROBABLY_PAYS * whole.probable:
+        yield f'{whole.right} of {whole.probable} "probably pays" right, at least {percent(PROBABLY_PAYS)} %'
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--rows", action="store_true", help="print each row too")
+    options.add_argument("--rows", type=Path, help="another table with the same columns")
     arguments = parsed(options)
-    known = rows()
-    heads = ("measurements", "rows", "inside", "false", "undecided")
-    print_table(heads, (each.cells for each in scores(known)))
-    consumer = [row for row in rows(names_gpu=True) if row.is_consumer]
-    print_table(heads, [Score("consumer, GPU named", consumer).cells])
-    print_table(
-        ("share above 1", "unclear", "truly pay"),
-        (
-            [f"{low:g} to {high:g}", str(len(found)), str(sum(row.truth > 1 for row in found))]
-            for low, high in BANDS
-            if (found := band(known, low, high))
-        ),
-    )
-    if arguments.rows:
-        print_table(("model", "GPU", "method", "load", "measured", "plan", "verdict"), map(_row, known))
-    end(arguments, list(missed(known)))
-
-
-def _row(row: Row) -> list[str]:
-    its, plan = row.cells, row.plan
-    ends = (plan.speedup_ratio, plan.speedup_ratio_lower, plan.speedup_ratio_upper)
-    said = " ".join("-" if each is None else f"{each:.2f}" for each in ends)
-    method, load = f"{its['method']} {its['tokens']}", f"{its['running']} x {its['context']}"
-    mark = "" if row.is_inside else " outside"
-    return [its["served_name"], its["gpu"], method, load, its["speedup"] + mark, said, plan.verdict.value]
+    groups = counts_by_group(read(arguments.rows) if arguments.rows else published_steps(ANY))
+    heads = ("measurements", "rows", "answered", "inside", "sure", "false", "probably pays", "right")
+    print_table(heads, ([name, *its.cells] for name, its in groups.items()))
+    end(arguments, list(missed(groups)))
 
 
 if __name__ == "__main__":

@@ -13,26 +13,26 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
     "core": 1020,  # spans of time, and a query that a signal ends (1000 before); one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
-    "config": 2030,  # schedules with ranges that measure, memory of the drafter (2,000 before)
+    "config": 1982,  # schedules, memory of the drafter
     "scrape": 2500,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1150,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
     "window": 900,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 1090,  # one pass for all tokens, sizes by the names of models, what a schedule leaves of the drafter, usual acceptance lengths (955 before); from analysis: costs by source, typical ones by target, load and GPUs, and the limit by the own range of loads
-    "analysis": 2722,  # an engine that changes K itself, latencies per token, loads of which one is unknown, fine steps of bands (2,700 before); schedules that measure themselves, latencies beside a baseline, ways to know, what is likely so far, return on memory (2,080 before); the decision to show beside that of the windows; schedules of Rust front ends; the time to the first verdict
+    "costs": 698,  # published rows instead of a model (1,090 before)
+    "analysis": 2545,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
-    "learned": 1440,  # restored states: places of no possible load, histograms that are not cumulative, requests of versions without contexts (1,432 before); use of each number of draft tokens over days (blocks), bands of load, latencies of a baseline (1,105 before); instruments and second opinions that other traffic needs; sums by K and histograms for later; time saved
+    "learned": 1331,  # blocks by K and histograms for later; time saved; no contexts (1,440 before)
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
-    "findings": 680,  # acceptance that falls with the context, with the best number there; drafts in one pass (650 before)
-    "requests": 1795,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
-    "monitor": 2785,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
+    "findings": 680,  # drafts that are missing, servers without a verdict, an FP8 cache; what cannot be acted on is gone (715 before)
+    "requests": 1794,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
+    "monitor": 2761,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
     "history": 2414,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 910,  # ratios of latencies to a baseline (884 before); metrics without own labels are written on a path of their own: a fifth of the page's time; the counters of time saved
-    "views": 2494,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
-    "reports": 4620,  # recommend --measure for replicas together, what each number of draft tokens did (4,525 before); 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history; plans by a model's name
+    "views": 2345,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
+    "reports": 4505,  # recommend --measure for replicas together, what each number of draft tokens did (4,525 before); 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history; plans by a model's name
     "web": 3375,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 590,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 2220,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
+    "cli": 2202,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
     "simulator": 1335,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }

@@ -192,19 +192,6 @@ def configured_by_loads(recording: Recording) -> Reported:
     return recording.by_cost(CostSettings(loads=loads))
 
 
-def sizes(recording: Recording) -> Reported | None:
-    """Evaluate with the numbers of parameters of drafter and target, as their cards name them."""
-    server = recording.cell.server
-    if server.drafter.shape is None or server.drafter.is_parallel:
-        return None
-    return recording.by_cost(
-        CostSettings(
-            draft_parameters=server.drafter.shape.total_parameters,
-            target_parameters=server.target.shape.total_parameters,
-        )
-    )
-
-
 def typical(recording: Recording) -> Reported:
     return recording.by(recording.assumptions())
 
@@ -235,7 +222,6 @@ SOURCES = (
     Source("baseline", baseline, ("baseline",), 0.6),
     Source("configured, its load", configured_with_load, ("configured",)),
     Source("configured, by loads", configured_by_loads, ("configured",), 0.6),
-    Source("sizes", sizes, ("sizes", "configured")),
-    Source("typical", typical, ("typical", ""), 0.3),
-    Source("typical, model named", typical_by_name, ("typical", ""), 0.3),
+    Source("typical", typical, ("typical", "")),
+    Source("typical, model named", typical_by_name, ("typical", "")),
 )

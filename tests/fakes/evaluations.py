@@ -6,9 +6,9 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
-from spec_decode_exporter.costs.cost import CostModel, CostSource, Point, measured_curves
+from spec_decode_exporter.costs.cost import CostModel, CostSource, Point, fixed_tokens, measured_curves
+from spec_decode_exporter.costs.methods import Range, kind_of
 from spec_decode_exporter.costs.model_architecture import TargetModel
-from spec_decode_exporter.costs.typical_costs import Range
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
 
@@ -53,7 +53,7 @@ def busy_window(
 def curve(*points, margin=0.02, source=CostSource.MEASURED, method=""):
     """A measured cost, of pairs of load and c."""
     found = [(source, Point(load, Range((1 - margin) * c, c, (1 + margin) * c))) for load, c in points]
-    return measured_curves(found, method)[0]
+    return measured_curves(found, fixed_tokens(kind_of(method), 1.0))[0]
 
 
 def knowledge(*measured, method="", cost=None, architecture=None, schedule=None, **more):

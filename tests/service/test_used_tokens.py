@@ -1,4 +1,4 @@
-"""What each number of draft tokens did, and contexts with lower acceptance, as `recommend` prints them."""
+"""What each number of draft tokens did, as `recommend` prints it."""
 
 import json
 
@@ -20,20 +20,14 @@ CONFIG = "windows: [30s, 2m]\ncost: {draft_cost_ratio: 0.1, running_requests: 4}
 
 
 @pytest.mark.slow
-async def test_recommend_warns_of_long_contexts_and_has_what_each_number_did(story):
+async def test_recommend_has_what_each_number_did(story):
     async with story(SCENARIO, config=CONFIG) as told:
         await told.clock.advance(27.9 * 60)
-        text, engine = await recommended(told)
-        warnings = [line for line in text.splitlines() if line.startswith("Warning: With contexts of about ")]
-        assert len(warnings) == 1, text
-        (fall,) = [each["values"] for each in engine["findings"] if "falls_with_context" in each["name"]]
-        assert fall["long_tokens"] / fall["short_tokens"] == pytest.approx(4100 / 1100, rel=0.15)
-        assert fall["long"] < 0.9 * fall["short"]
+        text, _ = await recommended(told)
         assert "in use" not in text  # one number alone is what the verdict is about
 
         await told.clock.advance(14 * 60.0)
         text, engine = await recommended(told)
-        assert "falls_with_context" not in {each["name"] for each in engine["findings"]}
         two, four = engine["used_tokens"]
         assert (two["tokens"], four["tokens"]) == (2, 4)
         assert 12 * 60 <= two["seconds"] <= 14 * 60

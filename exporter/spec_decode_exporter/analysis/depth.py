@@ -55,24 +55,6 @@ def plain_steps(price: Price, coverage: float, drafted: float) -> float:
     return 1 + fixed + price.token * coverage * drafted
 
 
-def best_tokens(price: Price, length: float, tokens: int) -> int:
-    """Return the best number of draft tokens where ``tokens`` give this acceptance length; 0: none pays.
-
-    Each token is taken to be accepted alike, given the ones before it: the length is a geometric sum.
-    """
-    low, high = 0.0, 1.0
-    for _ in range(30):
-        share = (low + high) / 2
-        low, high = (share, high) if _geometric(share, tokens) < length else (low, share)
-    return max(
-        range(tokens + 1), key=lambda k: _geometric(high, k) / plain_steps(price, 1.0, k) if k else 1.0
-    )
-
-
-def _geometric(share: float, tokens: int) -> float:
-    return sum(share**number for number in range(tokens + 1))
-
-
 class Depths:
     """Numbers of draft tokens 1 … K of a window with drafts and positions, and up to two more."""
 

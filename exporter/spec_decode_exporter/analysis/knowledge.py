@@ -7,15 +7,12 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostModel, Curve, share_by_name, sizes_of
-from spec_decode_exporter.costs.load_range import SeenSteps
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
+from spec_decode_exporter.costs.cost import CostModel, Curve
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
@@ -39,10 +36,8 @@ class Assumptions:
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its, settings = self.speculation, self.cost
-        if settings is None and present_name(its.method) == DRAFT_MODEL:
-            settings = sizes_of(share_by_name(its.draft_model, its.target))
-        about = its.method, its.target, its.deployment
-        return CostModel(settings, tuple(measured), *about, counts_verified=not its.is_adaptive)
+        about = its.method, its.target, its.drafts_in_parallel
+        return CostModel(settings, tuple(measured), *about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +95,6 @@ class Knowledge:
     """None without any, and of an engine whose schedule always drafts."""
     data_parallel: bool = False
     """True if the server has several engines."""
-    load_range: Sequence[SeenSteps] = ()
-    """Step times of the engine at all loads."""
-    loads: Sequence[LoadTime] = ()
-    """Time of the engine at its loads."""
     engine_kind: str = ""
     server: str = ""
     """URL of the server's page; empty if unknown."""

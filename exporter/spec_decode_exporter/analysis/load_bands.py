@@ -86,9 +86,7 @@ def load_bands(its: WindowEvaluation, curve: Curve, most: int) -> tuple[LoadBand
     cells, tolerance = list(_cells(its, curve, most)), its.known.policy.depth.tolerance
     if not cells:
         return ()
-    chosen: Sequence[int] = [cell.present for cell in cells]
-    if not all(cell.suffices(cell.present, tolerance) for cell in cells):
-        chosen = _chosen(cells, tolerance)
+    chosen = list(_kept(cells, tolerance))
     # A band ends where the chosen or the present number changes.
     pairs = groupby(zip(cells, chosen, strict=True), key=lambda pair: (pair[1], pair[0].present))
     return tuple(_band([cell for cell, _ in same], tokens, its) for (tokens, _), same in pairs)
@@ -126,30 +124,13 @@ def _losses(speedups: Sequence[float]) -> list[float]:
     return [1 - speedup / best for speedup in speedups]
 
 
-class _Path(NamedTuple):
-    """Numbers of tokens of the cells so far; a lesser path is better."""
-
-    steps: int = 0
-    regret: float = 0.0
-    tokens: tuple[int, ...] = ()
-
-    def to(self, tokens: int, regret: float) -> _Path:
-        """Return the path with one more cell."""
-        return _Path(self.steps, self.regret + regret, (*self.tokens, tokens))
-
-
-def _chosen(cells: Sequence[_Cell], tolerance: float) -> Sequence[int]:
-    """Return the tokens of each cell, by dynamic programming over the last cell's tokens."""
-    paths: dict[int, _Path] = {}
+def _kept(cells: Sequence[_Cell], tolerance: float) -> Iterator[int]:
+    """Yield the tokens of each cell: the present ones or those of the cell below, if they suffice."""
+    below = cells[0].present
     for cell in cells:
-        best = min(paths.values(), default=_Path())
-        stepped = best._replace(steps=best.steps + 1)
-        paths = {
-            tokens: min(paths.get(tokens, stepped), stepped).to(tokens, regret)
-            for tokens, regret in enumerate(cell.regrets)
-            if cell.suffices(tokens, tolerance)
-        }
-    return min(paths.values()).tokens
+        sufficient = (tokens for tokens in (cell.present, below) if cell.suffices(tokens, tolerance))
+        below = next(sufficient, cell.guess.index(max(cell.guess)))
+        yield below
 
 
 def _band(cells: Sequence[_Cell], tokens: int, its: WindowEvaluation) -> LoadBand:

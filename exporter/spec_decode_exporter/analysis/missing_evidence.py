@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import ceil, inf
-from shlex import quote
+from math import inf
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.recommended_setting import no_measuring
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
-from spec_decode_exporter.costs.cost import ESTIMATED
-from spec_decode_exporter.costs.load_range import largest_drafter
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, is_known_method
+from spec_decode_exporter.costs.methods import is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
@@ -134,43 +130,14 @@ class Way:
     """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
 
 
-def loads_to_know(its: WindowEvaluation) -> tuple[float, float, int] | None:
-    """Return the least and the highest load seen, and the load whose steps can limit an estimated cost.
-
-    A plain step at that load computes as many tokens, with the prompts beside them, as a drafting step at the
-    least. None if loads up to ``_REACH`` times the highest do not suffice, or if no load does.
-    """
-    seen, cost, total = [each for each in its.known.load_range if each.draft_tokens], its.cost, its.total
-    if not (seen and total.decode_steps and total.decoded_tokens and largest_drafter(its.known.cost)):
-        return None
-    prompts = its.uncached_tokens / total.decode_steps
-    loads = [each.tokens / (1 + each.draft_tokens + prompts) for each in seen]
-    needed = min(each.tokens for each in seen) / (1 + its.uncached_tokens / total.decoded_tokens)
-    if cost is None or cost.source not in ESTIMATED or not max(loads) < needed <= _REACH * max(loads):
-        return None
-    return min(loads), max(loads), ceil(needed)
-
-
-_REACH: Final = 4.0
-
-
 def _counts_steps(its: WindowEvaluation) -> bool:
     return its.total.decode_steps is not None
 
 
-def _can_pause(its: WindowEvaluation) -> bool:
-    return no_measuring(its.known, its.cost, Verdict.UNCLEAR, 1) is None and _counts_steps(its)
-
-
-SCHEDULE: Final = "schedule"
-"""Name of the way by a schedule that measures itself."""
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
     (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
-    (lambda its: its.cost is None and its.known.speculation.method == DRAFT_MODEL, Way("sizes", "Name the sizes of both models in the exporter's configuration: the cost is then a range around their ratio", "a minute", paste="cost: {{draft_parameters: 1B, target_parameters: 8B}}")),
     (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
     (_counts_steps, Way("history", "Name a Prometheus that has this server from before it speculated, with a flag of the exporter", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (loads_to_know, Way("load_range", "Wait for more load: it was seen with {seen}, and with {needed} or more it can be known", "the time until then")),
-    (_can_pause, Way(SCHEDULE, "Restart the server with a schedule (`recommend --measure` prints it) that drafts nothing in a narrow range of loads: it measures itself if the load varies", "a restart and ten minutes of traffic", "about 5 % of what drafts gain", "spec-decode-exporter recommend --measure {server}")),
     (_counts_steps, Way("plain_period", "Restart the server without {speculation} for ten minutes of traffic: the exporter learns its step times", "two restarts and ten minutes of traffic", "what drafts gain, for ten minutes")),
     (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
     (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
@@ -190,14 +157,10 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
 
 def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
-    low, high, needed = loads_to_know(its) or (0.0, 0.0, 0)
     method, running = its.known.speculation.method, its.drafting_requests
     numbers = {
-        "seen": f"{low:.0f} to {high:.0f} requests" if round(low) < round(high) else f"{high:.0f} requests",
-        "needed": needed,
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
-        "server": quote(its.known.server or "URL"),
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
     }

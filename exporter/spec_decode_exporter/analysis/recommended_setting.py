@@ -13,12 +13,11 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.load_bands import LoadBand, load_bands, schedule_of
-from spec_decode_exporter.analysis.measuring_schedule import NoMeasuring
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Verdict
+from spec_decode_exporter.analysis.verdict import Action, Advice
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.methods import DRAFT_MODEL
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
@@ -112,17 +111,15 @@ def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | No
 
 
 def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
-    """Return the setting by load, else the advice as a number; it has no bands that measure."""
-    present, schedule = len(its.positions), its.known.speculation.schedule
+    """Return the setting by load, else the advice as a number."""
+    present = len(its.positions)
     more = advice.tokens if advice.action is Action.INCREASE else None
     by_load = setting_by_load(its, more or present)
-    if by_load is not None and (by_load.tokens is not None or not schedule.measuring_bands):
+    if by_load is not None:
         return by_load
     tokens = {Action.KEEP: present, Action.DISABLE: 0}.get(advice.action)
     if advice.action in {Action.INCREASE, Action.DECREASE}:
         tokens = advice.tokens
-    if tokens == present and schedule.measuring_bands:
-        return SpeculationSetting(tokens, schedule.without_bands, is_change=True)
     return SpeculationSetting(tokens, is_change=tokens not in {None, present})
 
 
@@ -136,26 +133,3 @@ def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]
     if schedule.pauses and speculation.method == DRAFT_MODEL:
         found.append(Obstacle.UNUSED_DRAFTS)
     return tuple(found)
-
-
-def no_measuring(known: Knowledge, cost: Cost | None, verdict: Verdict, tokens: int) -> NoMeasuring | None:
-    """Return the reason why no schedule can measure the cost; None if the loads decide.
-
-    Args:
-        known: Knowledge of the engine.
-        cost: Its cost, if it has one.
-        verdict: Its verdict to show.
-        tokens: K; 0 if unknown.
-    """
-    is_known = cost is not None and cost.source not in {*ESTIMATED, CostSource.LOAD_RANGE}
-    is_sure = verdict in {*PAYING, *NOT_PAYING}
-    conditions = {
-        NoMeasuring.NO_TOKENS: not (known.speculates and tokens),
-        NoMeasuring.NOT_VLLM: known.engine_kind not in {"", "vllm"},
-        NoMeasuring.ADAPTIVE: known.speculation.is_adaptive,
-        NoMeasuring.SEARCH: known.cost.pays_every_step or known.drafts_what_it_finds,
-        NoMeasuring.DATA_PARALLEL: known.data_parallel,
-        NoMeasuring.KNOWN: is_known and is_sure,
-        NoMeasuring.MEASURING: known.speculation.schedule.measuring_bands,
-    }
-    return next((reason for reason, holds in conditions.items() if holds), None)

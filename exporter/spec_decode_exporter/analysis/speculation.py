@@ -9,14 +9,8 @@ from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
-from spec_decode_exporter.costs.model_architecture import (
-    UNKNOWN_DEPLOYMENT,
-    UNKNOWN_TARGET,
-    Deployment,
-    TargetModel,
-    target_model,
-)
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, kind_of, present_name
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -38,7 +32,8 @@ class Speculation:
     schedule: BatchSchedule = NO_SCHEDULE
     target: TargetModel = UNKNOWN_TARGET
     """The served model, by its name."""
-    deployment: Deployment = UNKNOWN_DEPLOYMENT
+    drafts_in_parallel: bool = False
+    """True if one pass of the drafter drafts all tokens."""
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
     rejection_method: str = ""
@@ -51,6 +46,11 @@ class Speculation:
     """True if the server reported K: its next process may have another."""
     draft_bytes: float = 0.0
     """Weights of the drafter on the GPUs of an engine; 0 if unknown."""
+
+    @property
+    def kind(self) -> str:
+        """How the method drafts; empty if it is unknown."""
+        return kind_of(self.method, in_parallel=self.drafts_in_parallel)
 
     @property
     def chooses_tokens(self) -> bool:
@@ -110,10 +110,7 @@ def resolve(
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
         target=target_model(model_name, configured.architecture),
-        deployment=Deployment(
-            reported.tensor_parallel,
-            drafts_in_parallel=in_parallel or _IN_ONE_PASS.search(draft_model) is not None,
-        ),
+        drafts_in_parallel=in_parallel or _IN_ONE_PASS.search(draft_model) is not None,
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
         is_adaptive=configured.adaptive or ordered.is_adaptive or reported.is_adaptive,

@@ -112,9 +112,9 @@ def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
         if not _sampling_decides(speedup, even):
             return Verdict.UNCLEAR
         return Verdict.POOR if bounds.value < policy.poor else Verdict.INSUFFICIENT
-    if bounds.lower < policy.marginal:
+    if bounds.value < policy.marginal:
         return Verdict.MARGINAL
-    return Verdict.HEALTHY if bounds.lower < policy.healthy else Verdict.OPTIMAL
+    return Verdict.HEALTHY if bounds.value < policy.healthy else Verdict.OPTIMAL
 
 
 def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
@@ -158,9 +158,7 @@ def likely_share(bounds: Estimate | None, policy: SpeedupPolicy) -> float | None
 def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, float]:
     """Return the least and the most that a verdict claims of the speed-up."""
     claims = {
-        Verdict.OPTIMAL: (policy.healthy, inf),
-        Verdict.HEALTHY: (policy.marginal, inf),
-        Verdict.MARGINAL: (policy.harmful, inf),
+        **dict.fromkeys(PAYING, (policy.harmful, inf)),
         Verdict.POOR: (0.0, policy.poor),
         Verdict.HARMFUL: (0.0, policy.harmful),
     }

@@ -21,14 +21,12 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
-from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.costs.cost import ESTIMATED, Cost
-from spec_decode_exporter.costs.load_range import largest_drafter, plain_seconds
-from spec_decode_exporter.costs.model_architecture import TargetModel
-from spec_decode_exporter.costs.typical_costs import cache_bytes
+from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.model_architecture import cache_bytes
+from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.window.history import NANO, Window
+from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
@@ -46,22 +44,20 @@ GIGABYTE: Final = 10**9
 TIGHT_CACHE: Final = 0.9
 """Share of the KV cache in use from which more of it may serve more requests."""
 PROBABLY_PAYS: Final = 0.9
-"""Share of the possible speed-ups above 1 from which speculation probably pays.
+"""Share of published costs, or of the possible speed-ups, from which speculation probably pays."""
+DEAD: Final = 0.05
+"""Acceptance of the first position below which a drafter does not work, for SpecDecodeDrafterDead too.
 
-Of published measurements with such a share all nine pay; from 0.8 to 0.9, 13 of 20
-(``benchmarks.published``).
+Most reports of broken drafters show 0.01 to 0.02.
 """
-PROBABLY_NOT, PROBABLY_NOT_SIZED, SLOWER = 0.15, 0.25, 0.97
-"""Share up to which speculation probably does not pay, and that beside a target of known size where the best
-guess of the speed-up is below 0.97: docs/explanation/verdicts.md has the counts."""
 
 
-def probably_pays(share: float | None, speedup: float | None, target: TargetModel) -> bool | None:
-    """Return whether speculation probably pays, by the share and the best guess; None if it may or not."""
-    is_slower = target.parameters is not None and speedup is not None and speedup < SLOWER
-    if share is None or (PROBABLY_NOT_SIZED if is_slower else PROBABLY_NOT) < share < PROBABLY_PAYS:
-        return None
-    return share >= PROBABLY_PAYS
+def probably_pays(share: float | None) -> bool:
+    """Return whether speculation probably pays, by the share of costs at which it would.
+
+    No share says that it probably does not: too few published measurements test that word.
+    """
+    return share is not None and share >= PROBABLY_PAYS
 
 
 class WindowEvaluation(WindowFigures):
@@ -80,50 +76,26 @@ class WindowEvaluation(WindowFigures):
         """Cost of speculation at the load of the window's drafts; None if unknown."""
         if not self.known.speculates:
             return None
-        tokens, context = self.draft_length_tokens or len(self.positions), self.context_tokens
-        found = self.known.cost.at(self.drafting_requests, tokens, context)
+        tokens = self.draft_length_tokens or len(self.positions)
+        found = self.known.cost.at(self.drafting_requests, tokens)
         for load in self.other_requests:
-            other = self.known.cost.at(load, tokens, context)
+            other = self.known.cost.at(load, tokens)
             found = found.spanning(other) if found and other else found
-        return found and self._limited(self._of_verified(found))
+        return found and self._of_verified(found)
 
     @cached_property
     def possible_cost(self) -> Cost:
-        """The cost, or that of any drafter if it is unknown."""
+        """The cost, or the range of an unknown one."""
         if self.cost is not None:
             return self.cost
-        length = self.draft_length_tokens or 0.0
-        return self._of_verified(self.known.cost.typical(self.drafting_requests, length, self.context_tokens))
+        return self.known.cost.possible(self.drafting_requests)
 
     def _of_verified(self, cost: Cost) -> Cost:
         """Return a cost that is not measured, down to that of A tokens if not all of T were verified."""
         verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
-        if self.counts_verified or verified is None or cost.source not in ESTIMATED:
+        if self.counts_verified or verified is None or not cost.is_typical:
             return cost
         return replace(cost, token=cost.token._replace(low=cost.token.low * min(verified, 1.0)))
-
-    def _limited(self, cost: Cost) -> Cost:
-        """Return a cost that is not measured, up to what the engine's steps at other loads allow."""
-        if cost.source not in ESTIMATED or self.work is None or self.largest_step_ratio is None:
-            return cost
-        return cost.limited(self.work, self.largest_step_ratio)
-
-    @cached_property
-    def largest_step_ratio(self) -> float | None:
-        """Upper limit of κ, the time of a step in plain steps, by ``load_range``; None if unknown."""
-        total, drafter = self.total, largest_drafter(self.known.cost)
-        if drafter is None or not self.known.load_range:
-            return None
-        if not (total.decode_steps and total.decoded_tokens and self.cosines):
-            return None
-        steps, nanoseconds = self.columns("decode_steps", "decode_nanoseconds")
-        times = [each / NANO for each in nanoseconds]
-        load = max(self.decoding_requests or 0.0, 1.0)
-        tokens = load * (1 + self.uncached_tokens / total.decoded_tokens)
-        contexts = load * (self.context_tokens or 0.0)
-        plain = plain_seconds(self.known.load_range, drafter, tokens, contexts)
-        longest = estimate_of(times, steps, self.cosines, (0.0, inf))
-        return ratio(longest.upper, plain) if longest else None
 
     @cached_property
     def break_even_acceptance_ratio(self) -> float | None:
@@ -270,10 +242,10 @@ class WindowEvaluation(WindowFigures):
 
     def _falls_with_load(self, cost: Cost) -> bool:
         """Return whether a draft token costs less at twice the load."""
-        if cost.source in ESTIMATED and self.known.cost.target.architecture is Architecture.DENSE:
+        if cost.is_typical:
             return False
         tokens = self.draft_length_tokens or len(self.positions)
-        double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens, self.context_tokens)
+        double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens)
         return double is not None and double.token.guess < cost.token.guess
 
     def _sampled_speedup(self, price: Price) -> Estimate | None:
@@ -305,36 +277,59 @@ class WindowEvaluation(WindowFigures):
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Verdict by this window, limited by that of whole requests; without a cost at most healthy."""
+        """Verdict by this window, limited by that of whole requests; by a typical cost at most healthy."""
         if self.is_insufficient or self.speedup_range is None:
             return Verdict.INSUFFICIENT
         found = speedup_verdict(self.speedup_range, self._policy.speedup)
-        if found is Verdict.OPTIMAL and self.cost is None:
+        if found is Verdict.OPTIMAL and self.has_typical_cost:
             found = Verdict.HEALTHY
-        return found if self.request is None else self.request.capped(found, self._policy.speedup)
+        return found if self.request is None else self.request.capped(found)
 
     @cached_property
     def pays_share_ratio(self) -> float | None:
-        """Share of the possible speed-ups at which speculation pays: see ``pays_share``."""
+        """Share of the published costs, or of the possible speed-ups, at which speculation pays."""
+        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
+            return self.published_share.ratio
+        if self.verdict is Verdict.UNCLEAR and self.cost is None:
+            return None
         bounds = self.speedup_range and self.speedup_range.estimate
         return pays_share(self.verdict, bounds, self._policy.speedup)
+
+    @cached_property
+    def published_share(self) -> PublishedShare | None:
+        """Published costs at which this would pay; None with a cost that is about the server itself."""
+        work = self.work
+        if work is None or not work.drafts or not work.draft_tokens or not self.has_typical_cost:
+            return None
+        gain, paying = (work.tokens - work.steps, work.fixed_steps(self.possible_cost.guess))
+        tokens = (each / work.drafts for each in (work.draft_tokens, gain, paying))
+        return self.known.cost.published_share(self.drafting_requests, *tokens)
+
+    @property
+    def has_typical_cost(self) -> bool:
+        """True if the cost is what drafting costs others, or unknown."""
+        return self.possible_cost.is_typical
 
     @property
     def likely_share_ratio(self) -> float | None:
         """The same before a verdict, by what is possible so far; None with few drafts."""
         if self.speedup_range is None or (self.total.drafts or 0) < self._policy.min_drafts:
             return None
+        if self.published_share is not None:
+            return self.published_share.ratio
+        if self.cost is None:
+            return None
         return likely_share(self.speedup_range.by_known, self._policy.speedup)
 
     @property
-    def probably_pays(self) -> bool | None:
+    def probably_pays(self) -> bool:
         """What is likely, also before a verdict; without bounds of sampling by the range of costs alone."""
         found, share = self.speedup_range, self.pays_share_ratio
         if found is None:
-            return None
+            return False
         if share is None or not found.is_bounded:
             share = self.likely_share_ratio
-        return probably_pays(share, found.estimate.value, self.known.cost.target)
+        return probably_pays(share)
 
     @cached_property
     def is_insufficient(self) -> bool:
@@ -370,22 +365,44 @@ class WindowEvaluation(WindowFigures):
         is_unsure = self.acceptance_length_bounds is None and self.passing_requests is not None
         if self.verdict is Verdict.INSUFFICIENT or is_unsure:
             return Advice()
-        tokens = None
-        if self.cost is not None and self.depths is not None:
-            tokens = self.depths.recommended(self.cost.guess, self._policy.depth.tolerance)
+        tokens = self.best_tokens
         if self.known.faster_method is not None:
             return Advice(Action.SWITCH_METHOD, tokens)
+        if self.is_dead:
+            return Advice(Action.DISABLE, 0)
         if tokens is not None and self.is_worth_a_change(tokens):
             more = tokens > len(self.positions)
             return Advice(Action.INCREASE if more else Action.DECREASE, tokens)
-        if self.verdict is Verdict.UNCLEAR:
-            return Advice(Action.MEASURE_COST, tokens)
+        if self.verdict is Verdict.UNCLEAR or (self.verdict is Verdict.POOR and self.has_typical_cost):
+            return Advice(Action.MEASURE_COST)
+        return self._advice_at_load(tokens, crossover)
+
+    @property
+    def best_tokens(self) -> int | None:
+        """Fewest draft tokens as fast as the best; None unless a cost of the server itself is known."""
+        if self.has_typical_cost or self.cost is None or self.depths is None:
+            return None
+        return self.depths.recommended(self.cost.guess, self._policy.depth.tolerance)
+
+    def _advice_at_load(self, tokens: int | None, crossover: float | None) -> Advice:
         running = self.drafting_requests
         is_above = crossover is not None and running is not None and running > crossover
         if self.verdict in NOT_PAYING and is_above:
             return Advice(Action.LIMIT_BATCH, tokens)
         # Another number may be better at the best guess, but is not known to pay.
         return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, tokens)
+
+    @property
+    def first_acceptance_ratio(self) -> float | None:
+        """Acceptance of the first position; without counted positions, its upper limit A/D."""
+        first = self.positions.acceptance[0] if len(self.positions) and self.positions.are_known else None
+        return ratio(self.total.accepted_tokens, self.total.drafts) if first is None else first
+
+    @property
+    def is_dead(self) -> bool:
+        """True of a drafter whose tokens are almost never accepted."""
+        first = self.first_acceptance_ratio
+        return first is not None and first < DEAD
 
     def is_worth_a_change(self, tokens: int) -> bool:
         """Return whether k tokens are significantly faster than K at every possible cost.

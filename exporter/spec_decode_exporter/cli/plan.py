@@ -15,9 +15,8 @@ from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whol
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.costs.model_architecture import Deployment
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, is_known_method, present_name
-from spec_decode_exporter.costs.typical_costs import METHODS as KNOWN_METHODS
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, is_known_method, present_name
+from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
 from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
 from spec_decode_exporter.reports.plan.checkpoint import METHODS, drafter_of, model_of
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
@@ -75,9 +74,9 @@ def _gpu_memory(text: str) -> int:
 _DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
 _KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
 _MODELS: Final = (
-    Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family, size and quantization decide the cost"),
+    Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family decides how a measured cost changes with the load"),
     Flag("--target", "MODEL", "the served model by its size or its config.json: memory is planned too"),
-    Flag("--draft", "MODEL", "the draft model; without --target its name or its number of parameters"),
+    Flag("--draft", "MODEL", "the draft model by its size or its config.json, for its memory"),
     Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL}, or as measured)"),
     Flag("--parallel-drafting", "", "one pass of the drafter drafts all tokens (vLLM's parallel_drafting)"),
 )  # fmt: skip
@@ -87,6 +86,7 @@ _MEMORY: Final = (
     Flag("--draft.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
     Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
+    Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft (default: all)", read=whole(1), also=("--target.tensor-parallel",)),
     Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory)),
     Flag("--utilisation", "SHARE", "vLLM's --gpu-memory-utilization (default: 0.9)", read=number(1.0, above_zero=True), also=("--utilization",)),
     Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory)),
@@ -97,9 +97,6 @@ _MEMORY: Final = (
 _LOAD: Final = (
     Flag("--running", "NUMBER", "concurrent requests, running at the same time (default: 32)", read=number(10.0**9, above_zero=True), also=("--batch",)),
     Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default with --target: 8192)", read=whole(1)),
-    Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft", read=whole(1), also=("--target.tensor-parallel",)),
-    Flag("--expert-parallel", "NUMBER", "number of GPUs over which experts are divided", read=whole(1)),
-    Flag("--gpu", "NAME", "name of the GPU, such as H100 or RTX 4090 (default: one of a data centre)"),
 )  # fmt: skip
 _SPEEDUP: Final = (
     Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_DRAFT_TOKENS)),
@@ -108,8 +105,6 @@ _SPEEDUP: Final = (
     Flag("--measured", "FILE", "output of observe --format json for these models: acceptance, throughput, and the cost if known", read=Path),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
-_DATACENTRE: Final = re.compile(r"(?:[AH][18]00|H200|B[23]00|MI[23]\d\d)(?!\d)|gaudi|tpu", re.IGNORECASE)
-"""Names of GPUs whose arithmetic is as large, beside their memory bandwidth, as the typical costs assume."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -157,9 +152,7 @@ def plan_of(arguments: argparse.Namespace) -> SpeedupPlan:
     name = its.model_name or (observed and observed.model_name)
     if not name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
-    return SpeedupPlan(
-        model_name=name, draft_model_name=its.draft, **_common(its, observed, its.tensor_parallel)
-    )
+    return SpeedupPlan(model_name=name, **_common(its, observed))
 
 
 def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
@@ -167,7 +160,7 @@ def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) ->
     ranks = its.tensor_parallel or gpus
     if gpus % ranks:
         raise UsageError(f"--gpus {gpus} is not a multiple of --tensor-parallel {ranks}")
-    common = _common(its, observed, ranks)
+    common = _common(its, observed)
     target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
     draft = drafter_of(common["method"], target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
     return DeploymentPlan(
@@ -185,10 +178,9 @@ def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) ->
     )
 
 
-def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int | None) -> dict[str, Any]:
-    """Return the values that both kinds of plans have; ``ranks`` is the tensor parallel size."""
+def _common(its: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
+    """Return the values that both kinds of plans have."""
     seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
-    is_datacentre = its.gpu is None or bool(_DATACENTRE.search(its.gpu))
     given = {
         "draft_tokens": its.tokens or seen,
         "acceptance": _acceptance(its),
@@ -197,7 +189,7 @@ def _common(its: argparse.Namespace, observed: ObservedModel | None, ranks: int 
     }
     return {
         "method": _method(its.method) or present_name((observed and observed.method) or DRAFT_MODEL),
-        "deployment": Deployment(ranks, its.expert_parallel, is_datacentre, its.parallel_drafting),
+        "drafts_in_parallel": its.parallel_drafting,
         "given_cost_ratio": its.cost_draft_cost_ratio,
         "observed": observed,
         **{name: value for name, value in given.items() if value is not None},

@@ -28,10 +28,8 @@ from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
 from spec_decode_exporter.reports.recommendation import (
     FORMATS,
-    measuring_status,
     recommendation_status,
     written,
-    written_measuring,
 )
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
@@ -88,11 +86,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )  # fmt: skip
     add_flags(parser, sources)
     parser.add_argument(
-        "--measure",
-        action="store_true",
-        help="print a schedule that measures the cost of drafting, its price and its time, instead of the setting",
-    )
-    parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the setting (default: text)"
     )
     parser.add_argument(
@@ -110,15 +103,12 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("setting")
     configure_log("critical", "logfmt")
     saved = _saved(arguments)
-    write, status = (
-        (written_measuring, measuring_status) if arguments.measure else (written, recommendation_status)
-    )
-    write_stdout(write(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
+    write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
     missing = [target for target in saved.targets if not target.engines]
     for target in missing:
         reason = printable(f"{target.target}: {target.error or 'no engine'}")
         print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
-    return ExitStatus.FAILED if missing else status(saved.engines)
+    return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
 
 
 def _saved(arguments: argparse.Namespace) -> SavedSnapshot:

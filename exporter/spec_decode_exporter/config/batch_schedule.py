@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import groupby, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from typing import Final
 
 MAX_DRAFT_TOKENS: Final = 128
@@ -55,24 +54,6 @@ class BatchSchedule:
             first, _, tokens = found[-1]
             found[-1] = (first, min(max(highest, first), MAX_BATCH), tokens)
         return found
-
-    @property
-    def measuring_bands(self) -> tuple[tuple[int, int], ...]:
-        """Batch sizes without drafts between others with drafts: they measure the cost of drafting."""
-        trios = zip(self.ranges, self.ranges[1:], self.ranges[2:], strict=False)
-        return tuple(
-            (first, last)
-            for (*_, one), (first, last, none), (*_, other) in trios
-            if one and other > none == 0
-        )
-
-    @property
-    def without_bands(self) -> BatchSchedule:
-        """The same without these bands: the drafts below go on."""
-        bands = {first for first, _ in self.measuring_bands}
-        kept = [each for each in zip(self.firsts, self.tokens, strict=True) if each[0] not in bands]
-        steps = [next(same) for _, same in groupby(kept, key=itemgetter(1))]
-        return BatchSchedule(*zip(*steps, strict=True)) if len(steps) > 1 else NO_SCHEDULE
 
     def at(self, running_requests: float) -> int | None:
         """Return the draft tokens for a batch size; None below the first range."""

@@ -11,16 +11,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
 from spec_decode_exporter.config.labels import Printable
 from spec_decode_exporter.config.mistakes import Mistake
-from spec_decode_exporter.config.types import Parameters, Quantity, Section, Share, Size
+from spec_decode_exporter.config.types import Quantity, Section, Share, Size
 
-_WAYS: Final = {
-    "draft_cost_ratio": "draft_cost_ratio",
-    "draft_parameters": "draft_parameters",
-    "target_parameters": "draft_parameters",
-    "loads": "loads",
-}
-"""Each key of the cost, with the way to state the cost that it belongs to."""
-_PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
 ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
 
@@ -51,7 +43,7 @@ class SpeculativeSettings(Section):
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
     draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`: the return on it is shown. Without it, the name of a draft model may say it.")
     schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
-    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting depends on it. Without it, known names of models decide; an unknown name means either.")
+    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. How its cost changes with the load depends on it. Without it, known names of models decide; an unknown name means either.")
     expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")
     rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says that accepted tokens may differ from the target model's.")
     adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`, and counts the others as rejected. Acceptance rates are then absent, and no number of draft tokens is advised.")
@@ -77,41 +69,20 @@ def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
 class CostSettings(Section):
     """The cost of drafting.
 
-    Set one of `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`.
+    Set one of `draft_cost_ratio` and `loads`.
     """
 
     draft_cost_ratio: Quantity | None = Field(default=None, description="The cost of one more draft token, drafting and verification, relative to a decode step without speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - `fixed_cost_ratio`) · S/T.")
-    draft_parameters: Parameters | None = Field(default=None, description="The number of parameters of the draft model. Divided by `target_parameters` it is the cost of drafting if memory bandwidth limits decoding.")
-    target_parameters: Parameters | None = Field(default=None, description="The number of parameters of the served model.")
-    verify_cost_ratio: Quantity = Field(default=0.0, description="The cost of verifying one more draft token, relative to a decode step. Only with `draft_parameters`; the other keys include it.")
     loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="The cost at several loads, in any order. From it follows the load up to which speculation pays.")
     fixed_cost_ratio: Quantity = Field(default=0.0, description="The cost of speculation per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search, a lost overlap.")
     running_requests: Load | None = Field(default=None, description="The number of concurrent requests at which the cost was measured. The cost then applies only from half to twice this load. Not with `loads`, which have their own.")
 
-    @property
-    def ratio(self) -> float | None:
-        """The cost of one more draft token; None if it depends on the load."""
-        if self.draft_parameters is not None and self.target_parameters is not None:
-            return self.draft_parameters / self.target_parameters + self.verify_cost_ratio
-        return self.draft_cost_ratio
-
     def mistakes(self) -> Iterator[Mistake]:
-        """Yield what states the cost twice or not at all, and keys that mean nothing beside it."""
-        given = [key for key in _WAYS if getattr(self, key) not in (None, ())]
-        if not given:
-            keys = "`draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
-            yield (), f"has no cost; add {keys}"
-            return
-        first = given[0]
-        others = [key for key in given if _WAYS[key] != _WAYS[first]]
-        for key in others:
-            yield (key,), f"is a second way to state the cost, beside `{first}`; remove one of the two"
-        if not others and len(given) == 1 and first in _PAIR:
-            yield (first,), f"needs `{_PAIR[first]}`, which is missing; add it"
-        if self.verify_cost_ratio and not _PAIR.keys() & set(given):
-            yield ("verify_cost_ratio",), f"is part of `{first}` already; remove it"
-        if self.running_requests is not None and first == "loads":
+        """Yield what states the cost twice or not at all, and a load beside those of `loads`."""
+        if self.draft_cost_ratio is None and not self.loads:
+            yield (), "has no cost; add `draft_cost_ratio` or `loads`"
+        if self.draft_cost_ratio is not None and self.loads:
+            yield ("loads",), "is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"
+        if self.running_requests is not None and self.loads:
             yield ("running_requests",), "cannot be set beside `loads`, which have their own; remove it"
-        if given == list(_PAIR) and (self.draft_parameters or 0) > (self.target_parameters or 0):
-            yield ("draft_parameters",), "is more than `target_parameters`; swap the two"
 # fmt: on

@@ -13,43 +13,26 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from math import log, sqrt
-from operator import add
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.costs.methods import ANY, Range, every_step_pays, kind_of
 from spec_decode_exporter.costs.model_architecture import (
-    UNKNOWN_DEPLOYMENT,
     UNKNOWN_TARGET,
-    Deployment,
     TargetModel,
-    target_model,
 )
-from spec_decode_exporter.costs.typical_costs import (
-    UNKNOWN_METHOD,
-    DrafterCost,
-    Range,
-    drafter_cost,
-    drafting,
-    every_step_pays,
-    fixed_tokens,
-    pass_by_size,
-    together,
-    verifying,
-)
+from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import Price, Work
 
 VALID_FACTOR: Final = 2.0
 """A cost is valid from its load divided by this to its load times this."""
-_UNKNOWN_LOADS: Final = (1.0, 64.0)
-"""Loads whose costs together are the typical cost at an unknown load."""
-
-_FULL_STEP: Final = 1.0
-"""Verifying one token never costs more than a plain step."""
 CONFIGURED_MARGIN: Final = 0.25
 """Assumed relative error of a configured cost: another day, other prompts, a number read from a chart."""
+UNKNOWN_STEP: Final = Range(LEAST, 1.0, 100.0)
+"""Extra cost of a step with a draft if nothing is known of it."""
 UNSTATED_LOAD: Final = 4.0
 """Load of a cost that is configured without one: people measure with few requests."""
 
@@ -64,16 +47,8 @@ class CostSource(StrEnum):
     BASELINE = "baseline"
     """Step times with drafts, and those learned while the target served the model without speculation."""
     CONFIGURED = "configured"
-    SIZES = "sizes"
-    """Numbers of parameters of the draft model and of the target model."""
-    LOAD_RANGE = "load_range"
-    """``SIZES`` or ``TYPICAL``, up to what the engine's steps at other loads allow: see ``load_range``."""
     TYPICAL = "typical"
-    """Range of costs of the method over published models: see ``typical_costs``."""
-
-
-ESTIMATED: Final = (CostSource.SIZES, CostSource.TYPICAL)
-"""Sources that are not about the server itself."""
+    """What drafting by the method cost others: see ``published``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,37 +80,14 @@ class Cost:
         """Highest possible cost."""
         return Price(self.token.high, self.step.high, self.every_step)
 
-    def limited(self, work: Work, kappa: float) -> Cost:
-        """Return this cost up to one at which the steps of ``work`` take ``kappa`` plain steps each."""
-        guess, high = work.plain_steps(self.guess), work.plain_steps(self.high)
-        if high <= max(guess, kappa * work.steps):
-            return self
-        share = max(kappa * work.steps - guess, 0.0) / (high - guess)
-        token, step = (
-            each._replace(high=each.guess + share * each.above) for each in (self.token, self.step)
-        )
-        return replace(self, token=token, step=step, source=CostSource.LOAD_RANGE)
+    @property
+    def is_typical(self) -> bool:
+        """True if it is what drafting costs others, and not about the server itself."""
+        return self.source is CostSource.TYPICAL
 
     def spanning(self, other: Cost) -> Cost:
         """Return this cost with a range that contains that of another one."""
         token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
-        return replace(self, token=token, step=step)
-
-    def within(self, other: Cost, tokens: float) -> Cost:
-        """Return this cost within the range of another one, of a step with ``tokens`` draft tokens.
-
-        It remains where it excludes a part of that range. An end that excludes the guess is no limit.
-        """
-        low, guess, high = (its.step + tokens * its.token for its in (self.low, self.guess, self.high))
-        lowest, highest = (its.step + tokens * its.token for its in (other.low, other.high))
-        if lowest < low or high < highest:
-            return self
-        below = (guess - lowest) / (guess - low) if low < lowest <= guess else 1.0
-        above = (highest - guess) / (high - guess) if guess <= highest < high else 1.0
-        token, step = (
-            Range(its.guess - below * (its.guess - its.low), its.guess, its.guess + above * its.above)
-            for its in (self.token, self.step)
-        )
         return replace(self, token=token, step=step)
 
     def is_valid_at(self, running_requests: float | None) -> bool:
@@ -206,45 +158,56 @@ class CostModel:
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
     target: TargetModel = UNKNOWN_TARGET
-    deployment: Deployment = UNKNOWN_DEPLOYMENT
-    counts_verified: bool = True
-    """False if drafts may not be verified: then what is typical of verified ones limits no measured cost."""
+    in_parallel: bool = False
+    """True if one pass of the drafter drafts all tokens."""
 
-    def at(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost | None:
-        """Return the cost at a load from the most certain source; None if unknown.
-
-        Verifying at a high load depends on the number of draft tokens of a draft, and on the tokens of a
-        request in the KV cache, ``context``.
-        """
+    def at(self, running_requests: float | None, tokens: float) -> Cost | None:
+        """Return the cost at a load from the most certain source; None if unknown."""
         measured = []
         if running_requests is not None:
             measured = [self.by_curve(curve, running_requests) for curve in self.measured]
         here = (cost for cost in measured if cost.is_valid_at(running_requests))
-        found = (
-            next(here, None)
-            or self._configured(running_requests, tokens, context)
-            or next(iter(measured), None)
-        )
-        if found is not None and (found.source is not CostSource.MEASURED or not self.counts_verified):
-            return found
-        estimated = self._estimated(running_requests, tokens, context)
-        return found.within(estimated, tokens) if found and estimated else found or estimated
+        known = next(here, None) or self._configured(running_requests) or next(iter(measured), None)
+        return known or self.typical(running_requests, tokens)
 
-    def _estimated(self, running_requests: float | None, tokens: float, context: float | None) -> Cost | None:
-        """Return the cost by the sizes of the models, else the typical one; None if neither is known."""
-        its = self.settings
-        if its is not None and its.draft_parameters is not None:
-            return self._by_sizes(its, running_requests, tokens, context)
-        is_known = drafter_cost(self.method) is not None and not self.target.is_tiny
-        return self.typical(running_requests, tokens, context) if is_known else None
+    def typical(self, running_requests: float | None, tokens: float) -> Cost | None:
+        """Return what a step with this many draft tokens cost others; None if too few published it."""
+        costs = published_costs(self.kind, self.method, running_requests)
+        if costs is None:
+            return None
+        token, step = split(self.kind, tokens)
+        return self._cost(CostSource.TYPICAL, costs.range.times(token), costs.range.times(step))
 
-    def typical(self, running_requests: float | None, tokens: float, context: float | None = None) -> Cost:
-        """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
-        verified = self._verifying(running_requests, tokens, context)
-        loads, about = _loads(running_requests), (self.method, self.target, self.deployment)
-        drafters = [drafting(*about, load) for load in loads]
-        token, step = _spanning([its.token for its in drafters]), _spanning([its.step for its in drafters])
-        return self._cost(CostSource.TYPICAL, *together(token, verified, step, tokens))
+    def possible(self, running_requests: float | None) -> Cost:
+        """Return the range of an unknown cost; it says nothing of other numbers of tokens.
+
+        It is that of all drafters if the method is unknown, and wide if too few published what it costs.
+        """
+        costs = None if self.kind else published_costs(ANY, "", running_requests)
+        step = UNKNOWN_STEP if costs is None else costs.range
+        return self._cost(CostSource.TYPICAL, Range(0.0, 0.0, 0.0), step)
+
+    def published_share(
+        self, running_requests: float | None, draft_tokens: float, gain: float, paying: float = 1.0
+    ) -> PublishedShare | None:
+        """Return at how many of the published costs speculation would pay; None if too few published one.
+
+        Of an unknown method those of all drafters count; of a known one only those of its kind.
+
+        Args:
+            running_requests: The load; None if it is unknown.
+            draft_tokens: Tokens of a draft.
+            gain: Accepted tokens for each draft.
+            paying: Steps that pay c0 for each draft.
+        """
+        kind = self.kind or ANY
+        costs, (token, step) = published_costs(kind, self.method, running_requests), split(kind, draft_tokens)
+        return costs and costs.paid_by(gain / (token * draft_tokens + step * paying))
+
+    @cached_property
+    def kind(self) -> str:
+        """How the method drafts; empty if the method is unknown."""
+        return kind_of(self.method, in_parallel=self.in_parallel)
 
     def by_curve(self, curve: Curve, running_requests: float) -> Cost:
         """Return the cost at a load by the nearest known one, with a wider range if that is another."""
@@ -286,53 +249,24 @@ class CostModel:
         return every_step_pays(self.method)
 
     @cached_property
-    def _drafter(self) -> DrafterCost:
-        """Typical cost of the drafter beside this target model with one request; it falls with the load."""
-        return drafting(self.method, self.target, self.deployment)
-
-    @cached_property
     def _stated(self) -> Curve | None:
-        """Cost that the configuration states, by load or at one; None if it states sizes, or nothing."""
+        """Cost that the configuration states, by load or at one; None if it states nothing."""
         its = self.settings
-        if its is None or its.draft_parameters is not None:
+        if its is None or (its.draft_cost_ratio is None and not its.loads):
             return None
         loads = [(each.running_requests, each.draft_cost_ratio) for each in its.loads]
         loads = loads or [(its.running_requests or UNSTATED_LOAD, its.draft_cost_ratio or 0.0)]
         points = tuple(Point(load, _around(ratio)) for load, ratio in loads)
         return Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
 
-    def _configured(
-        self, running_requests: float | None, tokens: float, context: float | None
-    ) -> Cost | None:
-        curve, its = self._stated, self.settings
+    def _configured(self, running_requests: float | None) -> Cost | None:
+        curve = self._stated
         if curve is None:
-            return None if its is None else self._by_sizes(its, running_requests, tokens, context)
+            return None
         if running_requests is not None:
             return self.by_curve(curve, running_requests)
         token = _spanning([point.token for point in curve.points])
         return self._cost(curve.source, token, _around(curve.step), curve.points[0].running_requests)
-
-    def _by_sizes(
-        self, settings: CostSettings, running_requests: float | None, tokens: float, context: float | None
-    ) -> Cost:
-        """Return the cost by the sizes of the models: that of drafting, and a typical one of verifying."""
-        drafter = pass_by_size((settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0))
-        verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
-        verified = _around(verify) if verify else self._verifying(running_requests, tokens, context)
-        step = _around(fixed) if fixed else UNKNOWN_METHOD.step
-        if self.deployment.drafts_in_parallel:  # one pass
-            step, drafter = Range(*map(add, step, drafter)), Range(0.0, 0.0, 0.0)
-        return self._cost(CostSource.SIZES, *together(drafter, verified, step, tokens))
-
-    def _verifying(self, running_requests: float | None, tokens: float, context: float | None) -> Range:
-        """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
-        loads = _loads(running_requests)
-        return _spanning(
-            [
-                verifying(self.target, load, tokens, context=context, deployment=self.deployment)
-                for load in loads
-            ]
-        )
 
     def _widened(self, token: Range, factor: float) -> Range:
         """Return c at ``factor`` times the load at which it is known: from c to c times the factor.
@@ -347,18 +281,17 @@ class CostModel:
 
     def _cost(self, source: CostSource, token: Range, step: Range, load: float | None = None) -> Cost:
         """Return a cost within what is physically possible."""
-        high = max(token.guess, min(token.high, _FULL_STEP + self._drafter.token.high))
-        token = Range(min(token.low, token.guess), token.guess, high)
+        token = Range(min(token.low, token.guess), token.guess, max(token.high, token.guess))
         step = Range(min(step.low, step.guess), step.guess, max(step.high, step.guess))
         return Cost(token, step, source, load, self.pays_every_step)
 
 
 def measured_curves(
-    found: Iterable[tuple[CostSource, Point]], method: str, deployment: Deployment = UNKNOWN_DEPLOYMENT
+    found: Iterable[tuple[CostSource, Point]],
+    fixed: float = 0.0,
 ) -> tuple[Curve, ...]:
-    """Return measured costs by source, the most certain first; ``method`` splits them into c and c0."""
+    """Return measured costs by source, the most certain first; ``fixed`` is that of ``fixed_tokens``."""
     by_source: dict[CostSource, list[Point]] = {}
-    fixed = fixed_tokens(method, deployment)
     for source, point in found:
         by_source.setdefault(source, []).append(point)
     return tuple(
@@ -368,26 +301,15 @@ def measured_curves(
     )
 
 
-def share_by_name(draft_model: str, target: TargetModel) -> float | None:
-    """Return a draft model's part of what a plain step reads, by its name; None if unknown."""
-    draft, whole = target_model(draft_model).read_bytes, target.read_bytes
-    return draft / whole if draft and whole else None
-
-
-@lru_cache(maxsize=64)
-def sizes_of(share: float | None) -> CostSettings | None:
-    """Return the cost by that part; None if it is unknown."""
-    return CostSettings(draft_parameters=min(share, 1.0), target_parameters=1.0) if share else None
+def fixed_tokens(kind: str, draft_tokens: float) -> float:
+    """Return c0 over c, in draft tokens: it splits a measured cost of a step with this many."""
+    token, step = split(kind, draft_tokens)
+    return step / token
 
 
 def is_near(known: float, running_requests: float) -> bool:
     """Return whether a cost known at one load is valid at another."""
     return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
-
-
-def _loads(running_requests: float | None) -> tuple[float, ...]:
-    """Return a load, or the usual ones if it is unknown."""
-    return _UNKNOWN_LOADS if running_requests is None else (running_requests,)
 
 
 def _around(value: float) -> Range:

@@ -20,7 +20,6 @@ from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
@@ -60,8 +59,6 @@ class FindingContext:
     evaluation: Evaluation
     broken: frozenset[Check]
     drops: DropStatus
-    fall: ContextFall | None = None
-    """Fall of the acceptance length with the context."""
     reported_lengths: Sequence[float] = ()
     """Acceptance lengths that an engine without counted drafts reported in its last polls, oldest first."""
 
@@ -162,10 +159,8 @@ def tail(context: FindingContext, latency: Latency, text: str) -> Found | None:
     return Found(text, {"p50": median, "p99": slow, "ratio": times})
 
 
-Need = Callable[[FindingContext], bool]
-"""Returns whether the context has the data of a finding."""
+Need = Callable[[FindingContext], bool]  # whether the context has the data of a finding
 Condition = Callable[[FindingContext], Found | None]
-"""Returns the text and the numbers of a finding; None if it does not hold."""
 
 
 class Rules:

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.depth import best_tokens
 from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
-from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
+from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS
 from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.drops.sums import DropKind, DropStatus
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
@@ -37,37 +36,22 @@ from spec_decode_exporter.findings.finding import (
     found,
     tail,
 )
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 from spec_decode_exporter.window.poll import Check
 
-DEAD: Final = 0.05
-"""Acceptance at the first position below which a drafter does not work, for SpecDecodeDrafterDead too.
-
-Most reports of broken drafters show 0.01 to 0.02.
-"""
-FLIPPING: Final = 0.25
-"""Share of the polls in which K changed. Load that moves from one range to another changes it once."""
-TRIMMED: Final = 0.05
-"""Share of discarded tokens above which the acceptance length misleads, however wide its bounds are."""
+FLIPPING: Final = (
+    0.25  # share of polls in which K changed; a load that moves to another range changes it once
+)
+TRIMMED: Final = 0.05  # share of discarded tokens above which the length misleads, whatever its bounds
 LOSSY_REJECTION: Final = frozenset({"fly"})
 """vLLM's rejection methods that accept tokens which the target model would not generate.
 
 ``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
 """
-MEASURED: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
-"""Sources of a cost by step times."""
-PARALLEL_TOKENS: Final = 7
-"""Draft tokens with which drafters that draft all tokens in one pass are served (P-EAGLE: arXiv 2602.01469)."""
-MIN_PREFILLS: Final = 10
-"""Requests without a decode step that make a prefill server; a benchmark warms up with fewer."""
-FALLEN: Final = 0.9
-"""Share of an acceptance length below which it fell."""
-HIGH_FIRST_POSITION: Final = 0.90
-LOW_RATE: Final = 0.40
-HIGH_RATE: Final = 0.60
-"""Common rules of thumb, independent of the method and its cost."""
+PARALLEL_TOKENS: Final = 7  # those with which drafters of one pass are served (P-EAGLE: arXiv 2602.01469)
+MIN_PREFILLS: Final = 10  # requests without a decode step of a prefill server; fewer may be a warm-up
+FALLEN: Final = 0.9  # share of an acceptance length below which it fell
 _COVERAGE: Final = "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of {length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
 _BROKEN: Final = {
     Check.POSITIONS_ADD_UP: "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: do not trust figures by position. The exporter's log has the numbers (check_broken).",
@@ -90,25 +74,21 @@ def _broken(check: Check, context: FindingContext) -> Found | None:
 FAULTS.conditions |= {f"broken_{check}": (always, partial(_broken, check)) for check in Check}
 
 
-@FAULTS.finding(always)
-def sudden_drop(context: FindingContext) -> Found | None:
-    text = "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a release."
-    return _live_drop(context, DropKind.SUDDEN, text)
+_LIVE_DROPS: Final = {
+    DropKind.SUDDEN: "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a release.",
+    DropKind.DRAFTING: "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time. Other drafters skip requests that are longer than their context: read the server's log.",
+}
 
 
-@FAULTS.finding(always)
-def drafting_drop(context: FindingContext) -> Found | None:
-    text = "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time. Other drafters skip requests that are longer than their context: read the server's log."
-    return _live_drop(context, DropKind.DRAFTING, text)
-
-
-def _live_drop(context: FindingContext, kind: DropKind, text: str) -> Found | None:
+def _live_drop(kind: DropKind, context: FindingContext) -> Found | None:
     """Return the finding of a drop that began at a moment."""
-    drop = context.drops.live.get(kind)
-    if drop is None:
+    if (drop := context.drops.live.get(kind)) is None:
         return None
     lengths = {"baseline": drop.baseline_length, "length": drop.length}
-    return Found(text, {**lengths, "began": context.known.wall - drop.age, "age": drop.age})
+    return Found(_LIVE_DROPS[kind], {**lengths, "began": context.known.wall - drop.age, "age": drop.age})
+
+
+FAULTS.conditions |= {f"{kind}_drop": (always, partial(_live_drop, kind)) for kind in _LIVE_DROPS}
 
 
 @FAULTS.finding(always)
@@ -135,54 +115,35 @@ def counts_no_drafts(context: FindingContext) -> Found | None:
     return Found(text + fell, {"before": before, "length": now, "fall": 1 - now / before})
 
 
-_NO_NUMBER: Final = {
-    "vllm": "Add `vllm:spec_decode_num_drafts_total` to the allow-list of the proxy or scrape job that filters it; vLLM before 0.8.5 does not count it.",
-    "tensorrt_llm": "TensorRT-LLM counts it with its PyTorch backend and `return_perf_metrics: true`.",
+_COUNT_THEM: Final = {
+    "vllm": "Read the server's own page, or add `vllm:spec_decode_.*`, tokens and latencies to the allow-list of the proxy or scrape job that filters it; vLLM counts drafts since 0.8.5.",
+    "tensorrt_llm": "TensorRT-LLM counts drafts since April 2026, with its PyTorch backend and `return_perf_metrics: true`.",
 }
-"""Remedies of a missing number of drafts, by the kind of engine."""
 
 
 @FAULTS.finding(always)
-def drafts_missing(context: FindingContext) -> Found | None:
-    text = "The number of drafts is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
-    if context.its.total.drafts is not None or not context.its.total.draft_tokens:
+def drafts_not_counted(context: FindingContext) -> Found | None:
+    text, values = "The page does not say whether the engine speculates: it has no counters of drafts. ", {}
+    total, tokens = context.its.total, context.its.effective_tokens_per_step
+    if context.known.drafting is Drafting.UNCOUNTED and tokens is not None:
+        text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. "
+        values = {"tokens": tokens}
+    elif total.drafts is None and total.draft_tokens:
+        text = "The number of drafts is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
+    elif context.known.drafting is not Drafting.UNKNOWN:
         return None
-    return Found(text + _NO_NUMBER.get(context.known.engine_kind, "Update the server."), {})
-
-
-@FAULTS.finding(always)
-def drafts_uncounted(context: FindingContext) -> Found | None:
-    text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. Add `vllm:spec_decode_.*` to the allow-list of the proxy or scrape job that filters the page, or update the server."
-    tokens = context.its.effective_tokens_per_step
-    if context.known.drafting is not Drafting.UNCOUNTED or tokens is None:
-        return None
-    return Found(text, {"tokens": tokens})
-
-
-_UNKNOWN: Final = {
-    "vllm": "Read the server's own page, or add `vllm:.*` to the allow-list of the proxy or scrape job that filters it.",
-    "tensorrt_llm": "Set `return_perf_metrics: true`, or update the server: TensorRT-LLM counts drafts since April 2026.",
-}
-"""Remedies of a page that does not say whether its engine speculates, by the kind of engine."""
-
-
-@FAULTS.finding(always)
-def speculation_unknown(context: FindingContext) -> Found | None:
-    text = "The page does not say whether the engine speculates: counters of drafts are missing. "
-    if context.known.drafting is not Drafting.UNKNOWN:
-        return None
-    return Found(text + _UNKNOWN.get(context.known.engine_kind, "Update the server."), {})
+    return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)
 
 
 @HINTS.finding(always)
 def decodes_nothing(context: FindingContext) -> Found | None:
     text = "It decodes nothing: {requests:.0f} requests got their first token here, and none a second one. It is a prefill server: watch the decode servers."
     total, window = context.its.total, context.its.window
-    if window.polls < MIN_INCREMENTS or (total.first_tokens or 0) < MIN_PREFILLS:
+    requests = total.first_tokens or 0
+    is_decoding = total.drafts or decoded_steps(window) != 0
+    if is_decoding or window.polls < MIN_INCREMENTS or requests < MIN_PREFILLS:
         return None
-    if total.drafts or decoded_steps(window) != 0:
-        return None
-    return Found(text, {"requests": total.first_tokens or 0})
+    return Found(text, {"requests": requests})
 
 
 @FAULTS.finding(covered)
@@ -195,11 +156,11 @@ def stalled(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(drafting)
 def drafter_dead(context: FindingContext) -> Found | None:
+    finds_nothing = "It finds almost nothing to draft: the first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}. The drafts are chance hits or padding, and only cost time: disable speculation, unless answers that repeat their prompts are expected."
     text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that prompts fit into its context; until then, disable speculation."
-    # Without counted positions, all accepted tokens per draft are compared: the first position has fewer.
-    first = context.acceptance(0)
-    share = ratio(context.its.total.accepted_tokens, context.drafts) if first is None else first
-    return found(text, below("acceptance", share, DEAD), drafts=context.drafts)
+    text = finds_nothing if context.known.drafts_what_it_finds else text
+    first = context.its.first_acceptance_ratio
+    return found(text, below("acceptance", first, DEAD), drafts=context.drafts)
 
 
 @FAULTS.finding(accepting)
@@ -297,12 +258,6 @@ def prefix_cache_lost(context: FindingContext) -> Found | None:
     if hits is not None:
         text += " Without speculation {hits_without:.3f} of the prompt tokens were found."
         values["hits_without"] = hits
-    first_token = context.its.time_to_first_token_seconds
-    if baseline is not None and first_token is not None:
-        text += (
-            " The mean time to first token is {first_token:.3g} s, without it {first_token_without:.3g} s."
-        )
-        values |= {"first_token": first_token, "first_token_without": baseline.first_token_seconds}
     return Found(text, values)
 
 
@@ -322,9 +277,7 @@ def decode_step_tail(context: FindingContext) -> Found | None:
 def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
-    narrow = {edge for first, last in schedule.measuring_bands for edge in (first, last + 1)}
-    boundaries = [each for each in schedule.firsts[1:] if each not in narrow]
-    changed = context.its.schedule_changes
+    boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed
@@ -379,12 +332,12 @@ def steps_counted_by_token(context: FindingContext) -> Found | None:
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
     cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
-    acceptance, evaluation = context.acceptance(0), context.evaluation
-    if cache is None or not cache.dtype.startswith("fp8") or evaluation.verdict not in NOT_PAYING:
+    acceptance, is_slow = context.acceptance(0), context.evaluation.verdict in NOT_PAYING
+    if cache is None or cost is None or work is None or acceptance is None or not is_slow:
         return None
-    if cost is None or cost.source not in MEASURED or work is None or acceptance is None:
-        return None
-    if acceptance < context.policy.findings.low_first_position:
+    is_measured = cost.source not in {CostSource.CONFIGURED, CostSource.TYPICAL}
+    is_drafter = acceptance < context.policy.findings.low_first_position
+    if is_drafter or not is_measured or not cache.dtype.startswith("fp8"):
         return None
     return Found(text, {"acceptance": acceptance, "steps": work.plain_steps(cost.guess) / work.steps})
 
@@ -440,12 +393,6 @@ def low_first_position(context: FindingContext) -> Found | None:
 
 
 @HINTS.finding(accepting)
-def high_first_position(context: FindingContext) -> Found | None:
-    text = "Position 0 is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: the drafter fits the target model well. No action is needed."
-    return found(text, above("acceptance", context.acceptance(0), HIGH_FIRST_POSITION))
-
-
-@HINTS.finding(accepting)
 def wasted_last_position(context: FindingContext) -> Found | None:
     text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}. By the rule of thumb it is wasted: draft fewer tokens, unless drafting is almost free."
     tokens, positions = context.tokens, context.its.positions
@@ -471,44 +418,9 @@ def room_for_longer_draft(context: FindingContext) -> Found | None:
 @HINTS.finding(accepting)
 def short_parallel_draft(context: FindingContext) -> Found | None:
     text = "One pass of the drafter drafts all tokens, {tokens:.0f} now, so that a further one costs no more than its verification: such drafters are usually served with {usual:.0f}. Try more tokens, and compare."
-    if not context.known.speculation.deployment.drafts_in_parallel or not _may_draft_more(context):
+    if not context.known.speculation.drafts_in_parallel or not _may_draft_more(context):
         return None
     return found(text, below("tokens", context.tokens or None, PARALLEL_TOKENS), usual=PARALLEL_TOKENS)
-
-
-@HINTS.finding(drafting)
-def acceptance_falls_with_context(context: FindingContext) -> Found | None:
-    text = "With contexts of about {long_tokens:,.0f} tokens the acceptance length is {long:.2f} ({long_lower:.2f} to {long_upper:.2f}), with {short_tokens:,.0f} tokens {short:.2f} ({short_lower:.2f} to {short_upper:.2f}). "
-    fewer = "No setting chooses the number of draft tokens by context; about {best_tokens:.0f} instead of {tokens:.0f} are best there: serve long contexts on a replica of their own."
-    fall, k = context.fall, context.tokens
-    if fall is None:
-        return None
-    best = best_tokens(context.its.possible_cost.guess, fall.long_length, k)
-    values = {
-        "short_tokens": float(f"{fall.short_tokens:.2g}"),
-        "short": fall.short_length,
-        "short_lower": fall.short_bounds[0],
-        "short_upper": fall.short_bounds[1],
-        "long_tokens": float(f"{fall.long_tokens:.2g}"),
-        "long": fall.long_length,
-        "long_lower": fall.long_bounds[0],
-        "long_upper": fall.long_bounds[1],
-    }
-    if best >= k or context.known.speculation.chooses_tokens:
-        return Found(text + "Drafts gain less there.", values)
-    return Found(text + fewer, {**values, "best_tokens": best, "tokens": k})
-
-
-@HINTS.finding(accepting)
-def low_rate(context: FindingContext) -> Found | None:
-    text = "The acceptance rate is {rate:.3f}; below {threshold:g} operators call it poor. The rate falls with the number of draft tokens, {tokens:.0f} here, and a long draft may still pay: rely on the verdict."
-    return found(text, below("rate", context.its.draft_acceptance_ratio, LOW_RATE), tokens=context.tokens)
-
-
-@HINTS.finding(accepting)
-def high_rate(context: FindingContext) -> Found | None:
-    text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:plural token}, which may still be slower: rely on the verdict."
-    return found(text, above("rate", context.its.draft_acceptance_ratio, HIGH_RATE), tokens=context.tokens)
 
 
 @HINTS.finding(drafting)
@@ -566,7 +478,6 @@ def findings(
     evaluation: Evaluation,
     broken: frozenset[Check],
     drops: DropStatus,
-    fall: ContextFall | None = None,
     reported_lengths: Sequence[float] = (),
 ) -> tuple[Finding, ...]:
     """Return all findings that hold.
@@ -575,10 +486,9 @@ def findings(
         evaluation: Evaluation of the engine; one without windows has no findings.
         broken: Identities of the counters that two successive polls broke.
         drops: Drops of the acceptance length.
-        fall: Its fall with the context.
         reported_lengths: Lengths that an engine without counted drafts reported in its last polls.
     """
     if not evaluation.windows:
         return ()
-    context = FindingContext(evaluation, broken, drops, fall, reported_lengths)
+    context = FindingContext(evaluation, broken, drops, reported_lengths)
     return (*FAULTS.of(context), *HINTS.of(context))

@@ -245,7 +245,7 @@ class EngineSlots:
         period = self.periods.nearest(time)
         plain = () if period is None else (period.at(time),)
         its = self._assumptions.speculation
-        return costs(slot.steps, plain, its.method, its.deployment)
+        return costs(slot.steps, plain, its.kind)
 
     def _knowledge(self, slot: Slot, measured: tuple[Curve, ...]) -> Knowledge:
         assumptions, period = self._assumptions, self.periods.nearest(slot.end)
@@ -256,7 +256,6 @@ class EngineSlots:
             drafting=slot.drafting,
             has_drafted=slot.has_drafted,
             request_baseline=period.period.request if period else None,
-            load_range=[seen for steps in slot.steps for seen in steps.seen()],
             wall=slot.end,
         )
 

@@ -9,11 +9,10 @@ Sums of a key cover its present half week and the half week of polls before it: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import accumulate, groupby
-from math import floor, log2
+from itertools import groupby
+from math import floor
 from operator import add
 from typing import Annotated, Final, NamedTuple
 
@@ -33,12 +32,6 @@ MIN_BLOCKS: Final = 6
 HALF_WEEK: Final = 3.5 * 86_400
 MAX_KEYS: Final = 16
 """Keys that are kept; a further one replaces that which was absent for longest."""
-REMAINING: Final = 0.9
-"""Share of the acceptance length that remains at long contexts without a warning."""
-LONGER: Final = 1.5
-"""Ratio of long contexts to short ones; nearer ones are alike."""
-_PER_DOUBLING, _LEAST_CACHE = 2, 1e-6
-"""Bands of contexts in a doubling, and the share of the KV cache of the first band."""
 
 
 class Piece(NamedTuple):
@@ -54,24 +47,17 @@ class Piece(NamedTuple):
     accepted: Amount
     running: Amount
     """Σ over the steps: running requests."""
-    cache: Amount
-    """Σ over the steps: share of the KV cache that a request holds; 0 if unknown."""
-    context: Amount
-    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
-    requests: Amount
 
     @classmethod
-    def of(cls, increment: Increment, cache: float, *, knows_steps: bool) -> Piece | None:
-        """Return a poll at which a request holds the share ``cache`` of the KV cache; None without S or T."""
+    def of(cls, increment: Increment, *, knows_steps: bool) -> Piece | None:
+        """Return a poll; None without S or T."""
         its = increment.counters
         decoded = max(0, its.generation_tokens - its.first_tokens) or its.drafts + its.accepted_tokens
         steps = its.decode_steps if knows_steps else max(decoded - its.accepted_tokens, its.drafts)
         if steps <= 0 or (its.drafts and not its.draft_tokens):
             return None
         work = steps, decoded, its.drafts, its.draft_tokens, its.accepted_tokens
-        loads = steps * max(increment.load, 1.0), steps * cache
-        context = its.prompt_tokens + its.generation_tokens / 2, its.first_tokens
-        return cls(increment.end - increment.begin, *work, *loads, *context)
+        return cls(increment.end - increment.begin, *work, steps * max(increment.load, 1.0))
 
 
 class Blocks(NamedTuple):
@@ -103,16 +89,6 @@ class Blocks(NamedTuple):
         return ratio(self.sums.running, self.sums.steps) or 0.0
 
     @property
-    def cache_share(self) -> float:
-        """Mean share of the KV cache that a request holds."""
-        return ratio(self.sums.cache, self.sums.steps) or 0.0
-
-    @property
-    def mean_context(self) -> float | None:
-        """Mean tokens of a request in the middle of its answer; None if unknown."""
-        return ratio(self.sums.context, self.sums.requests) or None
-
-    @property
     def acceptance_length(self) -> Estimate | None:
         """1 + A/D; None without drafts or with too few blocks."""
         found = self._ratio(self.sums.accepted, self.sums.drafts, *self.squares[:3])
@@ -128,7 +104,7 @@ class Blocks(NamedTuple):
         its, sampled = self.sums, self.tokens_per_step
         if not its.drafts or sampled is None:
             return None
-        cost = model.at(self.running_requests, its.draft_tokens / its.drafts, self.mean_context)
+        cost = model.at(self.running_requests, its.draft_tokens / its.drafts)
         if cost is None:
             return None
         counts = (its.tokens, its.steps, min(its.drafts, its.steps), its.draft_tokens)
@@ -181,64 +157,3 @@ class BlocksByKey:
         begin = wall - 2 * HALF_WEEK
         recent = {key: [each for each in self.kept[key] if each.end > begin] for key in sorted(self.kept)}
         return {key: reduce(Blocks.plus, own) for key, own in recent.items() if own}
-
-
-@dataclass(frozen=True, slots=True)
-class ContextFall:
-    """The acceptance length is significantly lower (95 %) at long contexts than at short ones."""
-
-    short_tokens: float
-    """Mean tokens of the shortest contexts with enough data."""
-    short_length: float
-    """Their acceptance length."""
-    long_tokens: float
-    """Mean tokens of the longest contexts with enough data."""
-    long_length: float
-    """Their acceptance length."""
-    short_bounds: tuple[float, float]
-    """Bounds of the length of the shortest."""
-    long_bounds: tuple[float, float]
-    """Bounds of the length of the longest."""
-
-    @classmethod
-    def of(cls, short: tuple[float, Estimate], long: tuple[float, Estimate]) -> ContextFall:
-        """Return the fall between two contexts, each with its acceptance length."""
-        first, last = short[1], long[1]
-        lengths = short[0], first.value, long[0], last.value
-        return cls(*lengths, (first.lower, first.upper), (last.lower, last.upper))
-
-
-def context_band(cache: float) -> int:
-    """Return the key of contexts that hold a share of the KV cache: two for each doubling."""
-    return floor(_PER_DOUBLING * log2(min(max(cache, _LEAST_CACHE), 1.0)))
-
-
-def fall_by_cache(sums: Mapping[int, Blocks]) -> ContextFall | None:
-    """Return a fall of the acceptance length with the context; None without one.
-
-    The KV cache that a request holds tells contexts relative to each other. The server's mean context, by its
-    counters of prompts and answers, scales them. A poll has requests of several contexts, so that the fall
-    with a request's own context is larger than this one.
-
-    Args:
-        sums: By band of contexts, ascending.
-    """
-    bands = list(sums.values())
-    (few, short), (more, long) = _end(bands), _end(bands[::-1])
-    first, last = short and short.acceptance_length, long and long.acceptance_length
-    if short is None or long is None or first is None or last is None or few + more > len(bands):
-        return None
-    is_lower = last.upper < first.lower and last.value <= REMAINING * first.value
-    whole, contexts = reduce(Blocks.plus, bands), (short.cache_share, long.cache_share)
-    scale = ratio(whole.mean_context, whole.cache_share)
-    if not is_lower or scale is None or contexts[1] < LONGER * contexts[0]:
-        return None
-    return ContextFall.of((scale * contexts[0], first), (scale * contexts[1], last))
-
-
-def _end(bands: Iterable[Blocks]) -> tuple[int, Blocks | None]:
-    """Return how many of the first bands have enough blocks together, and their sums."""
-    for number, sums in enumerate(accumulate(bands, Blocks.plus), 1):
-        if sums.number >= MIN_BLOCKS:
-            return number, sums
-    return 0, None

@@ -12,14 +12,13 @@ from spec_decode_exporter.analysis.drafting import Drafting, exceeds_steps
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
-from spec_decode_exporter.costs.cost import CostSource, Curve, share_by_name
-from spec_decode_exporter.costs.typical_costs import every_step_pays, undrafted_pass
+from spec_decode_exporter.costs.cost import CostSource, Curve
+from spec_decode_exporter.costs.methods import every_step_pays, undrafted_pass
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
-from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, newest_requests
-from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece, context_band
+from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, include
 from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
@@ -77,8 +76,8 @@ class Learned:
         """Steps of the polls with drafts."""
         self.saved = TimeSaved()
         self._plain = StepTimes()
-        self.used, self.contexts = BlocksByKey(), BlocksByKey()
-        """Polls by the number of draft tokens in use; those of K by their contexts: see ``context_band``."""
+        self.used = BlocksByKey()
+        """Polls by the number of draft tokens in use."""
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
         self._drafter = Drafter()
@@ -89,9 +88,7 @@ class Learned:
 
     def assume(self, assumptions: Assumptions) -> bool:
         """Replace the assumptions; return whether they have another drafter, which resets the state."""
-        self._speculation, its = assumptions.speculation, assumptions.cost
-        sizes = (its.draft_parameters, its.target_parameters) if its else (None, None)
-        self._share = ratio(*sizes) or share_by_name(self._speculation.draft_model, self._speculation.target)
+        self._speculation = assumptions.speculation
         self.drops.use(assumptions.policy.drops)
         before, drafter = self._drafter, Drafter(self._speculation.method, self._speculation.draft_model)
         is_another = drafter.is_another(before)
@@ -129,8 +126,8 @@ class Learned:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         its = self._speculation
-        undrafted = undrafted_pass(its.method, its.target, its.deployment, self._tokens, self._share)
-        return costs((self.drafting, self._plain), others, its.method, its.deployment, undrafted)
+        own = self.drafting, self._plain
+        return costs(own, others, its.kind, undrafted_pass(its.method))
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> RequestBaseline | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
@@ -190,7 +187,7 @@ class Learned:
             self.baseline.drafting()
         if steps:
             (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
-        self._learn_use(increment, sample, history)
+        self._learn_use(increment, history)
 
     def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
@@ -201,17 +198,13 @@ class Learned:
                 period.add_latencies(self._latencies, sample.latencies, self._wall)
             self._latencies = sample.latencies
 
-    def _learn_use(self, increment: Increment, sample: Sample, history: History) -> None:
-        """Add a poll to the sums of its contexts and of its draft tokens, unless it mixes several numbers."""
-        running = sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
-        cache = (sample.gauge(Gauge.KV_CACHE_USAGE) or 0.0) / max(running, 1.0)
-        poll = Piece.of(increment, cache, knows_steps=history.knows_steps)
+    def _learn_use(self, increment: Increment, history: History) -> None:
+        """Add a poll to the sums of its draft tokens, unless it mixes several numbers."""
+        poll = Piece.of(increment, knows_steps=history.knows_steps)
         tokens = None if poll is None else self._tokens_of(poll, history.tokens)
         if poll is None or tokens is None:
             return
         self.used.add(tokens, poll, self._wall)
-        if cache > 0 and tokens and tokens == history.tokens:
-            self.contexts.add(context_band(cache), poll, self._wall)
 
     def _tokens_of(self, poll: Piece, most: int) -> int | None:
         """Return the number of draft tokens in use, of a search its maximum; None if a poll mixes several."""
@@ -254,5 +247,5 @@ class Learned:
             self.drops.restore(saved.drops)
 
     def _start_again(self) -> None:
-        self.drafting, self.contexts, self._tokens = StepTimes(), BlocksByKey(), 0
+        self.drafting, self._tokens = StepTimes(), 0
         self.drops.start_again()

@@ -34,9 +34,8 @@ from itertools import islice
 from math import hypot, isfinite
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.cost import CostSource, Curve, Point, is_near, measured_curves
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_DEPLOYMENT, Deployment
-from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens, is_layer
+from spec_decode_exporter.costs.cost import CostSource, Curve, Point, fixed_tokens, is_near, measured_curves
+from spec_decode_exporter.costs.methods import LAYER, Range
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
 from spec_decode_exporter.learned.steps import (
@@ -100,8 +99,7 @@ class PlainSteps(NamedTuple):
 def costs(
     own: Sequence[StepTimes],
     others: Iterable[PlainSteps],
-    method: str,
-    deployment: Deployment = UNKNOWN_DEPLOYMENT,
+    kind: str = "",
     undrafted: Range = NO_PASS,
 ) -> tuple[Curve, ...]:
     """Return the cost at every load that shows it.
@@ -109,12 +107,11 @@ def costs(
     Args:
         own: Steps of the engine, with and without drafts.
         others: Plain steps that are added where the engine has too few, the most certain first.
-        method: Method of speculation; it splits a measured sum into c and c0.
-        deployment: One pass for all tokens splits it otherwise.
+        kind: How the method drafts: it splits a measured sum into c and c0.
         undrafted: What the drafter costs in the engine's own steps without drafts: see ``undrafted_pass``.
     """
     sources = [
-        PlainSteps(CostSource.MEASURED, (), False, undrafted, is_layer(method, deployment)),
+        PlainSteps(CostSource.MEASURED, (), False, undrafted, kind == LAYER),
         *(each for each in others if each.times),
     ]
     known = [(place, sums) for times in own for place, sums in times.places.items()]
@@ -122,12 +119,13 @@ def costs(
     if len(sources) == 1 and all(sums.drafting > always * sums.triangle[0] for _, sums in known):
         return ()
     places = sorted({place for place, sums in known if sums.drafting})
-    fixed, found = fixed_tokens(method, deployment), list[tuple[CostSource, Point]]()
+    tokens = max((sums.tokens_of_draft for _, sums in known if sums.drafting), default=1.0)
+    fixed, found = fixed_tokens(kind, tokens), list[tuple[CostSource, Point]]()
     for reach in REACHES:
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
         ]
-    return measured_curves(_surest(found), method, deployment)
+    return measured_curves(_surest(found), fixed)
 
 
 def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource, Point]]:

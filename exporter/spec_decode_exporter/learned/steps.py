@@ -14,20 +14,17 @@ a poll before the work. v contains y, and u does not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
-from math import exp, exp2, hypot, inf, log, log2, sqrt
+from math import exp2, inf, log, log2, sqrt
 from operator import add, attrgetter, mul
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.core.numbers import Amount, UnixTime
-from spec_decode_exporter.costs.load_range import SeenSteps
-from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
@@ -43,12 +40,10 @@ SIZE: Final = 9
 SLOW_DEVIATION: Final = 0.03
 """Relative standard deviation of step times by the contexts of the running requests: with 32 requests of
 2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
-SLOW_SECONDS, MIN_SEEN_SECONDS = 60.0, 30.0
-"""Time constant of this variation, the stay of requests; time near a load that it takes to be seen."""
+SLOW_SECONDS: Final = 60.0
+"""Time constant of this variation, the stay of requests."""
 _wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
-_LOADS: Final = LOAD * (2 * SIZE + 1 - LOAD) // 2
-"""Place of the squares of ln L in the triangle."""
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
 
@@ -185,22 +180,6 @@ class StepSums(NamedTuple):
         """Mean tokens of a request in the middle of its answer; None if unknown."""
         return self.context / self.requests if self.context and self.requests else None
 
-    @property
-    def seen(self) -> SeenSteps:
-        """Their number of tokens and contexts, and the lower limit of their time."""
-        steps = self.triangle[0]
-        time, drafted = self.triangle[TIME] / steps, self.draft_tokens / steps
-        # Requests whose prompts are computed run too; polls may miss those of a short burst.
-        load = max(exp(self.triangle[LOAD] / steps), self.running if self.drafting else 0.0)
-        variance = max(0.0, self.triangle[-1] / steps - time * time)
-        error = t_quantile(self.polls - 1) * sqrt(variance / self.polls)
-        least = max(0.0, time - hypot(error, NORMAL_975 * self.slow_error * time))
-        tokens, contexts = (
-            load * (1 + drafted) + self.triangle[PROMPT] / steps,
-            load * (self.mean_context or 0.0),
-        )
-        return SeenSteps(least, tokens, contexts, self.drafting / steps, drafted)
-
 
 def include(known: dict[int, StepSums], key: int, sums: StepSums) -> None:
     """Add sums to those that are known by the same key."""
@@ -219,19 +198,6 @@ class StepTimes:
     def add(self, steps: Steps, wall: float) -> None:
         """Add the steps of a poll at a Unix time."""
         include(self.places, round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
-
-    def seen(self) -> Iterator[SeenSteps]:
-        """Yield the steps at each load that was seen for long enough."""
-        known = (its for its in self.places.values() if its.seconds >= MIN_SEEN_SECONDS and its.polls > 1)
-        return (its.seen for its in known)
-
-    def loads(self) -> Iterator[LoadTime]:
-        """Yield the time at each load."""
-        for its in self.places.values():
-            if its.triangle[LOAD] >= log(MAX_LOAD) * its.triangle[0]:
-                continue  # a state file may have any sums
-            mean, squares = (its.triangle[place] / its.triangle[0] for place in (LOAD, _LOADS))
-            yield LoadTime(exp(mean), min(sqrt(max(0.0, squares - mean * mean)), 1.0), its.seconds)
 
     def near(self, place: int, reach: int = 1) -> StepSums | None:
         """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -15,18 +14,15 @@ from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
-from spec_decode_exporter.analysis.measuring_schedule import LoadTime
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
-from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
-from spec_decode_exporter.learned.blocks import ContextFall, fall_by_cache
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -38,7 +34,7 @@ from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 COSTS_SECONDS: Final = 30.0
 """Seconds for which a learned cost is used: computing it takes a fifth of an evaluation."""
 
-_GUESSED: Final = {CostSource.SIZES, CostSource.LOAD_RANGE, CostSource.TYPICAL}
+_GUESSED: Final = {CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
 MAX_REPORTED: Final = 300
 """Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
@@ -73,8 +69,6 @@ class EngineMonitor:
         """Engines that serve the model without speculation in an experiment."""
         self.faster: FasterMethod | None = None
         """Another method that is faster, by an experiment."""
-        self.prompt_fall: ContextFall | None = None
-        """Fall of the model's acceptance length with the prompt, by single requests."""
         self.evaluated_at = -inf
         """Moment of the last evaluated poll (monotonic)."""
         self.is_urgent = False
@@ -85,8 +79,6 @@ class EngineMonitor:
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
-        self._load_range: Sequence[SeenSteps] = ()
-        self._loads: Sequence[LoadTime] = ()
         self._latency_baseline: RequestBaseline | None = None
         self._cost_basis = False, 0
         self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
@@ -335,8 +327,6 @@ class EngineMonitor:
             faster_method=self.faster,
             last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
-            load_range=self._load_range,
-            loads=self._loads,
             latency_baseline=self._latency_baseline if drafts else None,
             engine_kind=assumed.engine_kind,
             server=assumed.server,
@@ -367,11 +357,6 @@ class EngineMonitor:
             self._costs = self.learned.costs(self.arms)
         if is_due or self._latency_baseline is None:
             self._latency_baseline = self.learned.latency_baseline(self.arms)
-        if is_due or not self._load_range:
-            learned = self.learned.drafting, self.learned.plain
-            with suppress(ArithmeticError):  # restored numbers may contradict each other
-                self._load_range = [seen for steps in learned for seen in steps.seen()]
-                self._loads = [each for steps in learned for each in steps.loads()]
         return self._costs
 
     def _period(self) -> PlainPeriod | None:
@@ -381,9 +366,8 @@ class EngineMonitor:
 
     def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
-        wall = self.history.wall
-        find = cache(partial(self._found, evaluation, self._broken, drops, wall))
-        use = cache(partial(self.learned.used.sums, wall))
+        find = cache(partial(self._found, evaluation, self._broken, drops))
+        use = cache(partial(self.learned.used.sums, self.history.wall))
         return replace(snapshot, baseline=self._period(), find=find, use=use)
 
     def _absent(self) -> EngineSnapshot:
@@ -420,11 +404,10 @@ class EngineMonitor:
         )
 
     def _found(
-        self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus, wall: float
+        self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus
     ) -> tuple[Finding, ...]:
         """Return the findings, and drop the columns of increments that they needed."""
-        fall = self.prompt_fall or fall_by_cache(self.learned.contexts.sums(wall))
-        found = findings(evaluation, broken, drops, fall, tuple(self._reported_lengths))
+        found = findings(evaluation, broken, drops, tuple(self._reported_lengths))
         evaluation.forget()
         return found
 

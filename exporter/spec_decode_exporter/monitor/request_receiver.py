@@ -20,8 +20,7 @@ from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import Range
-from spec_decode_exporter.learned.blocks import ContextFall
+from spec_decode_exporter.costs.methods import Range
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
@@ -80,8 +79,6 @@ class RequestReceiver:
         before, self._settings = self._settings, settings
         if settings.rate != before.rate:
             self._bucket = self._new_bucket()
-        if not settings.ingest:
-            self._use_falls({})
         if _store_settings(settings) != _store_settings(before):
             self._store = RequestStore(settings, self._errors)
         elif settings.ingest and not before.ingest:
@@ -121,15 +118,10 @@ class RequestReceiver:
             return RequestFindings()
         found = await self._errors.attempt_async("requests", self._evaluate)
         if found is not None:
-            self._use_falls({each.model_name: each.fall for each in found.prompts})
             changes = partial(self._notifier.emit, found, self._clock.monotonic())
             for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
                 self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))
         return replace(found or self._store.last, enabled=True)
-
-    def _use_falls(self, falls: Mapping[str, ContextFall | None]) -> None:
-        for monitor in self._fleet:
-            monitor.use_prompt_falls(falls)
 
     async def _evaluate(self) -> RequestFindings:
         return await self._store.findings(self._fleet.config.windows, self._clock.monotonic())

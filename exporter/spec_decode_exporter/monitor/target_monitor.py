@@ -21,7 +21,6 @@ from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import Cost
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
@@ -241,11 +240,6 @@ class TargetMonitor:
             discovery=target.discovery,
             engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in shown),
         )
-
-    def use_prompt_falls(self, falls: Mapping[str, ContextFall | None]) -> None:
-        """Hand over the fall of the acceptance length with the prompt, by single requests, of each model."""
-        for name, (engine, *_) in self.engines.items():
-            engine.prompt_fall = falls.get(name.model_name)
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""

@@ -7,12 +7,10 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field, field_validator
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, SCHEDULE_KEY, batch_schedule
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
-from spec_decode_exporter.views.document import Estimated, View, computed
+from spec_decode_exporter.views.document import Estimated, View
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.measuring_view import MeasuringView
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""
@@ -65,21 +63,6 @@ class SavedFinding(Saved):
     text: str
 
 
-class SavedMeasuring(MeasuringView):
-    """Schedule that measures the cost of an engine."""
-
-    @field_validator("present_config")
-    @classmethod
-    def _is_a_config(cls, text: str) -> str:
-        if text:
-            keys = decode(text.encode(), _MAX_VALUES)
-            tokens = keys.get("num_speculative_tokens") if isinstance(keys, dict) else None
-            if type(tokens) is not int or not 1 <= tokens <= MAX_DRAFT_TOKENS:
-                raise ValueError(f"it has no number of draft tokens from 1 to {MAX_DRAFT_TOKENS}")
-            batch_schedule(keys.get(SCHEDULE_KEY))
-        return text
-
-
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -95,17 +78,9 @@ class SavedEngine(Saved):
     configured_tokens: int | None
     cost: SavedCost | None
     setting: SettingView
-    measuring: SavedMeasuring | None = None
-    """None in a document of an older version."""
     used_tokens: tuple[UsedTokensView, ...] = ()
     findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]
-
-    @computed
-    def warning(self) -> str:
-        """Text of the finding that acceptance falls with the context; empty without it."""
-        found = (each.text for each in self.findings if each.name == "acceptance_falls_with_context")
-        return next(found, "")
 
 
 class SavedSnapshot(Saved):

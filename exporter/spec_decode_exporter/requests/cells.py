@@ -296,7 +296,7 @@ def _evaluated(request: RequestRecord, cost: Cost | None) -> tuple[float, ...]:
     corners = (cost.guess, cost.low, cost.high)
     y, low, high = (steps + price.step * paying + price.token * tokens for price in corners)
     return (
-        *(1, x < y, cost.source in {CostSource.TYPICAL, CostSource.LOAD_RANGE}, steps, drafts),
+        *(1, x < y, cost.source is CostSource.TYPICAL, steps, drafts),
         *(drafts * cost.guess.token, paying * cost.guess.step, x, x * x),
         *(y, x * y, y * y, low, x * low, low * low, high, x * high, high * high),
     )

@@ -8,7 +8,6 @@ from math import erf, hypot, isnan, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.requests.cells import MIN_REQUESTS, Sums
 from spec_decode_exporter.requests.mixture import Modes, modes
 from spec_decode_exporter.requests.record import Refusal, RequestSource
@@ -92,7 +91,8 @@ class PromptFindings(NamedTuple):
     model_name: str
     buckets: Sequence[PromptBucket]
     """Ascending; without empty ones."""
-    fall: ContextFall | None
+    falls: bool
+    """True if the acceptance length is significantly lower (95 %) with the longest prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class RequestFindings:
         return sum(self.sources.values())
 
 
-def context_fall(buckets: Iterable[PromptBucket]) -> ContextFall | None:
-    """Return the fall of the acceptance length over a model's ascending buckets of prompts, if any.
+def falls_with_prompt(buckets: Iterable[PromptBucket]) -> bool:
+    """Return whether the acceptance length is significantly lower (95 %) with the longest prompts.
 
     Drafters are trained on contexts of a few thousand tokens: EAGLE-3 gave 2.30 tokens a step at 2,000 tokens
     and 1.08 at 20,000 (speculators, pull request 684). The shortest and the longest bucket with enough
@@ -127,16 +127,13 @@ def context_fall(buckets: Iterable[PromptBucket]) -> ContextFall | None:
     lengths, the lower 95 % bound of 0.85·L_s - L_l must be above 0, with degrees of freedom by Welch and
     Satterthwaite: windows are evaluated again and again, so a difference of 0 must rarely pass.
     """
-    known = ((sums.mean_prompt_tokens or 0.0, sums.acceptance_length) for _, sums in buckets)
-    compared = [(tokens, length) for tokens, length in known if length is not None]
+    compared = [sums.acceptance_length for _, sums in buckets if sums.acceptance_length is not None]
     if len(compared) < 2:  # noqa: PLR2004  a short and a long one
-        return None
-    (short_tokens, short), (long_tokens, long) = compared[0], compared[-1]
+        return False
+    short, long = compared[0], compared[-1]
     errors = REMAINING * short.standard_error, long.standard_error
     degrees = degrees_of_sum([error**2 for error in errors], [short.degrees, long.degrees])
-    if REMAINING * short.value - long.value <= t_quantile(degrees) * hypot(*errors):
-        return None
-    return ContextFall.of((short_tokens, short), (long_tokens, long))
+    return REMAINING * short.value - long.value > t_quantile(degrees) * hypot(*errors)
 
 
 class LongRequest(NamedTuple):

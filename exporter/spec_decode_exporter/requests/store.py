@@ -47,7 +47,7 @@ from spec_decode_exporter.requests.findings import (
     RequestFindings,
     UserFindings,
     WindowFindings,
-    context_fall,
+    falls_with_prompt,
     hidden_share,
     modes_of,
 )
@@ -291,8 +291,10 @@ class RequestStore:
             buckets = [
                 PromptBucket(labels[place], sums) for (own, place), sums in prompts.items() if own == name
             ]
-            fall = self._errors.attempt("requests", {"model_name": name}, partial(context_fall, buckets))
-            findings.append(PromptFindings(name, buckets, fall))
+            falls = self._errors.attempt(
+                "requests", {"model_name": name}, partial(falls_with_prompt, buckets)
+            )
+            findings.append(PromptFindings(name, buckets, bool(falls)))
         return findings
 
 

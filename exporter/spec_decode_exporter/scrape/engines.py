@@ -260,6 +260,8 @@ _SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES} | {
 def tokens_setting(kind: str, method: str) -> str:
     """Return the setting of K of a kind, and of a method of llama.cpp's; vLLM's if the kind is unknown."""
     return _SETTINGS.get(method) or _SETTINGS[kind or "vllm"]
+
+
 KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
 """Names of all kinds, for documents."""
 

@@ -5,7 +5,7 @@ A window has one field for each row of the figure table, with the description of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,9 +16,8 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.measuring_schedule import NoMeasuring
-from spec_decode_exporter.analysis.missing_evidence import SCHEDULE, Way, needs_cost, ways_to_know
-from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
+from spec_decode_exporter.analysis.missing_evidence import Way, needs_cost, ways_to_know
+from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -34,12 +33,6 @@ from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
-from spec_decode_exporter.views.measuring_view import (
-    MeasuringView,
-    ObstacleView,
-    measuring_view,
-    with_measuring,
-)
 from spec_decode_exporter.views.setting_text import (
     SpeculativeConfig,
     measure_text,
@@ -66,6 +59,13 @@ _CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
 
 
 # fmt: off
+class ObstacleView(View):
+    """Reason against a schedule."""
+
+    name: Obstacle
+    text: str = at("The reason and the remedy.")
+
+
 class EndToEndView(Estimated):
     """Speed of whole requests relative to no speculation: time to first token and decoding."""
 
@@ -296,11 +296,7 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
 
 def _usual_length(snapshot: EngineSnapshot, model_name: str) -> str:
     its = snapshot.evaluation.known.speculation
-    return (
-        ""
-        if its.deployment.drafts_in_parallel
-        else usual_length_text(its.method, snapshot.tokens, model_name)
-    )
+    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens, model_name)
 
 
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
@@ -346,14 +342,9 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
     return TotalsView.of(its.counters, **more)
 
 
-def _ways(view: EngineView) -> Iterator[Way]:
-    """Yield the ways to know; that of a schedule names the schedule where it is known."""
+def _ways(view: EngineView) -> tuple[Way, ...]:
     its = view.snapshot.evaluation
-    for way in ways_to_know(its.evaluated) if needs_cost(its.evaluated, its.verdict) else ():
-        if way.name != SCHEDULE or view.measuring.reason is NoMeasuring.NO_STEPS:
-            yield way
-        elif view.measuring.reason is None:
-            yield with_measuring(way, view.measuring)
+    return ways_to_know(its.evaluated) if needs_cost(its.evaluated, its.verdict) else ()
 
 
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
@@ -380,11 +371,10 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[Way, ...], lambda view: tuple(_ways(view)))
+    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[Way, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
-    measuring = _row("Schedule that measures the cost of drafting, or the reason why none can.", MeasuringView, measuring_view)
     method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
     method_source = _row("`configured`, `label`, `pod_arguments`, `server_info` or `model_name`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)

@@ -100,8 +100,11 @@ def _matter(engine: EngineView) -> tuple[str, str]:
     """Return the verdict, and what to do; if it is unclear, first what decides it."""
     if engine.standing is not Verdict.UNCLEAR:
         return engine.verdict_text, _REMEDIES.get(engine.standing) or advice(engine)
-    likely, end, decides = engine.verdict_text.partition("). ")
-    return f"{likely}{end}".rstrip(), f"{decides} {know_text(engine.snapshot.evaluation.evaluated)}".lstrip()
+    likely, end, decides = engine.verdict_text.partition(" It pays if ")
+    remedy = know_text(engine.snapshot.evaluation.evaluated)
+    if engine.recommendation is Action.DISABLE:
+        remedy = engine.recommendation_text
+    return likely, f"{end}{decides} {remedy}".lstrip()
 
 
 def advice(engine: EngineView) -> str:
@@ -122,7 +125,7 @@ def _fault(engine: EngineView) -> str:
 def _likely(engine: EngineView) -> str:
     """Return what is likely of an unclear engine, or of one without a verdict yet, in a few words."""
     pays = engine.snapshot.evaluation.evaluated.probably_pays
-    return WORDS[engine.standing][1] if pays is None else LIKELY[pays]
+    return LIKELY[True] if pays else WORDS[engine.standing][1]
 
 
 def countdown(engine: EngineView, now: float) -> str:
@@ -280,7 +283,6 @@ def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iter
         "Speculation makes decoding slower": standings[Verdict.HARMFUL],
         LIKELY[True]: likely[LIKELY[True]],
         "Speculation hardly pays": standings[Verdict.POOR],
-        LIKELY[False]: likely[LIKELY[False]],
         **{WORDS[each][1]: likely[WORDS[each][1]] for each in unsure},
     }
     yield from ((what, count) for what, count in counts.items() if count)

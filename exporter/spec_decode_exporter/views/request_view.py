@@ -7,7 +7,6 @@ from typing import Any
 
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.requests.cells import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
@@ -101,7 +100,7 @@ class RequestPromptsView(View):
     """Requests of one model by the length of the prompt, in the longest window."""
 
     model_name: str
-    fall: ContextFall | None = at("Null unless acceptance is significantly lower (95 %) with long prompts.")
+    falls: bool = at("True if acceptance is significantly lower (95 %) with long prompts.")
     buckets: tuple[RequestPromptBucketView, ...] = at("Ascending; without empty ones.")
 
 

@@ -15,7 +15,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
 
@@ -49,7 +48,7 @@ def setting_text(snapshot: EngineSnapshot) -> str:
     has_bands = setting.tokens is not None and setting.bands
     text = by_load_text(setting) if has_bands else recommendation_text(snapshot)
     acceptance = _acceptance(snapshot.evaluation) if has_bands else ""
-    return " ".join(filter(None, (text, _measured(snapshot.evaluation), acceptance)))
+    return " ".join(filter(None, (text, acceptance)))
 
 
 def by_load_text(setting: SpeculationSetting) -> str:
@@ -72,7 +71,7 @@ def measure_text(evaluation: Evaluation) -> str:
     if pause is not None and pause.drafted is None:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
-    is_known = setting.tokens is not None and (setting.bands or _measured(evaluation))
+    is_known = setting.tokens is not None and setting.bands
     if collects or evaluation.known.speculation.chooses_tokens or is_known:
         return ""
     ways = ways_text(evaluation.evaluated)
@@ -128,23 +127,6 @@ def _known(setting: SpeculationSetting) -> str:
     )
 
 
-def loads_text(bands: Sequence[tuple[int, int]]) -> str:
-    """Write the loads of bands."""
-    ends = (f"{first} to {last}" if first < last else f"{first}" for first, last in bands)
-    return f"at {' and at '.join(ends)} running requests"
-
-
-def _measured(evaluation: Evaluation) -> str:
-    """Write what to do with the bands of the schedule in force that measure the cost; empty without any."""
-    bands, cost = evaluation.known.speculation.schedule.measuring_bands, evaluation.cost
-    if not bands or cost is None or cost.source is not CostSource.MEASURED:
-        return ""
-    return (
-        f"The schedule in force drafts nothing {loads_text(bands)}, and so has measured the cost. Take that "
-        "out; or leave it in while models and traffic still change, and the cost stays up to date."
-    )
-
-
 def _acceptance(evaluation: Evaluation) -> str:
     """Write the time of the acceptance if it is not that of the present drafts."""
     pause = evaluation.setting.pause
@@ -190,7 +172,7 @@ def config_of(
         keys["rejection_sample_method"] = speculation.rejection_method
     if speculation.is_adaptive:
         keys["enable_adaptive_verification"] = True
-    if speculation.deployment.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
+    if speculation.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
         keys["parallel_drafting"] = True
     if schedule:
         keys[SCHEDULE_KEY] = schedule

@@ -14,10 +14,10 @@ from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_kno
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
-from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
-from spec_decode_exporter.costs.cost import ESTIMATED, Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import present_name, usual_length
+from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.methods import present_name, usual_length
+from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.findings.finding import Finding
@@ -34,10 +34,7 @@ STATES: Final = {
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
 
-NO_VERDICT: Final = (
-    *("broken_one_server", "counts_no_drafts", "drafts_missing", "drafts_uncounted", "speculation_unknown"),
-    "decodes_nothing",
-)
+NO_VERDICT: Final = ("broken_one_server", "counts_no_drafts", "drafts_not_counted", "decodes_nothing")
 """Findings for which there is no verdict, however long one waits."""
 
 BASES: Final[Mapping[EndToEndBasis, str]] = {
@@ -62,8 +59,6 @@ SOURCES: Final = {
     CostSource.MEASURED: "measured on this engine",
     CostSource.BASELINE: "by its step times without speculation",
     CostSource.CONFIGURED: "configured",
-    CostSource.SIZES: "by the sizes of the models",
-    CostSource.LOAD_RANGE: "limited by this engine's own step times at other loads",
     CostSource.TYPICAL: "typical of the method",
 }
 """Sources of a cost, within a sentence."""
@@ -105,7 +100,9 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
 def unclear_text(its: WindowEvaluation) -> str:
     """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
     bounds = its.speedup_range and its.speedup_range.estimate
-    return likely_text(LIKELY[its.probably_pays], bounds, its.break_even_cost_ratio, its.cost)
+    return likely_text(
+        LIKELY[its.probably_pays], bounds, its.break_even_cost_ratio, its.cost, its.published_share
+    )
 
 
 def know_text(its: WindowEvaluation) -> str:
@@ -115,20 +112,31 @@ def know_text(its: WindowEvaluation) -> str:
     return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}{paste}."
 
 
-def likely_text(likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None) -> str:
-    """Return what is ``LIKELY``, with the speed-up, and the cost of a token at break-even."""
-    parts = [f"{likely}:"]
-    if bounds is not None:
+def likely_text(
+    likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None, share: PublishedShare | None
+) -> str:
+    """Return what is likely, at how many published costs it pays, and the cost of a token at break-even."""
+    parts = [f"{likely}."]
+    if share is not None:
+        parts.append(published_text(share, is_of_kind=cost is not None))
+    if bounds is not None and cost is not None:
         value, low, high = map(_about, bounds[:3])
-        parts.append(f"about {value} times as fast ({low} to {high} by {_range_of(cost)}).")
+        parts.append(f"Decoding is about {value} times as fast ({low} to {high} by {_range_of(cost)}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
+    if cost is None and share is None:
+        return f"{' '.join(parts)}; too few published what such drafters cost."
     return f"{' '.join(parts)}{_assumed(cost, even)}"
 
 
-def _range_of(cost: Cost | None) -> str:
-    is_own = cost is not None and cost.source not in ESTIMATED
-    return "the range of its cost" if is_own else "what drafting costs others"
+def published_text(share: PublishedShare, *, is_of_kind: bool) -> str:
+    """Return at how many published costs the present acceptance would pay."""
+    drafters = "such drafters" if is_of_kind else "drafters of all kinds"
+    return f"At {share.paying} of {share.costs} published costs of {drafters} your acceptance would pay."
+
+
+def _range_of(cost: Cost) -> str:
+    return "what drafting costs others" if cost.is_typical else "the range of its cost"
 
 
 def likely_so_far(its: WindowEvaluation) -> str:
@@ -136,10 +144,13 @@ def likely_so_far(its: WindowEvaluation) -> str:
     found = its.speedup_range
     if its.likely_share_ratio is None or found is None:
         return ""
+    likely = LIKELY[its.probably_pays]
+    says = f"So far {likely[0].lower()}{likely[1:]}"
+    if its.published_share is not None:
+        return f"{says}. {published_text(its.published_share, is_of_kind=its.cost is not None)} "
     value, low, high = map(_about, found.by_known[:3])
-    likely, by = LIKELY[its.probably_pays], "few data and " if found.is_bounded else ""
-    says = f"{likely[0].lower()}{likely[1:]}"
-    return f"So far {says}: about {value} times as fast ({low} to {high}, by {by}{_range_of(its.cost)}). "
+    by = "few data and " if found.is_bounded else ""
+    return f"{says}: about {value} times as fast ({low} to {high}, by {by}the range of its cost). "
 
 
 def memory_text(its: WindowEvaluation) -> str:
@@ -185,12 +196,11 @@ def usual_length_text(method: str, tokens: int, model_name: str) -> str:
     return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
 
 
-LIKELY: Final[Mapping[bool | None, str]] = {
+LIKELY: Final[Mapping[bool, str]] = {
     True: "Speculation probably pays",
-    False: "Speculation probably does not pay",
-    None: "Speculation may pay or not",
+    False: "Speculation may pay or not",
 }
-"""What is likely of an unclear verdict."""
+"""What is likely of an unclear verdict. Too few published measurements test "probably does not"."""
 
 
 def _about(speedup: float) -> str:
@@ -276,20 +286,15 @@ def _basis(evaluation: Evaluation) -> str:
 
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
-    """Return a verdict in words; ``marginal`` by the lower bound alone does not call a large gain little."""
+    """Return a verdict in words."""
     its = evaluation.evaluated
     if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
         return "Speculation makes requests slower"
-    value = its.estimated_speedup_ratio if its.request is None else its.request.value
-    return claim(verdict, value, evaluation.known.policy.speedup)
+    return claim(verdict)
 
 
-def claim(verdict: Verdict, value: float | None, policy: SpeedupPolicy) -> str:
-    """Return a verdict in words, by the best guess of the speed-up."""
-    if verdict is Verdict.MARGINAL and value is not None and value >= policy.marginal:
-        return "Speculation pays, by how much is unsure"
-    if verdict is Verdict.POOR and value is not None and value >= policy.poor:
-        return "Whether requests are faster is unsure"
+def claim(verdict: Verdict) -> str:
+    """Return a verdict in words."""
     return _VERDICTS[verdict]
 
 
@@ -300,6 +305,9 @@ def _figure(its: WindowEvaluation) -> str:
         return f"a decode step gives {its.speedup_ceiling_ratio:.2f} tokens, at an unknown cost of drafting"
     if request is None:
         return f"{speedup:.2f} times as fast as without it{_between(its.speedup_bounds, its)}, decode only"
+    if request.bounds is None:
+        decoding = f"decoding is {speedup:.2f} times as fast{_between(its.speedup_bounds, its)}"
+        return f"{decoding}, a request {request.value:.2f} times with the same first token"
     whole = f"a request is {request.value:.2f} times as fast as without it{_between(request.bounds, its)}"
     return f"{whole}; decoding {speedup:.2f} times"
 
@@ -361,7 +369,12 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
 
 
 def _disable(snapshot: EngineSnapshot) -> str:
-    """Name the missing load of the cost, and the number that would pay at its best guess."""
+    """Name a drafter that is nearly dead, or the missing load of the cost and the number that would pay."""
+    evaluation = snapshot.evaluation
+    if evaluation.evaluated.is_dead and evaluation.known.drafts_what_it_finds:
+        return "Switch speculation off: it finds almost nothing to draft, and what it drafts is rejected."
+    if evaluation.evaluated.is_dead:
+        return "Switch speculation off: almost no draft token is accepted."
     if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
     best = max(snapshot.evaluation.depths, key=lambda depth: depth.speedup, default=NO_SPECULATION)

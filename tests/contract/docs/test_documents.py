@@ -7,7 +7,8 @@ import pytest
 
 from spec_decode_exporter.analysis.figure_table import FIGURES
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.costs.typical_costs import _DRAFTERS
+from spec_decode_exporter.costs.methods import ANY, KINDS
+from spec_decode_exporter.costs.published import POWERS
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.scrape.engines import ENGINES
@@ -99,13 +100,14 @@ def test_every_figure_of_a_window_is_defined():
     assert [figure.key for figure in FIGURES if f"`spec_decode_{figure.key}" not in defined] == []
 
 
-@every(_DRAFTERS)
-def test_every_typical_cost_is_in_the_table_with_its_range(method):
-    rows = TEXTS["docs/explanation/semantics.md"].splitlines()
-    (row,) = [row for row in rows if row.startswith("|") and f"`{method}`" in row]
-    cells = [cell.strip() for cell in row.split("|")][2:4]
-    costs = (_DRAFTERS[method].token, _DRAFTERS[method].step)
-    assert [tuple(map(float, cell.split(" · "))) for cell in cells] == [tuple(cost) for cost in costs]
+@every(POWERS.keys() - {ANY})
+def test_every_kind_of_drafter_is_in_the_table_with_its_methods_and_its_power(kind):
+    (row,) = [
+        row for row in TEXTS["docs/explanation/verdicts.md"].splitlines() if row.startswith(f"| {kind} |")
+    ]
+    _, methods, power = [cell.strip() for cell in row.strip("|").split("|")]
+    assert {method for method in KINDS if KINDS[method] == kind} <= {*re.findall(r"\w+", methods)}
+    assert float(power) == POWERS[kind]
 
 
 def test_every_engine_kind_has_a_row_in_the_guide():

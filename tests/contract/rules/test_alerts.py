@@ -4,8 +4,9 @@ import re
 
 import promql_parser as promql
 
+from spec_decode_exporter.analysis.window_evaluation import DEAD
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
-from spec_decode_exporter.findings.findings import DEAD, LOW_RATE
+from spec_decode_exporter.findings.findings import LOW_RATE
 from tests.contract.promql import of_kind, queries_of
 from tests.every import every
 from tests.paths import CHECKOUT

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.depth import best_tokens, speedup
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.window_figures import Price
@@ -264,15 +263,3 @@ class TestSpeedupsAlone:
     def test_every_step_has_a_draft_unless_the_method_searches(self, searches, expected):
         depths = drafted(80, 65, 50, 35, decode_steps=200)
         assert depths.speedups_alone(CHEAP, 4, searches=searches)[4] == pytest.approx(expected)
-
-
-@given(
-    share=st.floats(0.0, 0.99),
-    tokens=st.integers(1, 8),
-    price=st.builds(Price, st.floats(0.001, 0.6), st.floats(0.0, 0.5)),
-)
-def test_the_best_number_at_an_acceptance_length_is_that_of_equal_positions(share, tokens, price):
-    accepted = [sum(share**each for each in range(1, number + 1)) for number in range(tokens + 1)]
-    each = {number: speedup(price, 1.0, accepted[number], number) for number in range(1, tokens + 1)}
-    best = best_tokens(price, 1 + accepted[tokens], tokens)
-    assert {0: 1.0, **each}[best] == pytest.approx(max(1.0, *each.values()), rel=1e-6)

@@ -9,11 +9,11 @@ from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation, probably_pays
+from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
-from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.figures.estimate import Estimate
+from tests.fakes.costs import make_cost
 from tests.fakes.evaluations import GOOD, POOR, busy_window, evaluation, knowledge
 from tests.fakes.windows import window
 
@@ -48,14 +48,14 @@ class TestWorkedExamples:
                 Action.DISABLE,
                 0,
             ),
-            # A dead drafter that costs anything: at least 0.05 of a step.
+            # A dead drafter that costs anything.
             (at(None, "dspark"), (0.005,), {}, Verdict.HARMFUL, Action.DISABLE, 0),
             # 1.61 tokens a step at c = .1, which pays; at a quarter or at four times of it, it may not.
-            (at(0.1, ""), POOR, {"running": 16.0}, Verdict.UNCLEAR, Action.MEASURE_COST, 1),
-            # Any drafter may cost up to half a step, and so does verifying by an unknown model at four requests.
+            (at(0.1, ""), POOR, {"running": 16.0}, Verdict.UNCLEAR, Action.MEASURE_COST, None),
+            # Whether a good drafter pays depends on its cost.
             (at(None, ""), GOOD, {}, Verdict.UNCLEAR, Action.MEASURE_COST, None),
             # 1 % of the steps draft 3.3 tokens: at most 1.023 times as fast.
-            (at(None, "suffix"), GOOD, {"coverage": 0.01}, Verdict.POOR, Action.KEEP, 0),
+            (at(None, "suffix"), GOOD, {"coverage": 0.01}, Verdict.POOR, Action.MEASURE_COST, None),
         ],
     )
     def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
@@ -75,16 +75,16 @@ class TestCost:
 
 
 class TestRequests:
-    @pytest.mark.parametrize(
-        ("first_token", "verdict"), [(0.5, Verdict.HEALTHY), (0.2, Verdict.OPTIMAL), (1.7, Verdict.MARGINAL)]
-    )
-    def test_the_longer_they_wait_for_the_first_token_the_less_speculation_pays(self, first_token, verdict):
+    @pytest.mark.parametrize("first_token", [0.2, 0.5, 1.7])
+    def test_the_longer_they_wait_for_the_first_token_the_less_they_gain_and_the_verdict_is_about_decoding(
+        self, first_token
+    ):
         """Two requests begin a second, of 4 s; decoding is 3.3 / 1.4 times as fast."""
         its, share = evaluation(at(0.1), first_token=first_token), first_token / 2
         expected = share + (1 - share) * 3.3 / 1.4
         assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
-        assert its.request.bounds.lower <= expected <= its.request.bounds.upper
-        assert its.verdict is verdict
+        assert its.request.bounds is None
+        assert its.verdict is Verdict.OPTIMAL
 
 
 class TestEvaluatedWindow:
@@ -165,9 +165,8 @@ class TestContradiction:
     @pytest.mark.parametrize(
         ("verdict", "speedup", "is_so"),
         [
-            (Verdict.OPTIMAL, (1.5, 1.99), True),
-            (Verdict.OPTIMAL, (1.5, 2.0), False),
-            (Verdict.HEALTHY, (1.0, 1.29), True),
+            (Verdict.OPTIMAL, (0.9, 0.99), True),
+            (Verdict.OPTIMAL, (1.0, 1.2), False),
             (Verdict.MARGINAL, (0.9, 0.99), True),
             (Verdict.MARGINAL, (0.9, 1.0), False),
             (Verdict.POOR, (1.11, 1.5), True),
@@ -201,6 +200,7 @@ class TestSharePaying:
         self, verdict, lower, upper, even, share
     ):
         its = WindowEvaluation(window(), Knowledge(policy=Policy(speedup=SpeedupPolicy(harmful=even))))
+        its.cost = make_cost()
         its.verdict = verdict
         its.speedup_range = SpeedupRange(Estimate(1.4, lower, upper, 0.1), lower, upper)
         assert its.pays_share_ratio == pytest.approx(share)
@@ -217,15 +217,28 @@ class TestSharePaying:
     )
     def test_is_likely_before_a_verdict(self, lower, upper, drafts, share):
         its = WindowEvaluation(window(drafts=drafts), Knowledge())
-        its.verdict = Verdict.INSUFFICIENT
+        its.verdict, its.cost = Verdict.INSUFFICIENT, make_cost()
         its.speedup_range = SpeedupRange(Estimate(1.5, lower, upper, 0.1), lower, upper)
         assert its.pays_share_ratio is None
         assert its.likely_share_ratio == (None if share is None else pytest.approx(share))
 
-    @pytest.mark.parametrize(("is_bounded", "pays"), [(True, None), (False, True)])
+    def test_at_the_cost_of_others_it_is_that_of_the_published_costs(self):
+        """92 rows of layers are within a factor of 8 of 4 requests; a good drafter pays at most of them."""
+        its = WindowEvaluation(busy_window(), at(None, "eagle3"))
+        assert its.verdict is Verdict.UNCLEAR
+        assert its.published_share.costs > 80
+        assert its.pays_share_ratio == its.published_share.ratio == its.likely_share_ratio > PROBABLY_PAYS
+
+    def test_of_an_unknown_method_it_is_that_of_all_drafters_and_of_too_few_published_ones_none(self):
+        unknown, ngram = (WindowEvaluation(busy_window(), at(None, method)) for method in ("", "ngram"))
+        assert unknown.published_share.costs > 100
+        assert unknown.pays_share_ratio == unknown.published_share.ratio
+        assert (ngram.cost, ngram.published_share, ngram.pays_share_ratio) == (None, None, None)
+
+    @pytest.mark.parametrize(("is_bounded", "pays"), [(True, False), (False, True)])
     def test_the_range_of_costs_alone_says_what_is_likely_only_without_bounds(self, is_bounded, pays):
         its = WindowEvaluation(window(drafts=100), Knowledge())
-        its.verdict = Verdict.INSUFFICIENT
+        its.verdict, its.cost = Verdict.INSUFFICIENT, make_cost()
         its.speedup_range = SpeedupRange(Estimate(1.12, 0.9, 1.4, 0.1), 1.08, 1.15, is_bounded)
         assert its.probably_pays is pays
 
@@ -255,20 +268,6 @@ def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alon
     assert its.longest.total.accepted_tokens == 300 * 230
 
 
-@pytest.mark.parametrize(
-    ("share", "speedup", "parameters", "pays"),
-    [
-        (0.9, 0.5, 8e9, True),
-        (0.89, 2.0, 8e9, None),
-        (0.25, 0.96, 8e9, False),
-        (0.26, 0.96, 8e9, None),
-        (0.25, 0.97, 8e9, None),
-        (0.25, 0.96, None, None),
-        (0.15, 1.1, None, False),
-        (None, 0.5, 8e9, None),
-    ],
-)
-def test_what_is_likely_follows_from_the_share_and_for_a_known_size_from_the_guess(
-    share, speedup, parameters, pays
-):
-    assert probably_pays(share, speedup, TargetModel(parameters=parameters)) is pays
+@pytest.mark.parametrize(("share", "pays"), [(0.9, True), (0.89, False), (0.01, False), (None, False)])
+def test_what_is_likely_follows_from_the_share_alone_and_no_share_says_that_it_does_not_pay(share, pays):
+    assert probably_pays(share) is pays

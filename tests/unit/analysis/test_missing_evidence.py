@@ -12,8 +12,6 @@ from spec_decode_exporter.analysis.verdict import SpeedupRange
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.costs.load_range import SeenSteps
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from tests.fakes.evaluations import busy_window, knowledge
 
@@ -98,8 +96,7 @@ def test_the_time_to_bounds_and_verdict_is_extrapolated_at_the_present_rate(seco
 
 # Ways to know
 
-STEPS = ["history", "schedule", "plain_period", "replica", "by_hand"]
-AT_TWO = SeenSteps(seconds=0.001, tokens=8.0, contexts=0.0, drafting=1.0, draft_tokens=3.0)
+STEPS = ["history", "plain_period", "replica", "by_hand"]
 TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
 
 
@@ -107,16 +104,10 @@ TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
     ("known", "names"),
     [
         ({}, ["method", *STEPS]),
-        ({"method": "draft_model"}, ["sizes", *STEPS]),
         (TYPICAL, STEPS),
-        ({**TYPICAL, "load_range": [AT_TWO]}, ["history", "load_range", *STEPS[1:]]),
-        ({**TYPICAL, "load_range": [AT_TWO._replace(tokens=16.0, draft_tokens=7.0)]}, STEPS),
-        ({**TYPICAL, "schedule": BatchSchedule((1, 9, 12), (3, 0, 3))}, ["schedule_in_force", "history", *STEPS[2:]]),
-        ({**TYPICAL, "engine_kind": "sglang"}, ["history", *STEPS[2:]]),
-        ({**TYPICAL, "data_parallel": True}, ["history", *STEPS[2:]]),
-        ({**TYPICAL, "method": "ngram"}, ["history", *STEPS[2:]]),
+        ({**TYPICAL, "schedule": BatchSchedule((1, 9), (3, 0))}, ["schedule_in_force", *STEPS]),
     ],
-    ids=["nothing known", "sizes unknown", "typical", "loads seen", "load out of reach", "a band in force", "SGLang", "data parallel", "a search"],
+    ids=["nothing known", "typical", "a schedule that pauses"],
 )  # fmt: skip
 def test_ways_to_know_apply_where_they_can_help_cheapest_first(known, names):
     assert [way.name for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(**known)))] == names
@@ -135,21 +126,12 @@ def test_an_engine_that_adapts_or_counts_no_steps_has_fewer_ways():
 
 
 def test_what_to_paste_names_the_server_and_is_valid():
-    known = knowledge(**TYPICAL, server="http://vllm-a:8000", load_range=[AT_TWO])
+    known = knowledge(**TYPICAL, server="http://vllm-a:8000")
     ways = {way.name: way for way in ways_to_know(WindowEvaluation(busy_window(), known))}
-    assert ways["schedule"].paste == "spec-decode-exporter recommend --measure http://vllm-a:8000"
     assert ways["by_hand"].paste == "--cost.draft-cost-ratio C --cost.running-requests 4"
     assert ways["by_hand"].text.endswith("C is (T1 / T0 - 1) / 4")
-    assert "`recommend --measure` prints it" in ways["schedule"].text
-    assert "it was seen with 2 requests, and with 8 or more it can be known" in ways["load_range"].text
     (experiment,) = yaml.safe_load(ways["replica"].paste)["experiments"]
     assert ExperimentSettings.model_validate(experiment).arms["on"].match == {"method": "eagle3"}
-    (sizes,) = [
-        way
-        for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(method="draft_model")))
-        if way.name == "sizes"
-    ]
-    assert CostSettings.model_validate(yaml.safe_load(sizes.paste)["cost"]).ratio == 1 / 8
 
 
 def test_a_method_that_vllm_does_not_have_is_never_in_a_text_to_paste():

@@ -6,6 +6,7 @@ from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.costs import make_cost
 from tests.fakes.windows import window
@@ -62,8 +63,6 @@ class TestByTheRecommendedTokens:
             # S(1) = 1.0 and S(2) = 0.98: only a harmful verdict changes.
             ((300, 268), at(0.3), TOLERANCE, Action.KEEP),
             ((200,), at(0.9), TOLERANCE, Action.KEEP),
-            (USUAL, None, TOLERANCE, Action.KEEP),
-            ((), None, TOLERANCE, Action.KEEP),
         ],
     )
     def test_it_changes_if_that_is_faster(self, verdict, positions, cost, tolerance, expected):
@@ -87,6 +86,35 @@ class TestByTheRecommendedTokens:
         self, verdict, positions, cost, expected
     ):
         assert advised(verdict, positions, cost=cost) is expected
+
+
+class TestCostOfOthers:
+    """It says nothing of another number of tokens, nor whether a small gain is worth the drafter's memory."""
+
+    @pytest.mark.parametrize("cost", [at(0.3, source=CostSource.TYPICAL), None])
+    @pytest.mark.parametrize(
+        ("verdict", "expected"),
+        [
+            (Verdict.POOR, (Action.MEASURE_COST, None)),
+            (Verdict.UNCLEAR, (Action.MEASURE_COST, None)),
+            (Verdict.MARGINAL, (Action.KEEP, None)),
+            (Verdict.HEALTHY, (Action.KEEP, None)),
+            (Verdict.HARMFUL, (Action.DISABLE, 0)),
+        ],
+    )
+    def test_it_advises_no_number_of_tokens(self, cost, verdict, expected):
+        assert evaluated(verdict, cost=cost).advice(None) == expected
+
+
+class TestNearlyDead:
+    @pytest.mark.parametrize("verdict", [each for each in Verdict if each is not Verdict.INSUFFICIENT])
+    @pytest.mark.parametrize("cost", [at(0.0), at(0.3), at(0.001, source=CostSource.TYPICAL), None])
+    @pytest.mark.parametrize("positions", [(49, 20), (49,)])
+    def test_it_is_switched_off_whatever_it_costs(self, verdict, cost, positions):
+        assert evaluated(verdict, positions, cost=cost).advice(None) == (Action.DISABLE, 0)
+
+    def test_from_one_in_twenty_on_it_is_not_dead(self):
+        assert not evaluated(Verdict.POOR, (50, 20)).is_dead
 
 
 class TestHarmful:
@@ -119,7 +147,7 @@ class TestLimitBatch:
     @pytest.mark.parametrize(
         ("verdict", "running", "crossover", "more", "expected"),
         [
-            (Verdict.POOR, 16.1, 16.0, {}, Action.LIMIT_BATCH),
+            (Verdict.POOR, 16.1, 16.0, {"cost": at(1.0)}, Action.LIMIT_BATCH),
             (Verdict.HARMFUL, 16.1, 16.0, {"cost": at(1.0)}, Action.LIMIT_BATCH),
             (Verdict.HARMFUL, 16.0, 16.0, {}, Action.DISABLE),
             (Verdict.HARMFUL, None, 16.0, {}, Action.DISABLE),

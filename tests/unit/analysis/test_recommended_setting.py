@@ -20,7 +20,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
 
 RISING = curve((1, 0.1), (16, 0.12), (64, 0.9), method="eagle3")
-UP_TO_32 = BatchSchedule((1, 32), (4, 0))
+UP_TO_48 = BatchSchedule((1, 24, 48), (4, 3, 0))
 
 
 def evaluated(*curves, survival=GOOD, method="eagle3", drafts=100, running=4.0, **known):
@@ -31,10 +31,10 @@ def setting(*curves, **more):
     return evaluated(*curves, **more).setting
 
 
-@pytest.mark.parametrize(("present", "is_change"), [(NO_SCHEDULE, True), (UP_TO_32, False)])
+@pytest.mark.parametrize(("present", "is_change"), [(NO_SCHEDULE, True), (UP_TO_48, False)])
 def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
     found = setting(RISING, schedule=present)
-    assert (found.tokens, found.schedule, found.is_change) == (4, UP_TO_32, is_change)
+    assert (found.tokens, found.schedule, found.is_change) == (4, UP_TO_48, is_change)
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
 
@@ -87,7 +87,7 @@ class TestPause:
         found, drafting = self.setting(RISING, last_drafts=self.LAST), setting(RISING, schedule=self.SCHEDULE)
         assert drafting.bands
         assert found == replace(drafting, pause=Pause(8, 1_000.0))
-        assert [(band.first, band.tokens) for band in found.bands if band.is_improvable] == [(8, 4)]
+        assert [(band.first, band.tokens) for band in found.bands if band.is_improvable] == [(8, 4), (24, 3)]
 
     @pytest.mark.parametrize(
         ("curves", "more", "expected"),

@@ -7,7 +7,6 @@ import pytest
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings as Settings
-from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
@@ -15,17 +14,14 @@ SERVED = Served(
     "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True, tensor_parallel=4,
     varies_tokens=True,
 )  # fmt: skip
-ON_4 = Deployment(4)
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
 BY_SERVER = Speculation(
     *("eagle3", "server_info", "served/draft", 4, TO_16),
     rejection_method="fly",
     is_adaptive=True,
     varies_tokens=True,
-    deployment=ON_4,
     has_served_tokens=True,
 )
-IN_PARALLEL = Deployment(drafts_in_parallel=True)
 BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
 
 
@@ -35,11 +31,11 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (None, "", None, None, Speculation()),
         (None, "", SERVED, None, BY_SERVER),
         (None, "", Served(tokens=3), None, Speculation(tokens=3, has_served_tokens=True)),
-        (None, "", Served(drafts_in_parallel=True), None, Speculation(deployment=IN_PARALLEL)),
-        (None, "", None, Served(draft_model="amazon/GPT-OSS-20B-P-EAGLE"), Speculation(draft_model="amazon/GPT-OSS-20B-P-EAGLE", deployment=IN_PARALLEL)),
+        (None, "", Served(drafts_in_parallel=True), None, Speculation(drafts_in_parallel=True)),
+        (None, "", None, Served(draft_model="amazon/GPT-OSS-20B-P-EAGLE"), Speculation(draft_model="amazon/GPT-OSS-20B-P-EAGLE", drafts_in_parallel=True)),
         (Settings(draft_model="pardner/eagle"), "", None, None, Speculation(draft_model="pardner/eagle")),
         (None, "", None, POD, BY_POD),
-        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, varies_tokens=True, deployment=ON_4)),
+        (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, varies_tokens=True)),
         (
             None,
             "",
@@ -88,7 +84,7 @@ def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
         resolve(settings, "", None, model_name="Qwen/Qwen3-30B-A3B")
         for settings in (None, Settings(architecture="dense"))
     )
-    assert (named.target.architecture, named.target.experts_ratio) == ("mixture_of_experts", 16)
+    assert named.target.architecture == "mixture_of_experts"
     assert configured.target.architecture == "dense"
 
 

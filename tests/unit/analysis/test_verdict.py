@@ -8,6 +8,7 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, SpeedupRange, Verdict, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from tests.fakes.costs import make_cost
 from tests.fakes.windows import window
@@ -38,12 +39,11 @@ def evaluated(speedup, *, cost=None, length=None, policy=Policy(), drafts=1000, 
 @pytest.mark.parametrize(
     ("speedup", "expected"),
     [
-        # It pays as well as its lower bound says; a gain below a tenth is poor however sure.
-        (between(1.0, 3.0, 3.5), MARGINAL),
-        (between(1.2999, 3.0, 3.5), MARGINAL),
-        (between(1.3, 3.0, 3.5), HEALTHY),
-        (between(1.9999, 3.0, 3.5), HEALTHY),
-        (between(2.0, 3.0, 3.5), OPTIMAL),
+        # It pays if its lower bound says so, as well as the best guess says; below a tenth it is poor.
+        (between(1.0, 1.2999, 3.5), MARGINAL),
+        (between(1.0, 1.3, 3.5), HEALTHY),
+        (between(1.0, 1.9999, 3.5), HEALTHY),
+        (between(1.0, 2.0, 3.5), OPTIMAL),
         (between(1.05, 1.0999, 1.15), POOR),
         (between(1.05, 1.1, 1.15), MARGINAL),
         # It hurts if even the upper bound is below 1, unless the sampling error is only assumed.
@@ -72,9 +72,9 @@ def test_the_bounds_of_the_speed_up_decide(speedup, expected):
     [
         (0.9, 1.0, 1.04, HARMFUL),
         (1.1, 1.19, 1.3, POOR),
-        (1.49, 4.0, 5.0, MARGINAL),
-        (1.5, 4.0, 5.0, HEALTHY),
-        (2.99, 4.0, 5.0, HEALTHY),
+        (1.05, 1.49, 5.0, MARGINAL),
+        (1.05, 1.5, 5.0, HEALTHY),
+        (1.05, 3.0, 5.0, OPTIMAL),
     ],
 )
 def test_thresholds_are_those_of_the_policy(lower, value, upper, expected):
@@ -96,10 +96,16 @@ def test_it_pays_only_by_the_lower_bound_and_hurts_only_by_the_upper(
 
 
 @pytest.mark.parametrize(
-    ("cost", "lower", "expected"), [(make_cost(), 2.5, OPTIMAL), (None, 2.5, HEALTHY), (None, 1.1, MARGINAL)]
+    ("cost", "value", "expected"),
+    [
+        (make_cost(), 3.0, OPTIMAL),
+        (make_cost(source=CostSource.TYPICAL), 3.0, HEALTHY),
+        (None, 3.0, HEALTHY),
+        (None, 1.2, MARGINAL),
+    ],
 )
-def test_at_an_unknown_cost_it_is_healthy_at_most(cost, lower, expected):
-    assert evaluated(between(lower, 3.0, 3.5), cost=cost).verdict is expected
+def test_at_the_cost_of_others_or_an_unknown_one_it_is_healthy_at_most(cost, value, expected):
+    assert evaluated(between(1.1, value, 3.5), cost=cost).verdict is expected
 
 
 class TestInsufficient:

@@ -121,7 +121,7 @@ def configured(method):
     [
         ({"draft_cost_ratio": 0.3}, True),
         ({"draft_cost_ratio": 0.3, "running_requests": 16}, False),
-        ({"draft_parameters": "1B", "target_parameters": "8B"}, False),
+        ({"loads": [{"running_requests": n, "draft_cost_ratio": 0.1} for n in (1, 8)]}, False),
     ],
 )
 def test_a_cost_without_its_load_is_a_warning_wherever_it_is_configured(cost, warned):

@@ -35,15 +35,6 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
     assert status == (0 if shown["setting"]["tokens"] is not None else 3)
 
 
-def test_measure_prints_the_measuring_schedule_instead_of_the_setting(program, file, snapshot):
-    file.write_text(snapshot.model_dump_json())
-    status, text, _ = program("recommend", "--measure", "--snapshot", str(file), "--format", "json")
-    (shown,) = json.loads(text)["measuring"]
-    measuring = snapshot.engines[0].measuring
-    assert shown == {"engines": [snapshot.engines[0].id], **measuring.model_dump(mode="json")}
-    assert status == (0 if measuring.reason in {None, "known"} else 3)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

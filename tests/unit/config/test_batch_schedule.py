@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from spec_decode_exporter.config.batch_schedule import (
     MAX_BATCH,
     MAX_RANGES,
-    NO_SCHEDULE,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
@@ -58,24 +57,3 @@ def test_a_lookup_gives_the_result_of_a_scan(edges, tokens, running):
     expected = [number for first, _, number in ranges if first <= running]
     assert schedule.at(running) == (expected[-1] if expected else None)
     assert schedule.pauses == any(number == 0 for _, _, number in ranges)
-
-
-@pytest.mark.parametrize(
-    ("ranges", "bands", "without"),
-    [
-        ([[1, 8, 4], [9, 9, 0], [10, 64, 4]], ((9, 9),), NO_SCHEDULE),
-        (
-            [[1, 8, 4], [9, 10, 0], [11, 30, 2], [31, 64, 0]],
-            ((9, 10),),
-            BatchSchedule((1, 11, 31), (4, 2, 0)),
-        ),
-        ([[1, 2, 0], [3, 8, 4], [9, 9, 0], [10, 64, 4]], ((9, 9),), BatchSchedule((1, 3), (0, 4))),
-        ([[1, 8, 4], [9, 64, 0]], (), BatchSchedule((1, 9), (4, 0))),
-        ([[1, 2, 0], [3, 64, 4]], (), BatchSchedule((1, 3), (0, 4))),
-    ],
-)
-def test_ranges_without_drafts_between_drafting_ones_measure_the_cost(ranges, bands, without):
-    schedule = batch_schedule(ranges)
-    assert schedule.measuring_bands == bands
-    assert schedule.without_bands == without
-    assert NO_SCHEDULE.measuring_bands == ()

@@ -6,7 +6,7 @@ DURATION = "is not a duration; write a number with its unit, such as 500ms, 30s,
 PARAMETERS = "is not a number of parameters; write it as 500M, 1.5B or 8000000000"
 PLAIN_SECRET = "is a secret in plain text; name a file that holds it with `credentials_file`, or write `${NAME}` alone to take it from the environment"
 UNPRINTABLE = "has a value with a character that cannot be printed, such as a line break; remove it"
-NO_COST = " has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
+NO_COST = " has no cost; add `draft_cost_ratio` or `loads`"
 TWO_LOADS = "[{running_requests: 1, draft_cost_ratio: 0}, {running_requests: 2, draft_cost_ratio: 0}]"
 
 DOCUMENT = [
@@ -85,22 +85,14 @@ TARGET = [
 
 COST = [
     ("{}", NO_COST),
-    ("{draft_cost_ratio: 0, draft_parameters: 1B, target_parameters: 8B}", [
-        f".{key}_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two" for key in ("draft", "target")
-    ]),
-    (f"{{target_parameters: 8B, draft_parameters: 1B, loads: {TWO_LOADS}}}", ".loads is a second way to state the cost, beside `draft_parameters`; remove one of the two"),
-    ("{draft_parameters: 1B}", ".draft_parameters needs `target_parameters`, which is missing; add it"),
-    ("{draft_parameters: 8B, target_parameters: 500M}", ".draft_parameters is more than `target_parameters`; swap the two"),
-    ("{draft_cost_ratio: 0.1, verify_cost_ratio: 0.1}", ".verify_cost_ratio is part of `draft_cost_ratio` already; remove it"),
+    (f"{{draft_cost_ratio: 0, loads: {TWO_LOADS}}}", ".loads is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"),
     (f"{{running_requests: 4, loads: {TWO_LOADS}}}", ".running_requests cannot be set beside `loads`, which have their own; remove it"),
-    (f"{{verify_cost_ratio: 1, loads: {TWO_LOADS}}}", ".verify_cost_ratio is part of `loads` already; remove it"),
     ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ".loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"),
     ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}", ".loads has several costs at 8 running requests; keep one of each"),
     ("{loads: [{running_requests: 0, draft_cost_ratio: -1}, {running_requests: 8}]}", [
         ".loads[0].running_requests must be more than 0", ".loads[0].draft_cost_ratio must be at least 0", ".loads[1].draft_cost_ratio is missing",
     ]),
     ("{draft_cost_ratio: inf}", ".draft_cost_ratio must be a finite number, not 'inf'"),
-    ("{draft_parameters: 8 billion, target_parameters: 0}", [f".draft_parameters {PARAMETERS}", ".target_parameters must be more than 0"]),
 ]  # fmt: skip
 
 POLICY = [

@@ -38,14 +38,10 @@ TWO_LOADS = "[{running_requests: 2, draft_cost_ratio: 0.2}, {running_requests: 1
         (KUBERNETES % "ports: [8000, http]", "discovery.kubernetes[0].ports", ("8000", "http")),
         (KUBERNETES % "label_selector: app=vllm", "targets", ()),
         (KUBERNETES % "label_selector: app=vllm", "discovery.ways", 1),
-        # The cost is stated in one of three ways.
-        ("cost: {draft_cost_ratio: 0}", "cost.ratio", 0.0),
-        ("cost: {draft_parameters: 500M, target_parameters: 8B}", "cost.ratio", 0.0625),
-        ("cost: {draft_parameters: 1, target_parameters: '8'}", "cost.ratio", 0.125),
-        ("cost: {draft_parameters: 0.8b, target_parameters: 8B, verify_cost_ratio: 0.02}", "cost.ratio", 0.12),
-        (f"cost: {{loads: {TWO_LOADS}}}", "cost.ratio", None),
+        # The cost is stated in one of two ways.
+        ("cost: {draft_cost_ratio: 0}", "cost.draft_cost_ratio", 0.0),
         (f"cost: {{loads: {TWO_LOADS}}}", "cost.loads[0].running_requests", 1.0),
-        ("cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_cost_ratio: 0.2}}]", "targets[0].cost.ratio", 0.2),
+        ("cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_cost_ratio: 0.2}}]", "targets[0].cost.draft_cost_ratio", 0.2),
         (SPECULATIVE % "method: ngram", "targets[0].speculative.method", "ngram"),
         (SPECULATIVE % "tokens: 128", "targets[0].speculative.tokens", 128),
         (SPECULATIVE % "expected_positions: [0.87, 1, 0]", "targets[0].speculative.expected_positions", (0.87, 1.0, 0.0)),

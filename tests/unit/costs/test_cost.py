@@ -1,17 +1,14 @@
 """Sources of a cost, its range, the loads at which it is known, and the load up to which speculation pays."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
-from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point, measured_curves
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
-from spec_decode_exporter.costs.typical_costs import Range, drafting, verifying
+from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point, fixed_tokens, measured_curves
+from spec_decode_exporter.costs.methods import Range, kind_of
+from spec_decode_exporter.costs.model_architecture import TargetModel
+from spec_decode_exporter.costs.published import published_costs, split
 from spec_decode_exporter.figures.window_figures import Work
 from tests.fakes.costs import make_cost
 
@@ -25,7 +22,7 @@ def found_at(*points, source=CostSource.MEASURED):
 
 
 def measured(*points, method=""):
-    return measured_curves(found_at(*points), method)
+    return measured_curves(found_at(*points), fixed_tokens(kind_of(method), 4.0))
 
 
 def configured(*points, **more):
@@ -46,23 +43,21 @@ def cost(running=20.0, tokens=4.0, **known):
 
 class TestSource:
     AT_16 = CostSettings(draft_cost_ratio=0.15, fixed_cost_ratio=0.05, running_requests=16)
-    SIZES = CostSettings(draft_parameters=1e9, target_parameters=8e9, verify_cost_ratio=0.02)
 
     @pytest.mark.parametrize(
         ("known", "source", "token", "load"),
         [
             ({"settings": AT_16, "measured": measured((30, 0.2))}, CostSource.MEASURED, 0.2, 30),
             ({"settings": AT_16, "measured": measured((4, 0.2))}, CostSource.CONFIGURED, 0.15, 16),
-            ({"settings": SIZES}, CostSource.SIZES, 0.145, None),
             ({"method": "eagle3", "measured": measured((4, 0.2))}, CostSource.MEASURED, 0.2, 4),
             (
                 {"method": "eagle3"},
                 CostSource.TYPICAL,
-                drafting("eagle3").token.guess + verifying(UNKNOWN_TARGET, 30, 4).guess,
+                published_costs("layer", "eagle3", 30.0).range.guess * split("layer", 4.0)[0],
                 None,
             ),
         ],
-        ids=["measured here", "configured", "sizes of the models", "measured at another load", "typical"],
+        ids=["measured here", "configured", "measured at another load", "typical"],
     )
     def test_the_most_certain_source_that_is_known_for_the_load_counts(self, known, source, token, load):
         found = cost(30.0, **known)
@@ -73,16 +68,9 @@ class TestSource:
         order = [CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE]
         for place, source in enumerate(order):
             costs = [each for other in reversed(order[place:]) for each in found_at((20, 0.1), source=other)]
-            assert cost(measured=measured_curves(costs, "")).source is source
+            assert cost(measured=measured_curves(costs)).source is source
 
-    def test_sizes_without_the_cost_of_verifying_take_the_typical_one_at_this_load(self):
-        settings = CostSettings(draft_parameters=1e9, target_parameters=8e9)
-        few, many = cost(1.0, settings=settings), cost(256.0, settings=settings)
-        assert few.token.guess == pytest.approx(0.125 + verifying(UNKNOWN_TARGET, 1.0, 4.0).guess)
-        assert few.token.high > few.token.guess
-        assert many.token.guess > few.token.guess + 0.2
-
-    @pytest.mark.parametrize("method", ["", "draft_model", "custom_class"])
+    @pytest.mark.parametrize("method", ["", "draft_model", "ngram", "custom_class"])
     def test_unknown_stays_unknown(self, method):
         assert cost(method=method) is None
 
@@ -120,11 +108,6 @@ class TestRange:
     def test_longer_steps_wait_less_for_the_host(self, running, low):
         found = cost(running, settings=self.SETTINGS, architecture=DENSE)
         assert found.step == pytest.approx((low, 0.1, 0.125))
-
-    def test_verifying_a_token_never_costs_more_than_a_plain_step(self):
-        settings = CostSettings(draft_cost_ratio=0.8, running_requests=1)
-        found = cost(256.0, method="ngram", settings=settings, architecture=DENSE)
-        assert found.token.high == pytest.approx(1.01)
 
     @given(
         method=st.sampled_from(("", "ngram", "eagle3", "mtp", "draft_model", "dflash")),
@@ -169,9 +152,10 @@ class TestByLoad:
         assert found.token == pytest.approx((0.75 * 0.02**0.5, 0.5 / 3, 1.25 * 0.5 / 3))
 
     def test_a_measured_cost_has_its_own_bounds_and_is_split_by_the_method(self):
-        # eagle3: 0.10 for a step and 0.06 + 0.015 a token, so that the fixed cost is that of 1.33 tokens.
-        found = cost(8, measured=measured((8, 0.14), method="eagle3"), method="eagle3")
-        assert found.step == pytest.approx((0.168, 0.187, 0.224), abs=0.001)
+        # The tangent of K^0.8 at 4 tokens leaves 0.8 of the cost for each token, so c0 is that of one.
+        curves = measured((8, 0.14), method="eagle3")
+        found = cost(8, measured=curves, method="eagle3")
+        assert found.step == pytest.approx((0.126, 0.14, 0.168))
 
     @pytest.mark.parametrize(
         ("load", "running", "expected"),
@@ -214,50 +198,3 @@ class TestCrossover:
     def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
         settings = configured((8, 0.1), (40, 0.4))
         assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
-
-
-class TestAMeasuredCostWithinTheTypicalRange:
-    TYPICAL = make_cost(0.08, 0.0, low=0.02, high=0.14)
-
-    @pytest.mark.parametrize(
-        ("measured", "expected"),
-        [
-            ((0.0, 0.05, 0.5), (0.02, 0.05, 0.14)),
-            ((0.04, 0.05, 0.06), (0.04, 0.05, 0.06)),
-            ((0.04, 0.05, 0.5), (0.04, 0.05, 0.5)),  # it excludes a part of what is typical
-            ((0.0, 0.05, 0.12), (0.0, 0.05, 0.12)),
-            ((0.0, 0.3, 0.5), (0.02, 0.3, 0.5)),  # an end that excludes the guess is no limit
-            ((0.0, 0.01, 0.5), (0.0, 0.01, 0.14)),
-        ],
-    )
-    def test_an_end_is_the_nearer_one(self, measured, expected):
-        low, guess, high = measured
-        found = make_cost(guess, 0.0, low=low, high=high).within(self.TYPICAL, 4)
-        assert found.token == pytest.approx(expected)
-
-    def test_c_and_c0_share_what_a_step_costs_less(self):
-        wide = replace(make_cost(0.05, low=0.0, high=0.25), step=Range(0.0, 0.1, 0.5))
-        found = wide.within(self.TYPICAL, 4)
-        assert found.high.step + 4 * found.high.token == pytest.approx(4 * 0.14)
-
-    def test_a_method_without_a_typical_cost_keeps_the_measured_one(self):
-        curves = measured((20, 0.1), method="draft_model")
-        found = cost(method="draft_model", measured=curves)
-        assert (found.token, found.source) == (curves[0].points[0].token, CostSource.MEASURED)
-
-    def test_drafts_that_are_not_verified_may_cost_less_than_typical_ones(self):
-        curves = measured_curves([(CostSource.MEASURED, Point(20, Range(0.0, 0.05, 5.0)))], "eagle3")
-        lowest = (
-            Assumptions(Speculation("eagle3", is_adaptive=adapts)).cost_model(curves).at(20.0, 4.0).token.low
-            for adapts in (True, False)
-        )
-        assert next(lowest) == 0 < next(lowest)
-
-    def test_the_sizes_of_the_models_limit_it_too(self):
-        sizes = CostSettings(draft_parameters=1e9, target_parameters=8e9)
-        curves = measured_curves([(CostSource.MEASURED, Point(20, Range(0.0, 0.2, 5.0)))], "")
-        known = {"method": "draft_model", "settings": sizes}
-        by_size, found = cost(**known), cost(**known, measured=curves)
-        assert found.source is CostSource.MEASURED
-        highest = (each.high.step + 4 * each.high.token for each in (by_size, found))
-        assert next(highest) == pytest.approx(next(highest))

@@ -15,8 +15,6 @@ from spec_decode_exporter.learned.blocks import (
     MIN_BLOCKS,
     BlocksByKey,
     Piece,
-    context_band,
-    fall_by_cache,
 )
 
 WALL = 3000 * HALF_WEEK
@@ -26,7 +24,7 @@ WALL = 3000 * HALF_WEEK
 def piece(accepted=2.0, drafts=1000.0, seconds=BLOCK_SECONDS, tokens=4, **more):
     """Return steps that all draft, with ``accepted`` tokens of each draft."""
     counts = (drafts, drafts * (1 + accepted), drafts, tokens * drafts, accepted * drafts)
-    return Piece(seconds, *counts, 8 * drafts, 0.01 * drafts, 20_000.0, 10.0)._replace(**more)
+    return Piece(seconds, *counts, 8 * drafts)._replace(**more)
 
 
 def blocks(accepted, wall=WALL, **more):
@@ -110,50 +108,4 @@ class TestSpeedup:
         its = blocks([2.0] * 20)
         its = its._replace(sums=its.sums._replace(**{field: 0.0}))
         its.speedup(self.MODEL)
-        fall_by_cache({1: its, 2: its})
         assert its.running_requests >= 0
-
-
-class TestContexts:
-    def test_a_band_is_half_a_doubling_of_the_cache_that_a_request_holds(self):
-        assert [context_band(each) for each in (0.01, 0.0139, 0.0145, 0.02)] == [-14, -13, -13, -12]
-        assert [context_band(each) for each in (1e-300, 1e-6, 1.0, 1e300)] == [-40, -40, 0, 0]
-
-    @staticmethod
-    def fall(*bands):
-        """Bands of accepted tokens and the cache of a request."""
-        sums = {context_band(cache): blocks(accepted, cache=cache * 1000.0) for accepted, cache in bands}
-        return fall_by_cache(dict(sorted(sums.items())))
-
-    def test_a_fall_has_the_contexts_of_its_ends_by_the_mean_of_all(self):
-        long = [0.55, 0.65] * 6
-        found = self.fall((long, 0.03), ([1.35, 1.45] * 6, 0.01))
-        assert (found.short_length, found.long_length) == pytest.approx((2.4, 1.6))
-        assert (found.short_tokens, found.long_tokens) == pytest.approx((1000, 3000))
-        assert found.long_bounds[0] < 1.6 < found.long_bounds[1] < found.short_bounds[0]
-
-    @pytest.mark.parametrize(
-        ("long", "falls"),
-        [
-            ([0.6] * 12, True),
-            ([1.17] * 12, False),
-            ([1.15] * 12, True),
-            ([0.0, 2.2] * 6, False),
-            ([0.6] * 5, False),
-        ],
-        ids=["clear", "less than a tenth", "a tenth", "by chance", "few blocks"],
-    )
-    def test_it_must_be_large_and_significant(self, long, falls):
-        assert (self.fall((long, 0.03), ([1.39, 1.41] * 6, 0.01)) is not None) is falls
-
-    def test_the_ends_share_no_block(self):
-        middle = [1.0], 0.03
-        assert self.fall(([1.4] * 5, 0.01), middle, ([0.6] * 5, 0.09)) is None
-        assert self.fall(([1.4] * 5, 0.01), middle, ([0.6] * 6, 0.09)) is not None
-
-    def test_longer_contexts_with_a_higher_acceptance_are_no_fall(self):
-        assert self.fall(([0.6] * 12, 0.01), ([1.4] * 12, 0.03)) is None
-
-    def test_without_counted_prompts_no_context_is_known(self):
-        bands = {1: blocks([1.4] * 12, requests=0.0), 4: blocks([0.6] * 12, requests=0.0)}
-        assert fall_by_cache(bands) is None

@@ -11,8 +11,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_DEPLOYMENT, UNKNOWN_TARGET
-from spec_decode_exporter.costs.typical_costs import undrafted_pass
+from spec_decode_exporter.costs.methods import undrafted_pass
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
 from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
@@ -244,7 +243,7 @@ class TestPlainSteps:
         source, token = server.cost()
         assert source is CostSource.MEASURED
         # vLLM's drafter runs its first pass in steps without drafts too.
-        first = undrafted_pass("draft_model", UNKNOWN_TARGET, UNKNOWN_DEPLOYMENT).guess
+        first = undrafted_pass("draft_model").guess
         assert token.guess == pytest.approx(((1 + 4 * 0.1) * (1 + first) - 1) / 4, rel=0.01)
 
     def test_those_of_an_arm_without_speculation_are_an_experiment(self, make_sample):

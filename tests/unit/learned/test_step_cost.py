@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs.cost import CostSource, Point
-from spec_decode_exporter.costs.model_architecture import Deployment
-from spec_decode_exporter.costs.typical_costs import Range, fixed_tokens
+from spec_decode_exporter.costs.cost import CostSource, Point, fixed_tokens
+from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Range
 from spec_decode_exporter.learned import step_cost
 from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
@@ -216,11 +215,12 @@ class TestPlainStepsOfOthers:
 
 class TestTheCost:
     def test_it_is_per_draft_token_with_what_the_method_costs_in_any_case(self):
-        for its in (("",), ("eagle3",), ("eagle3", Deployment(drafts_in_parallel=True))):
-            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], *its)
+        for kind in ("", LAYER, PASS):
+            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], kind)
             assert curve.source is CostSource.MEASURED
-            assert curve.step_tokens == fixed_tokens(*its)
-            tokens = TOKENS + fixed_tokens(*its)
+            fixed = fixed_tokens(kind, TOKENS)
+            assert curve.step_tokens == pytest.approx(fixed)
+            tokens = TOKENS + fixed
             for point in curve.points:
                 assert point.token.guess == pytest.approx((KAPPA - 1) / tokens, rel=0.05)
 
@@ -284,16 +284,12 @@ class TestTheCost:
             for before, after, share in zip(point.token, other.token, passed, strict=True):
                 assert 1 + TOKENS * after == pytest.approx((1 + TOKENS * before) * (1 + share))
 
-    @pytest.mark.parametrize(
-        ("method", "is_limited"), [("eagle3", True), ("draft_model", False), ("", False)]
-    )
-    def test_a_layer_that_runs_for_each_token_cost_no_more_than_drafting_took_longer(
-        self, method, is_limited
-    ):
+    @pytest.mark.parametrize(("kind", "is_limited"), [(LAYER, True), (MODEL, False), ("", False)])
+    def test_a_layer_that_runs_for_each_token_cost_no_more_than_drafting_took_longer(self, kind, is_limited):
         times = [Server(noise=0.0).times(mixed())]
-        ((plain),) = costs(times, [], method)
-        ((longer),) = costs(times, [], method, undrafted=Range(0.0, 0.0, 5.0))
-        tokens = TOKENS + fixed_tokens(method)
+        ((plain),) = costs(times, [], kind)
+        ((longer),) = costs(times, [], kind, undrafted=Range(0.0, 0.0, 5.0))
+        tokens = TOKENS + fixed_tokens(kind, TOKENS)
         for before, after in zip(plain.points, longer.points, strict=True):
             kappa, highest = (1 + tokens * point.token.high for point in (before, after))
             share = (kappa - 1) / (TOKENS - 1)

@@ -130,19 +130,3 @@ class TestByLoad:
         times = StepTimes()
         times.add(steps(load, running=8.0), WALL)
         assert list(times.places) == [place]
-
-
-def test_the_time_at_each_load_is_kept_with_its_spread():
-    times = StepTimes()
-    for second, load in enumerate([8.0] * 30 + [7.8, 8.2] * 15 + [30.0] * 10):
-        times.add(steps(load), WALL + second)
-    low, high = sorted(times.loads())
-    assert low == pytest.approx((8.0, 0.018, 60.0), rel=0.02)
-    assert high == pytest.approx((30.0, 0.0, 10.0), abs=1e-6, rel=0.01)
-
-
-@pytest.mark.parametrize("number", [0.0, 1e-3])
-def test_a_place_whose_restored_sums_are_of_no_possible_load_has_none(number):
-    sums = StepSums.of(steps(8.0), WALL)
-    wrong = sums._replace(triangle=(number, *(number and each for each in sums.triangle[1:])))
-    assert list(StepTimes({12: wrong}).loads()) == []

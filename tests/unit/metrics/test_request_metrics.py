@@ -7,7 +7,6 @@ import msgspec
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -64,7 +63,7 @@ SINCE = SimpleNamespace(
 PROMPTS = PromptFindings(
     "llama",
     [PromptBucket("1000-4000", SUMMARY), PromptBucket(">64000", NOTHING)],
-    ContextFall(2000.0, 2.3, 20_000.0, 1.08, (2.2, 2.4), (1.0, 1.2)),
+    falls=True,
 )
 
 

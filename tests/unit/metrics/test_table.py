@@ -28,6 +28,7 @@ from tests.unit.metrics.written_page import families_of
 ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 BEFORE = dict.fromkeys(COMPARED, Buckets((0.1, 1.0, inf), (0, 999, 999)))
+BASELINE = RequestBaseline(0.1, None, histograms=BEFORE)
 
 
 def line_of(metric):
@@ -94,7 +95,7 @@ def test_every_name_and_help_follows_the_rules(check):
 @pytest.fixture(name="scheduled")
 def scheduled_fixture(busy):
     """Snapshot of the busy engine with a schedule and a baseline of its latencies, which add series."""
-    known = replace(busy.evaluation.known, latency_baseline=RequestBaseline(0.1, None, histograms=BEFORE))
+    known = replace(busy.evaluation.known, latency_baseline=BASELINE, request_baseline=BASELINE)
     schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
     evaluation = Evaluation(
         [its.window for its in busy.evaluation.windows],

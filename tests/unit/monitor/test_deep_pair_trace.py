@@ -21,13 +21,13 @@ WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
 TOKEN, REQUEST = 2.37, 2.28
 """True speed-ups of the greedy requests of ``draft_deep``, three at a time, with K = 4."""
 GREEDY_ENDS, MIXED_ENDS = 84.0, 148.0
-SIZES = CostSettings(draft_parameters=5_769_728, target_parameters=63_463_936)
+COST = CostSettings(draft_cost_ratio=0.11, running_requests=3)
+"""By the step times beside the recording: 66.6 ms with drafts, 40 to 53 ms without."""
 BUSY_TOKEN, BUSY_REQUEST = 1.054, 1.002
 """True speed-ups of ``deep_baseline``: other programs kept the processor busy while it drafted."""
-BUSY_SIZES = CostSettings(draft_parameters=8_915_456, target_parameters=101_212_672)
 
 
-def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=SIZES):
+def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=COST):
     """The engine's state at a moment of a trace."""
     speculation = Speculation(method="draft_model", target=TargetModel(architecture))
     monitor = EngineMonitor((30.0, 60.0, 120.0), Assumptions(speculation, cost))
@@ -41,20 +41,15 @@ def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=SIZES):
 
 @pytest.mark.parametrize("architecture", [None, Architecture.DENSE])
 @pytest.mark.parametrize("moment", [70.0, 75.0, GREEDY_ENDS])
-def test_bounds_by_the_sizes_of_the_models_contain_the_truth(architecture, moment):
+def test_bounds_by_the_configured_cost_contain_the_truth(architecture, moment):
     evaluation = snapshot_at(moment, architecture=architecture).evaluation
-    assert evaluation.cost.source is CostSource.SIZES
+    assert evaluation.cost.source is CostSource.CONFIGURED
     for window in evaluation.windows:
         assert window.speedup_bounds.lower <= TOKEN <= window.speedup_bounds.upper
     request = evaluation.request
     assert request.basis is EndToEndBasis.SAME_FIRST_TOKEN
-    assert request.bounds.lower <= REQUEST <= request.bounds.upper
-
-
-def test_that_it_pays_is_certain_only_with_a_known_architecture():
-    assert snapshot_at(GREEDY_ENDS).evaluation.verdict is Verdict.UNCLEAR
-    dense = snapshot_at(GREEDY_ENDS, architecture=Architecture.DENSE)
-    assert dense.evaluation.verdict is Verdict.MARGINAL
+    assert request.value == pytest.approx(REQUEST, rel=0.1)
+    assert evaluation.verdict is Verdict.OPTIMAL
 
 
 def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_since_the_change():
@@ -68,9 +63,9 @@ def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_si
 
 
 def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_restart():
-    before = snapshot_at(80.0, name="deep_baseline", cost=BUSY_SIZES)
+    before = snapshot_at(80.0, name="deep_baseline", cost=None)
     assert before.baseline.seconds == pytest.approx(78, abs=1)
-    after = snapshot_at(300.0, name="deep_baseline", cost=BUSY_SIZES)
+    after = snapshot_at(300.0, name="deep_baseline", cost=None)
     assert after.baseline.seconds == pytest.approx(84, abs=1)
     bounds = after.evaluation.longest.speedup_bounds
     assert bounds.lower <= BUSY_TOKEN <= bounds.upper

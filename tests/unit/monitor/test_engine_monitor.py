@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
@@ -281,16 +280,6 @@ def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, m
     monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or (curve((8.0, 0.1)),))
     watched.polls(map(good, range(1, 70)))
     assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
-
-
-def test_a_fall_with_the_prompt_by_single_requests_is_a_finding(busy_sample):
-    its, names = Watched((30.0, 60.0)), []
-    its.polls(busy_sample(n, 4) for n in range(70))
-    for fall in (None, ContextFall(2000.0, 2.3, 20_000.0, 1.08, (2.2, 2.4), (1.0, 1.2))):
-        its.watch.prompt_fall = fall
-        [*its.watch.evaluate()]
-        names.append({each.name for each in its.watch.snapshot.findings})
-    assert names[1] - names[0] == {"acceptance_falls_with_context"}
 
 
 def test_an_engine_that_counts_no_drafts_shows_how_the_length_that_it_reports_fell(make_sample):

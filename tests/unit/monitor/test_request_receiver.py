@@ -5,7 +5,7 @@ import pytest
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import Range
+from spec_decode_exporter.costs.methods import Range
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
 from spec_decode_exporter.requests.request_types import RequestTypes
@@ -24,9 +24,6 @@ class Monitor:
 
     def costs(self):
         return iter(self._costs)
-
-    def use_prompt_falls(self, falls):
-        self.falls = falls
 
 
 class Fleet(list):
@@ -55,34 +52,6 @@ async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver
     assert (await receiver.findings()).taken == 1
     receiver.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
     assert (await receiver.findings()).taken == 0
-
-
-async def test_engines_know_whether_acceptance_falls_with_the_prompts_of_their_model(clock):
-    poor = {
-        "mean_acceptance_length": 1.25,
-        "draft_acceptance_rate": 0.0625,
-        "acceptance_histogram": [30, 10, 0, 0, 0],
-        "num_accepted_draft_tokens": 10,
-    }
-    metrics = RECORD["metrics"]
-    decoding = {**metrics["speculative_decoding"], **poor}
-    long = {
-        **RECORD,
-        "metrics": {**metrics, "speculative_decoding": decoding},
-        "usage": {"prompt_tokens": 20_000},
-    }
-    monitor = Monitor("one")
-    receiver = RequestReceiver(SETTINGS, Fleet([monitor]), EventLog("a1"), clock)
-    short = {**RECORD, "usage": {"prompt_tokens": 500}}
-    await receiver.take(body(*[short] * 40, *[{**short, "model": "other"}] * 40), lines=False)
-    await clock.advance(1.0)
-    await receiver.take(body(*[long] * 40), lines=False)
-    assert (await receiver.findings()).taken == 120
-    assert monitor.falls.keys() == {"llama", "other"}
-    assert monitor.falls["other"] is None
-    assert monitor.falls["llama"].long_length == pytest.approx(1.25)
-    receiver.adopt(RequestSettings())
-    assert monitor.falls == {}
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):

@@ -9,13 +9,12 @@ import pytest
 
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.blocks import ContextFall
 from spec_decode_exporter.requests.cells import Effect
 from spec_decode_exporter.requests.findings import (
     MAX_SAMPLE,
     LongRequest,
     PromptBucket,
-    context_fall,
+    falls_with_prompt,
     hidden_share,
     modes_of,
     share_below_break_even,
@@ -218,14 +217,13 @@ def estimate(value, error=0.05, degrees=100):
     return Estimate(value, value - 2 * error, value + 2 * error, error, degrees)
 
 
-def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
+def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requests():
     known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
     buckets = [bucket(500, None), *known, bucket(90_000, None)]
-    ends = estimate(2.3), estimate(1.08)
-    bounds = [(each.lower, each.upper) for each in ends]
-    assert context_fall(buckets) == ContextFall(2000, 2.3, 20_000, 1.08, *bounds)
+    assert falls_with_prompt(buckets)
+    assert not falls_with_prompt(buckets[:3])
     for few in ([], known[:1], [known[0], bucket(90_000, None)]):
-        assert context_fall(few) is None
+        assert not falls_with_prompt(few)
 
 
 @pytest.mark.parametrize(
@@ -242,4 +240,4 @@ def test_a_fall_has_the_shortest_and_the_longest_prompts_with_enough_requests():
     ],
 )
 def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
-    assert (context_fall([bucket(1, short), bucket(2, long)]) is not None) is falls
+    assert falls_with_prompt([bucket(1, short), bucket(2, long)]) is falls

@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.costs.model_architecture import Deployment, target_model
+from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
@@ -62,7 +62,7 @@ def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
     ],
 )  # fmt: skip
 def test_the_usual_length_is_that_of_the_method_and_of_the_model(busy, method, model, in_parallel, text):
-    its = Speculation(method, deployment=Deployment(drafts_in_parallel=in_parallel))
+    its = Speculation(method, drafts_in_parallel=in_parallel)
     evaluation = Evaluation((), replace(busy.evaluation.known, speculation=its))
     shown = EngineView(labels=LABELS | {"model_name": model}, snapshot=replace(busy, evaluation=evaluation))
     assert shown.usual_length_text == text
@@ -71,9 +71,9 @@ def test_the_usual_length_is_that_of_the_method_and_of_the_model(busy, method, m
 @pytest.mark.parametrize(
     ("seconds", "headline_begins", "verdict"),
     [
-        (1, "So far speculation probably pays: about", "insufficient"),
-        (10, "So far speculation probably pays: about", "insufficient"),
-        (16, "Speculation probably pays: about", "unclear"),
+        (1, "So far speculation may pay or not. At 36 of 50 published costs", "insufficient"),
+        (10, "So far speculation may pay or not. At 36 of 50 published costs", "insufficient"),
+        (16, "Speculation may pay or not. At 36 of 50", "unclear"),
     ],
 )
 def test_the_first_seconds_say_what_is_likely_and_bounds_come_after_15(

@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.missing_evidence import Countdown
 from spec_decode_exporter.analysis.verdict import PAYING, Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET
+from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.views.headline import (
@@ -50,7 +50,7 @@ def engine(
     covered = SimpleNamespace(
         window=window, request=None, estimated_speedup_ratio=speedup, cost=None, likely_share_ratio=share,
         speedup_range=SpeedupRange(Estimate(1.4, 0.9, 2.1, 0.0), 0.9, 2.1),
-        probably_pays=probably_pays(share, None, UNKNOWN_TARGET),
+        probably_pays=probably_pays(share), published_share=PublishedShare(87, 92),
     )  # fmt: skip
     concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
     windows = {"basis": Basis.LONGEST, "evaluated": covered, "longest": covered}
@@ -86,13 +86,13 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(), "good", "Speculation pays", "Text of healthy.", "Advice of healthy."),
         (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
         (engine(Verdict.MARGINAL), "good", "Speculation pays a little", "Text of marginal.", "Advice of marginal."),
-        (engine(Verdict.MARGINAL, speedup=2.1), "good", "Speculation pays, by how much is unsure", "Text of marginal.", "Advice of marginal."),
         (engine(Verdict.UNCLEAR, share=0.9), "unsure", "Speculation probably pays", "Text of unclear.", "How to know."),
-        (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Speculation probably does not pay", "Text of unclear.", "How to know."),
+        (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
+        (engine(Verdict.UNCLEAR, action=Action.DISABLE), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
         (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
         (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
-        (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays: about 1.4 times as fast (0.9 to 2.1, by few data and what drafting costs others).", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays. At 87 of 92 published costs of drafters of all kinds your acceptance would pay.", "Bounds and verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
         (engine(State.IDLE, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
         (engine(State.DISABLED, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),

@@ -16,7 +16,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.costs.model_architecture import Deployment
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
 from tests.fakes.evaluations import advised
 
@@ -28,7 +27,6 @@ BANDS = (
 SCHEDULE, LOADS = BatchSchedule((1, 32), (4, 0)), (2.0, 64.0)
 BY_LOAD = SpeculationSetting(4, SCHEDULE, True, BANDS, CostSource.MEASURED, LOADS, (Obstacle.DATA_PARALLEL,))
 EAGLE = Speculation("eagle3", "configured", "org/draft", 4)
-IN_PARALLEL = Deployment(drafts_in_parallel=True)
 
 
 @pytest.fixture(name="shown")
@@ -61,8 +59,8 @@ def test_the_flag_has_the_method_the_model_and_a_schedule_that_the_exporter_read
         (Speculation("draft_model", "server_info", "/models/small-1.2"), {"method": "draft_model", "model": "/models/small-1.2"}),
         (Speculation("ngram", "label", rejection_method="fly"), {"method": "ngram", "rejection_sample_method": "fly"}),
         (Speculation("mtp", "server_info", is_adaptive=True), {"method": "mtp", "enable_adaptive_verification": True}),
-        (Speculation("eagle3", draft_model="p/eagle", deployment=IN_PARALLEL), {"method": "eagle3", "model": "p/eagle", "parallel_drafting": True}),
-        (Speculation("dflash", draft_model="d/flash", deployment=IN_PARALLEL), {"method": "dflash", "model": "d/flash"}),
+        (Speculation("eagle3", draft_model="p/eagle", drafts_in_parallel=True), {"method": "eagle3", "model": "p/eagle", "parallel_drafting": True}),
+        (Speculation("dflash", draft_model="d/flash", drafts_in_parallel=True), {"method": "dflash", "model": "d/flash"}),
     ],
 )  # fmt: skip
 def test_what_is_unknown_or_unsafe_is_left_out(shown, speculation, named):

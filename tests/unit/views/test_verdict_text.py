@@ -14,7 +14,8 @@ from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, V
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.typical_costs import Range
+from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.findings import NAMES
@@ -25,7 +26,7 @@ from tests.every import every
 AT = 1_790_000_000.0
 """14:13:20 UTC."""
 SURE = Estimate(2.0, 1.8, 2.2, 0.1)
-REQUEST = EndToEnd(1.5, EndToEndBasis.SAME_FIRST_TOKEN, Estimate(1.5, 1.25, 1.75, 0.1))
+REQUEST = EndToEnd(1.5, EndToEndBasis.BASELINE, Estimate(1.5, 1.25, 1.75, 0.1))
 SCHEDULED = Speculation("eagle3", schedule=BatchSchedule((1, 8, 32), (4, 0, 1)))
 
 
@@ -42,6 +43,8 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
         "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
         "break_even_cost_ratio": 0.25,
         "likely_share_ratio": None,
+        "published_share": None,
+        "is_dead": False,
     }
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
     total = SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300)
@@ -91,9 +94,10 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
     ("verdict", "figures", "text"),
     [
         (Verdict.HEALTHY, {}, "Speculation pays: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
+        (Verdict.HEALTHY, {"request": REQUEST._replace(bounds=None)}, "Speculation pays: decoding is 2.00 times as fast (1.80 to 2.20), a request 1.50 times with the same first token."),
         (Verdict.HEALTHY, {"request": None}, "Speculation pays: 2.00 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"request": None, "speedup_bounds": None, "effective_requests": 4.9}, "Speculation pays: 2.00 times as fast as without it (too few requests passed for bounds), decode only."),
-        (Verdict.MARGINAL, {}, "Speculation pays, by how much is unsure: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
+        (Verdict.MARGINAL, {}, "Speculation pays a little: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
         (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
         (Verdict.POOR, {"request": REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))}, "Speculation makes requests slower: a request is 0.80 times as fast as without it (0.70 to 0.90); decoding 2.00 times."),
@@ -135,16 +139,17 @@ NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
 
 
 @pytest.mark.parametrize(
-    ("pays", "bounds", "cost", "text"),
+    ("pays", "bounds", "cost", "share", "text"),
     [
-        (True, (1.4, 0.9, 2.1), TYPICAL, "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
-        (False, (0.9, 0.5, 1.2), None, "Speculation probably does not pay: about 0.9 times as fast (0.5 to 1.2 by what drafting costs others)."),
-        (None, (1.0, 0.6, 1.6), MEASURED, "Speculation may pay or not: about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
+        (True, (1.4, 0.9, 2.1), TYPICAL, PublishedShare(87, 92), "Speculation probably pays. At 87 of 92 published costs of such drafters your acceptance would pay. Decoding is about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (False, (0.9, 0.5, 1.2), None, PublishedShare(7, 122), "Speculation may pay or not. At 7 of 122 published costs of drafters of all kinds your acceptance would pay. It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
+        (False, (0.9, 0.5, 1.2), None, None, "Speculation may pay or not. It pays if a draft token costs less than 0.25 of a decode step; too few published what such drafters cost."),
+        (False, (1.0, 0.6, 1.6), MEASURED, None, "Speculation may pay or not. Decoding is about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
     ],
 )  # fmt: skip
-def test_an_unclear_verdict_says_what_is_likely_and_what_decides(pays, bounds, cost, text):
+def test_an_unclear_verdict_says_what_is_likely_and_what_decides(pays, bounds, cost, share, text):
     speedup = SpeedupRange(Estimate(*bounds, 0.1), bounds[1], bounds[2])
-    evaluated = covered(probably_pays=pays, speedup_range=speedup, cost=cost)
+    evaluated = covered(probably_pays=pays, speedup_range=speedup, cost=cost, published_share=share)
     assert verdict_text(engine(Verdict.UNCLEAR, evaluated=evaluated)).startswith(text)
 
 
@@ -186,6 +191,17 @@ def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text
 def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, text):
     faster = FasterMethod("drafter", "eagle", method, SURE, SURE)
     assert recommendation_text(engine(action=Action.SWITCH_METHOD, known={"faster_method": faster})) == text
+
+
+@pytest.mark.parametrize(
+    ("finds", "says"), [(True, "finds almost nothing"), (False, "almost no draft token")]
+)
+def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds, says):
+    its = engine(
+        action=Action.DISABLE, evaluated=covered(is_dead=True), known={"drafts_what_it_finds": finds}
+    )
+    assert recommendation_text(its).startswith("Switch speculation off")
+    assert says in recommendation_text(its)
 
 
 @pytest.mark.parametrize(
@@ -278,21 +294,22 @@ def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache,
 
 
 @pytest.mark.parametrize(
-    ("pays", "cost", "is_bounded", "says", "by"),
+    ("pays", "cost", "is_bounded", "says"),
     [
-        (True, None, True, "speculation probably pays", "1.8 to 2.2, by few data and what drafting costs others"),
-        (False, TYPICAL, True, "speculation probably does not pay", "1.8 to 2.2, by few data and what drafting costs others"),
-        (True, MEASURED, True, "speculation probably pays", "1.8 to 2.2, by few data and the range of its cost"),
-        (True, TYPICAL, False, "speculation probably pays", "1.9 to 2.1, by what drafting costs others"),
+        (True, None, True, "speculation probably pays. At 9 of 10 published costs of drafters of all kinds your acceptance would pay."),
+        (False, TYPICAL, True, "speculation may pay or not. At 9 of 10 published costs of such drafters your acceptance would pay."),
+        (True, MEASURED, True, "speculation probably pays: about 2.0 times as fast (1.8 to 2.2, by few data and the range of its cost)."),
+        (True, MEASURED, False, "speculation probably pays: about 2.0 times as fast (1.9 to 2.1, by the range of its cost)."),
     ],
 )  # fmt: skip
-def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost, is_bounded, says, by):
-    speedup = SpeedupRange(SURE, 1.9, 2.1, is_bounded)
-    its = covered(likely_share_ratio=0.5, probably_pays=pays, cost=cost, speedup_range=speedup)
-    assert verdict_text(engine(Verdict.INSUFFICIENT, missing=[NEEDED], evaluated=its)) == (
-        f"So far {says}: about 2.0 times as fast ({by}). "
-        "Too early to be sure: a verdict needs 15 s; 6 s seen."
-    )
+def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost, is_bounded, says):
+    share = None if cost is MEASURED else PublishedShare(9, 10)
+    its = covered(
+        likely_share_ratio=0.9, probably_pays=pays, cost=cost, published_share=share,
+        speedup_range=SpeedupRange(SURE, 1.9, 2.1, is_bounded),
+    )  # fmt: skip
+    text = verdict_text(engine(Verdict.INSUFFICIENT, evaluated=its, missing=[NEEDED]))
+    assert text == f"So far {says} Too early to be sure: a verdict needs 15 s; 6 s seen."
 
 
 @pytest.mark.parametrize(

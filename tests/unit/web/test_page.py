@@ -176,22 +176,20 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     assert [part for part in absent if part in html] == []
 
 
-WAIT = Way("load_range", "Wait for 12 requests", "the time until then")
-MEASURED = Way(
-    "schedule", "Restart it", "ten minutes", "about 5 % of what drafts gain", "recommend --measure"
-)
+WAIT = Way("schedule_in_force", "Wait for 12 requests", "the time until then")
+MEASURED = Way("plain_period", "Restart it", "ten minutes", "what drafts gain", "observe --for 10m")
 UNSURE = {"verdict": Verdict.UNCLEAR, "verdict_text": f"{PROBABLY} It pays if a draft token costs less."}
 
 
 async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_open_one_its_own(engines):
-    ways = {"a": (WAIT, MEASURED), "b": (replace(MEASURED, paste="recommend --measure b"),)}
+    ways = {"a": (WAIT, MEASURED), "b": (replace(MEASURED, paste="observe --for 10m b"),)}
     views = [
         changed(engines[0], **UNSURE, id=name, target=name, ways_to_know=its) for name, its in ways.items()
     ]
     text = text_of(await shown(views=[*views, engines[1]]))
     banner = text[text.index("How to know, cheapest first: 2 engines are unclear") : text.index("Engines ")]
     waiting = "For a: Wait for 12 requests. It takes the time until then, and costs no speed. 2 other ways"
-    price = "Restart it. It takes ten minutes, and costs about 5 % of what drafts gain. recommend --measure"
+    price = "Restart it. It takes ten minutes, and costs what drafts gain. observe --for 10m"
     assert f"{waiting} For a: {price} Copy For b: {price} b Copy" in banner
     own = text_of(await shown(query=PageQuery("", ("b",)), views=views[1:], trace=lambda _: None))
     assert own.count(f"{price} b Copy") == 2
@@ -199,7 +197,7 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
 
 
 async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_ways_it_omits(engines):
-    own = [replace(MEASURED, paste=f"recommend --measure {number}") for number in range(20)]
+    own = [replace(MEASURED, paste=f"observe --for 10m {number}") for number in range(20)]
 
     async def banner(ways, target):
         views = [

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from spec_decode_exporter.config.types import parse_parameters
 from spec_decode_exporter.core.files import open_plain, read_bounded
 from spec_decode_exporter.core.numbers import TooManyValuesError, decode
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL
+from spec_decode_exporter.costs.methods import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.model_sizes import (
     FAMILIES,
     HEADS,

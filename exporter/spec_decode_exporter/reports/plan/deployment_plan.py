@@ -23,10 +23,10 @@ from typing import Annotated, Final
 from pydantic import Field, InstanceOf
 
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.costs.methods import DRAFT_MODEL
 from spec_decode_exporter.costs.model_architecture import TargetModel, target_model
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, drafter_cost
 from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan
-from spec_decode_exporter.reports.plan.model_sizes import Dtype, Model
+from spec_decode_exporter.reports.plan.model_sizes import Model
 from spec_decode_exporter.views.document import View, at, computed, fact
 
 GIGABYTE: Final = 10**9
@@ -213,28 +213,11 @@ class DeploymentPlan(SpeedupPlan):
     @cached_property
     def served_model(self) -> TargetModel:
         """The target by its name, with what its config.json says."""
-        its, weights = self.target_model, self.target_model.parameters
-        named = target_model(self.model_name)
-        is_quantised, stored = named.is_quantised or its.dtype.name == "int4", float(its.dtype.bits) / 8
-        if its.config is None and its.dtype == Dtype():  # the default of a size
-            stored = min(stored, named.weight_bytes)
-        known = replace(named, parameters=weights.total, is_quantised=is_quantised, weight_bytes=stored)
-        if (named.active_parameters or 0) > weights.total:  # the name is that of another model
-            known = replace(known, active_parameters=None, experts_ratio=None)
-        if its.config is None and not weights.experts:
-            return known
-        mixture = Architecture.MIXTURE_OF_EXPERTS, 1 / weights.expert_share
-        architecture, ratio = mixture if weights.experts else (Architecture.DENSE, None)
-        return replace(
-            known, architecture=architecture, experts_ratio=ratio, active_parameters=weights.active
-        )
-
-    @property
-    def drafter_share(self) -> float | None:
-        """What a step reads of the draft model, as a share of what it reads of the target."""
-        if self.draft_model is None or drafter_cost(self.method) is not None:
-            return None
-        return self._read(self.draft_model) / self._read(self.target_model)
+        its, named = self.target_model, target_model(self.model_name)
+        if its.config is None and not its.parameters.experts:
+            return named
+        mixture = Architecture.MIXTURE_OF_EXPERTS if its.parameters.experts else Architecture.DENSE
+        return replace(named, architecture=mixture)
 
     # Return
 
@@ -301,11 +284,3 @@ class DeploymentPlan(SpeedupPlan):
     @cached_property
     def _knows_cache(self) -> bool:
         return None not in [self.sequence_bytes(model) for model in self.models]
-
-    def _read(self, model: Model) -> float:
-        """Return the bytes that a step of a model reads on each GPU."""
-        size = (self.sequence_bytes(model) or 0) // self.gpus if self._knows_cache else 0
-        return self._weights(model, self.load) + self.load * size
-
-    def _weights(self, model: Model, tokens: int) -> float:
-        return model.parameters.read_bytes(model.dtype, tokens) / self.gpus

@@ -25,17 +25,16 @@ from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.costs.cost import (
-    ESTIMATED,
     Cost,
     CostModel,
     CostSource,
     Curve,
     Point,
-    share_by_name,
-    sizes_of,
+    fixed_tokens,
 )
-from spec_decode_exporter.costs.model_architecture import Deployment, TargetModel, target_model
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, UNKNOWN_METHOD, Range, drafter_cost
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, Range, kind_of
+from spec_decode_exporter.costs.model_architecture import TargetModel, target_model
+from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
@@ -79,10 +78,8 @@ class SpeedupPlan(View):
     draft_tokens: int = 4
     acceptance: float = Field(default=0.7, exclude=True)
     """Acceptance of a token, given that those before it were accepted."""
-    draft_model_name: str | None = Field(default=None, exclude=True)
-    """Name or size of a draft model."""
     given_cost_ratio: float | None = Field(default=None, exclude=True)
-    deployment: Annotated[InstanceOf[Deployment], Field(exclude=True)] = Deployment()
+    drafts_in_parallel: bool = Field(default=False, exclude=True)
     observed: Annotated[InstanceOf[ObservedModel] | None, Field(exclude=True)] = None
 
     # fmt: off
@@ -109,19 +106,18 @@ class SpeedupPlan(View):
         return target_model(self.model_name)
 
     @property
-    def drafter_share(self) -> float | None:
-        """A draft model's part of what a plain step reads; None if unknown."""
-        return share_by_name(self.draft_model_name or "", self.served_model)
+    def kind(self) -> str:
+        """How the method drafts."""
+        return kind_of(self.method, in_parallel=self.drafts_in_parallel)
 
     @cached_property
     def cost_model(self) -> CostModel:
         """All that is known of the cost, as the live exporter holds it."""
-        usual = drafter_cost(self.method)
         seen = None if self.observed is None else self.observed.cost
         settings: CostSettings | None = None
         measured: tuple[Curve, ...] = ()
         if self.given_cost_ratio is not None:
-            fixed = (usual or UNKNOWN_METHOD).step.guess
+            fixed = self.given_cost_ratio * fixed_tokens(self.kind, self.draft_tokens)
             settings = CostSettings(
                 draft_cost_ratio=self.given_cost_ratio, fixed_cost_ratio=fixed, running_requests=self.load
             )
@@ -129,13 +125,11 @@ class SpeedupPlan(View):
             ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
             point = Point(max(seen.running_requests or self.load, 1.0), Range(*(max(c, 0.0) for c in ends)))
             measured = (Curve((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
-        elif usual is None:
-            settings = sizes_of(self.drafter_share)
-        return CostModel(settings, measured, self.method, self.served_model, self.deployment)
+        return CostModel(settings, measured, self.method, self.served_model, self.drafts_in_parallel)
 
     def cost_of(self, tokens: int) -> Cost | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
-        return self.cost_model.at(self.load, tokens, self.context_tokens)
+        return self.cost_model.at(self.load, tokens)
 
     @cached_property
     def known_cost(self) -> Cost | None:
@@ -173,12 +167,16 @@ class SpeedupPlan(View):
         """Verdict by the speed-up at this acceptance and every possible cost."""
         if self.depth is None:
             return Verdict.UNCLEAR
-        bounds = self.depth.bounds
-        return speedup_verdict(SpeedupRange(bounds, bounds.lower, bounds.upper), _SPEEDUPS)
+        bounds, cost = self.depth.bounds, self.known_cost
+        found = speedup_verdict(SpeedupRange(bounds, bounds.lower, bounds.upper), _SPEEDUPS)
+        is_typical = cost is not None and cost.is_typical
+        return Verdict.HEALTHY if found is Verdict.OPTIMAL and is_typical else found
 
     @computed
     def pays_share_ratio(self) -> float | None:
-        """Share of the possible speed-ups, on a logarithmic scale, at which it pays; null if unknown."""
+        """Share of published costs, or of the possible speed-ups, at which it pays; null if unknown."""
+        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
+            return self.published_share.ratio
         return pays_share(self.verdict, None if self.depth is None else self.depth.bounds, _SPEEDUPS)
 
     @computed
@@ -189,31 +187,38 @@ class SpeedupPlan(View):
             return f"Unclear: {self._unknown}. Measure the cost: spec-decode-exporter observe."
         if self.verdict is Verdict.UNCLEAR:
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
-            pays = probably_pays(self.pays_share_ratio, depth.speedup_ratio, self.served_model)
-            return likely_text(LIKELY[pays], depth.bounds, even / depth.tokens, cost)
-        by = "what drafting costs others" if cost.source in ESTIMATED else "the range of its cost"
+            likely = LIKELY[probably_pays(self.pays_share_ratio)]
+            return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
+        by = "what drafting costs others" if cost.is_typical else "the range of its cost"
         bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
-        says = claim(self.verdict, depth.speedup_ratio, _SPEEDUPS)
+        says = claim(self.verdict)
         return f"{says}: {depth.speedup_ratio:.2f} times as fast as without it ({bounds}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:
-        """Fewest draft tokens that are as good as the best; 0 if none is above 1, null if unknown."""
-        if not self.depths:
+        """Fewest draft tokens that are as good as the best; 0 if none is above 1, null if the cost is typical."""
+        if not self.depths or (self.known_cost is not None and self.known_cost.is_typical):
             return None
         largest = max(depth.speedup_ratio for depth in self.depths)
         enough = max((1 - _TOLERANCE) * largest, 1.0)
         good = (depth.tokens for depth in self.depths if depth.speedup_ratio >= enough)
         return next(good, 0) if largest > 1 else 0
 
+    @cached_property
+    def published_share(self) -> PublishedShare | None:
+        """Published costs at which this would pay; None with a cost that is about the server itself."""
+        if self.known_cost is None or not self.known_cost.is_typical:
+            return None
+        paying = self._fixed(Price(0.0, 1.0, self.cost_model.pays_every_step))
+        accepted = sum(self.reached[: self.draft_tokens])
+        return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
+
     @property
     def _unknown(self) -> str:
         """Reason why the cost is unknown."""
         if self.method == DRAFT_MODEL:
-            return "a draft model costs by its size: give both, such as --draft 0.6B and --model-name 32B"
-        if drafter_cost(self.method) is None:
-            return f"drafting by {self.method} has no typical cost"
-        return f"beside so small a model as {self.model_name} drafting has no typical cost"
+            return "draft models differ too much, and too few published what theirs cost"
+        return f"too few published what drafting by {self.method} costs"
 
     def _depth(self, tokens: int, cost: Cost) -> PlannedDepth:
         coverage = 1.0 if self.observed is None else self.observed.coverage

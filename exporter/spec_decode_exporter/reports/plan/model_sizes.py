@@ -285,16 +285,6 @@ class Parameters(NamedTuple):
         rest = (self.embedding + self.output) * dtype.rest_bits
         return ceil((self.layers * self._layer_bits(dtype) + self.experts * dtype.bits + rest) / 8)
 
-    def read_bytes(self, dtype: Dtype, tokens: int) -> float:
-        """Return the bytes of the weights that a step of ``tokens`` reads.
-
-        The step reads the experts that any token uses; tokens choose experts at random.
-        """
-        used = self.experts * (1 - (1 - self.expert_share) ** tokens)
-        matrix = self.embedding if self.tied else self.output
-        layers = self.layers * self._layer_bits(dtype)
-        return (float(layers) + used * float(dtype.bits) + float(matrix * dtype.rest_bits)) / 8
-
     def _layer_bits(self, dtype: Dtype) -> Fraction:
         """Return the bits of a weight outside the experts."""
         return dtype.rest_bits if self.experts and dtype.name == "mxfp4" else dtype.bits

@@ -121,7 +121,9 @@ def _total(counts: Iterable[int | None]) -> int:
 
 def _cost(engines: Sequence[SavedEngine]) -> CostView | None:
     """Return the cost of the first engine, if it is measured or configured for all."""
-    others = {CostSource.TYPICAL, CostSource.LOAD_RANGE}
+    others = {
+        CostSource.TYPICAL,
+    }
     known = [engine.cost for engine in engines if engine.cost and engine.cost.source not in others]
     return known[0] if len(known) == len(engines) else None
 

@@ -8,7 +8,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import ABSENT, bounds, count, gigabytes, plain, plural, share
-from spec_decode_exporter.costs.typical_costs import DRAFT_MODEL, present_name
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.reports.plan.checkpoint import SEARCHES
 from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan, PlanOutcome
 from spec_decode_exporter.reports.plan.expected_speedup import PlannedDepth, SpeedupPlan

@@ -148,33 +148,16 @@ def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft
     assert room.weight_bytes == found.lost["kv_cache_bytes"] + alone.weight_bytes
 
 
-# What a step reads of a draft model
+# Architecture of the target
 
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 
 
-def test_the_cache_is_read_too(llamas):
-    """32 sequences of 8192 tokens: 448 KiB for the draft's 128; the output matrix instead of the embedding."""
-    found = planned(*llamas)
-    draft, target = (
-        2 * (model.parameters.total - model.parameters.embedding)
-        for model in (found.draft_model, found.target_model)
-    )
-    tokens = found.load * 8192
-    expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens)
-    assert found.drafter_share == pytest.approx(expected)
-    assert found.cost_source is CostSource.SIZES
-
-
-def test_a_step_of_a_mixture_reads_the_experts_of_all_its_sequences(folder):
-    """One token uses 2 of 8 experts, five tokens use 1 - 0.75^5 of them."""
-    target = folder("m", MIXTRAL)
-    one, five = (planned("--target", target, "--draft", "1B", "--running", number) for number in ("1", "5"))
-    own = one.target_model.parameters
-    more = own.experts * ((1 - 0.75**5) - 0.25)
-    assert one.drafter_share / five.drafter_share == pytest.approx(1 + more / (own.active - own.embedding))
-    assert five.served_model.architecture is Architecture.MIXTURE_OF_EXPERTS
-    assert five.served_model.experts_ratio == 4
+def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
+    models = {"m": MIXTRAL, "Mixtral-8x7B": LLAMA_8B}
+    found = [planned("--target", folder(name, its), "--draft", "1B") for name, its in models.items()]
+    architectures = [plan.served_model.architecture for plan in found]
+    assert architectures == [Architecture.MIXTURE_OF_EXPERTS, Architecture.DENSE]
 
 
 # Observations

@@ -1,0 +1,104 @@
+"""Names of vLLM's methods, how each drafts, and the acceptance length that others published for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from csv import DictReader
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.costs.model_architecture import base_name
+
+
+class Range(NamedTuple):
+    """Best guess of a ratio, between its lowest and its highest plausible value."""
+
+    low: float
+    guess: float
+    high: float
+
+    @property
+    def above(self) -> float:
+        """Distance of the highest value from the best guess."""
+        return self.high - self.guess
+
+    def times(self, factor: float) -> Range:
+        """Return this range times a factor."""
+        return Range(self.low * factor, self.guess * factor, self.high * factor)
+
+
+LAYER, PASS, MODEL, SEARCH, ANY = "layer", "pass", "model", "search", "any"
+KINDS: Final = {
+    **dict.fromkeys(("eagle", "eagle3", "mtp", "mlp_speculator"), LAYER),
+    **dict.fromkeys(("dflash", "dspark", "medusa"), PASS),
+    **dict.fromkeys(("ngram", "ngram_gpu", "suffix"), SEARCH),
+    "draft_model": MODEL,
+}
+"""A layer of the target for each token, one pass for all tokens, a model of its own, a search."""
+DRAFT_MODEL: Final = "draft_model"
+METHODS: Final = (*KINDS, "custom_class", "extract_hidden_states")
+_CACHE_ALONE: Final = frozenset({"dflash", "dspark"})
+"""Methods that only store keys and values in a step without drafts."""
+_UNDRAFTED: Final = Range(0.0, 0.06, 0.5)
+"""A pass of a drafter in a step without drafts."""
+
+
+def present_name(method: str) -> str:
+    """Return vLLM's present spelling of a method."""
+    name = method.strip("[] ").lower()
+    return "mtp" if name.endswith("_mtp") else name
+
+
+def is_known_method(method: str) -> bool:
+    """Return whether vLLM has, or had, a method of this name."""
+    return present_name(method) in METHODS
+
+
+def kind_of(method: str, *, in_parallel: bool = False) -> str:
+    """Return how a method drafts, ``in_parallel`` with one pass for all tokens; empty if unknown."""
+    kind = KINDS.get(present_name(method), "")
+    return PASS if kind in {LAYER, MODEL} and in_parallel else kind
+
+
+def every_step_pays(method: str) -> bool:
+    """Return whether a step without drafts pays c0 too, since every step searches for a draft."""
+    return KINDS.get(present_name(method)) == SEARCH
+
+
+def undrafted_pass(method: str) -> Range:
+    """Return what the drafter costs in a step without drafts."""
+    name = present_name(method)
+    return Range(0.0, 0.0, 0.0) if every_step_pays(name) or name in _CACHE_ALONE else _UNDRAFTED
+
+
+class UsualLength(NamedTuple):
+    """Acceptance length that others published for a method, or for it with one model."""
+
+    low: float
+    high: float
+    measurements: int
+    source: str  # of the first one
+
+
+@lru_cache(maxsize=64)
+def usual_length(method: str, tokens: int, model_name: str = "") -> UsualLength | None:
+    """Return the usual acceptance length with ``tokens`` draft tokens; None without published ones.
+
+    ``usual_acceptance.csv`` has the acceptance a of a token given those before, of a method the 10th and the
+    90th percentile, of a model the least and the most; the length is 1 + a + … + a^k (arXiv 2211.17192).
+    """
+    row = _USUAL.get((present_name(method), base_name(model_name)))
+    if row is None or tokens < 1:
+        return None
+    low, high = (sum(float(row[end]) ** power for power in range(tokens + 1)) for end in ("low", "high"))
+    return UsualLength(low, high, int(row["measurements"]), row["source"])
+
+
+def data_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of published data beside this module."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        yield from DictReader(file)
+
+
+_USUAL: Final = {(row["method"], row["model"]): row for row in data_rows("usual_acceptance.csv")}
