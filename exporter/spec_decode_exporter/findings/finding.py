@@ -23,8 +23,7 @@ from spec_decode_exporter.figures.quantile import quantile
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
-TAIL_OBSERVATIONS: Final = 100
-"""Observations that a 99th percentile needs; of fewer it is only the slowest one."""
+TAIL_OBSERVATIONS: Final = 100  # those that a 99th percentile needs; of fewer it is only the slowest one
 
 Values = Mapping[str, float]
 """Numbers of a finding, by name; ratios between 0 and 1, times in seconds."""
@@ -159,7 +158,7 @@ def tail(context: FindingContext, latency: Latency, text: str) -> Found | None:
     return Found(text, {"p50": median, "p99": slow, "ratio": times})
 
 
-Need = Callable[[FindingContext], bool]  # whether the context has the data of a finding
+Need = Callable[[FindingContext], bool]
 Condition = Callable[[FindingContext], Found | None]
 
 
