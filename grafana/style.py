@@ -41,11 +41,11 @@ Words = Sequence[Word]
 
 VERDICTS: Words = (
     Word("insufficient", "too little to say", Colour.UNKNOWN),
-    Word("unclear", "depends on the cost", Colour.UNKNOWN),
+    Word("unclear", "depends on the cost", Colour.WATCH),
     Word("optimal", "optimal", Colour.BETTER),
     Word("healthy", "healthy", Colour.GOOD),
-    Word("marginal", "marginal", Colour.WATCH),
-    Word("poor", "poor", Colour.BAD),
+    Word("marginal", "marginal", Colour.GOOD),
+    Word("poor", "poor", Colour.WATCH),
     Word("harmful", "harmful", Colour.HARM),
 )
 STATES: Words = (
@@ -75,8 +75,8 @@ NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
 NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
 SPEEDUP: Steps = (
     (None, Colour.HARM),
-    (1.0, Colour.BAD),
-    (1.1, Colour.WATCH),
+    (1.0, Colour.WATCH),
+    (1.1, Colour.GOOD),
     (1.3, Colour.GOOD),
     (2.0, Colour.BETTER),
 )

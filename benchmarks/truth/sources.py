@@ -20,7 +20,6 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
-from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import Window
 
@@ -196,14 +195,6 @@ def typical(recording: Recording) -> Reported:
     return recording.by(recording.assumptions())
 
 
-def typical_by_name(recording: Recording) -> Reported:
-    """Evaluate with the method and the name of the model, as the exporter does with a published name."""
-    name = recording.cell.server.target.model_name
-    assumptions = recording.assumptions()
-    speculation = replace(assumptions.speculation, target=target_model(name))
-    return recording.by(replace(assumptions, speculation=speculation))
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A source with its goals."""
@@ -223,5 +214,4 @@ SOURCES = (
     Source("configured, its load", configured_with_load, ("configured",)),
     Source("configured, by loads", configured_by_loads, ("configured",), 0.6),
     Source("typical", typical, ("typical", "")),
-    Source("typical, model named", typical_by_name, ("typical", "")),
 )

@@ -70,6 +70,7 @@ class Advice(NamedTuple):
 
     action: Action = Action.COLLECT
     tokens: int | None = None
+    """The one number that all readers show: those in use to keep, 0 for none; None without a number."""
 
 
 class Decision(NamedTuple):

@@ -365,17 +365,16 @@ class WindowEvaluation(WindowFigures):
         is_unsure = self.acceptance_length_bounds is None and self.passing_requests is not None
         if self.verdict is Verdict.INSUFFICIENT or is_unsure:
             return Advice()
-        tokens = self.best_tokens
         if self.known.faster_method is not None:
-            return Advice(Action.SWITCH_METHOD, tokens)
+            return Advice(Action.SWITCH_METHOD)
         if self.is_dead:
             return Advice(Action.DISABLE, 0)
+        tokens = self.best_tokens
         if tokens is not None and self.is_worth_a_change(tokens):
-            more = tokens > len(self.positions)
-            return Advice(Action.INCREASE if more else Action.DECREASE, tokens)
+            return Advice(Action.INCREASE if tokens > len(self.positions) else Action.DECREASE, tokens)
         if self.verdict is Verdict.UNCLEAR or (self.verdict is Verdict.POOR and self.has_typical_cost):
             return Advice(Action.MEASURE_COST)
-        return self._advice_at_load(tokens, crossover)
+        return self._advice_at_load(crossover)
 
     @property
     def best_tokens(self) -> int | None:
@@ -384,13 +383,14 @@ class WindowEvaluation(WindowFigures):
             return None
         return self.depths.recommended(self.cost.guess, self._policy.depth.tolerance)
 
-    def _advice_at_load(self, tokens: int | None, crossover: float | None) -> Advice:
+    def _advice_at_load(self, crossover: float | None) -> Advice:
         running = self.drafting_requests
         is_above = crossover is not None and running is not None and running > crossover
         if self.verdict in NOT_PAYING and is_above:
-            return Advice(Action.LIMIT_BATCH, tokens)
+            return Advice(Action.LIMIT_BATCH)
         # Another number may be better at the best guess, but is not known to pay.
-        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, tokens)
+        present = len(self.positions) or None
+        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, present)
 
     @property
     def first_acceptance_ratio(self) -> float | None:

@@ -220,8 +220,8 @@ def above_crossover(context: FindingContext) -> Found | None:
 @FAULTS.finding(drafting)
 def no_depth_pays(context: FindingContext) -> Found | None:
     text = "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no number of draft tokens is faster than none. If these costs are right, disable speculation."
-    cost, depths, recommended = context.its.cost, context.its.depths, context.evaluation.recommended
-    if cost is None or recommended is None or recommended.tokens or not context.its.counts_verified:
+    cost, depths = context.its.cost, context.its.depths
+    if cost is None or context.its.best_tokens != 0 or not context.its.counts_verified:
         return None
     if depths is not None and any(depths.pays(cost.low, tokens + 1) for tokens in range(len(depths))):
         return None
@@ -404,8 +404,8 @@ def wasted_last_position(context: FindingContext) -> Found | None:
 
 def _may_draft_more(context: FindingContext) -> bool:
     """Return whether the advice is more tokens or, without a number, no verdict is against them."""
-    depth = context.evaluation.recommended
-    return context.evaluation.verdict not in NOT_PAYING if depth is None else depth.tokens > context.tokens
+    best = context.its.best_tokens
+    return context.evaluation.verdict not in NOT_PAYING if best is None else best > context.tokens
 
 
 @HINTS.finding(accepting)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.core.numbers import Seconds, UnixTime
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.window.history import NANO
 
@@ -43,6 +44,8 @@ class DayTime:
     since: UnixTime = 0.0
     """Time of the first counted poll; 0 before it."""
     time: DecodeTime = field(default_factory=DecodeTime)
+    source: CostSource | None = None
+    """Source of the cost of the speed-ups: with another one the sum begins again."""
 
     def includes(self, wall: float) -> bool:
         """Return whether a Unix time is of this day."""
@@ -59,13 +62,16 @@ class TimeSaved:
         self.today = DayTime()
         self._counted = 0
 
-    def add(self, decode_nanoseconds: int, speedup: Estimate | None, wall: float) -> None:
+    def add(
+        self, decode_nanoseconds: int, speedup: Estimate | None, wall: float, source: CostSource | None = None
+    ) -> None:
         """Count the decode time since the last call.
 
         Args:
             decode_nanoseconds: Decode time of all requests since the first poll.
             speedup: Speed-up of decoding with its bounds; None if they are unknown: the time is not counted.
             wall: Unix time of the newest poll.
+            source: Source of the cost of the speed-up.
         """
         seconds, self._counted = (decode_nanoseconds - self._counted) / NANO, decode_nanoseconds
         if not self.today.includes(wall):
@@ -75,11 +81,13 @@ class TimeSaved:
         plain = (seconds * each for each in (speedup.value, speedup.lower, speedup.upper))
         time = DecodeTime(seconds, *plain)
         self.total = self.total.plus(time)
-        self.today = DayTime(self.today.since or wall, self.today.time.plus(time))
+        today = self.today if source is self.today.source else DayTime()
+        self.today = DayTime(today.since or wall, today.time.plus(time), source)
 
     def restore(self, today: DayTime) -> None:
         """Continue with the sums of an earlier process; those of another day end with the next poll."""
         if not self.today.since:
             self.today = today
-        elif today.includes(self.today.since):
-            self.today = DayTime(min(today.since, self.today.since), self.today.time.plus(today.time))
+        elif today.includes(self.today.since) and today.source is self.today.source:
+            since = min(today.since, self.today.since)
+            self.today = DayTime(since, self.today.time.plus(today.time), today.source)

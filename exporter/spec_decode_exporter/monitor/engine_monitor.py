@@ -15,11 +15,11 @@ from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
-from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
@@ -171,7 +171,7 @@ class EngineMonitor:
             recent = windows[0].total
             is_overloaded = (recent.preemptions or 0) > MAX_PREEMPTIONS * (recent.first_tokens or 0)
             is_drafting = bool(recent.drafts) and not is_overloaded
-            self._count_time(evaluation.evaluated.speedup_bounds if is_drafting else None)
+            self._count_time(evaluation.evaluated if is_drafting else None)
             self._last = self._present(evaluation, drops)
         except Exception:
             self._count_time(None)
@@ -302,10 +302,11 @@ class EngineMonitor:
         basis = (evaluation.shown.advice, *others)
         evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
 
-    def _count_time(self, speedup: Estimate | None) -> None:
-        """Count the decode time of the polls since the last evaluation, at their speed-up."""
+    def _count_time(self, window: WindowEvaluation | None) -> None:
+        """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
         decoded = self.history.totals().counters.decode_nanoseconds
-        self.learned.saved.add(decoded, speedup, self.history.wall)
+        speedup, cost = (window.speedup_bounds, window.cost) if window else (None, None)
+        self.learned.saved.add(decoded, speedup, self.history.wall, cost.source if cost else None)
 
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
         history, assumed, longest = self.history, self._known, self._lengths[-1]

@@ -429,15 +429,7 @@ class EngineView(View):
 
     @property
     def advice(self) -> str | None:
-        """Relation of the recommended number of draft tokens to the current one; None without one.
-
-        ``is best``; ``as good``: without a gain that justifies a change; ``try``; ``likely best``: at the best
-        guess of the cost, while the recommendation is another one.
-        """
+        """``keep`` or ``try``: what to do about the current number of draft tokens; None without advice."""
         if self.recommended_tokens is None or self.configured_tokens is None:
             return None
-        if self.recommended_tokens == self.configured_tokens:
-            return "is best"
-        if self.recommendation is Action.KEEP:
-            return "as good"
-        return "try" if self.recommendation in _CHANGES else "likely best"
+        return "try" if self.recommended_tokens != self.configured_tokens else "keep"

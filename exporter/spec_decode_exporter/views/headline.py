@@ -317,8 +317,17 @@ def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headlin
 
 
 def time_saved(engines: Iterable[EngineView], now: float) -> str:
-    """Return how much less requests waited today at ``now`` (Unix time); empty if it is unknown."""
-    days = [day for engine in engines if (day := engine.snapshot.today).includes(now) and day.time.actual]
+    """Return the decode time saved today at ``now`` (Unix time), over all requests; empty if it is unknown.
+
+    An engine whose sum is of earlier hours that the shown verdict contradicts does not count.
+    """
+    days = [
+        day
+        for engine in engines
+        if (day := engine.snapshot.today).includes(now)
+        and day.time.actual
+        and _agrees(engine.verdict, day.time)
+    ]
     if not days:
         return ""
     total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
@@ -329,15 +338,18 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     def written(seconds: float) -> str:
         return three_digits(abs(seconds) / unit, int(unit > 1))
 
-    between = f"{written(lower)} {name} {_than(lower)} to {written(upper)} {name} {_than(upper)}"
+    between = f"{written(lower)} {name} lost to {written(upper)} {name} saved"
     if lower >= 0 or upper <= 0:
         between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
-    return f"Users waited {written(value)} {name} {_than(value)} {when} than without speculation ({between})."
+    kind = "saved" if value >= 0 else "lost"
+    return f"Decode time {kind} {when}, summed over all requests: {written(value)} {name} ({between})."
 
 
 _UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
 """Units of a time, the largest first."""
 
 
-def _than(seconds: float) -> str:
-    return "less" if seconds >= 0 else "more"
+def _agrees(verdict: Verdict, time: DecodeTime) -> bool:
+    """Return whether the sign of a sum is that of the shown verdict."""
+    value = time.saved[0]
+    return not (value < 0 and verdict in PAYING) and not (value > 0 and verdict is Verdict.HARMFUL)

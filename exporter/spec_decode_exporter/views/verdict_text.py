@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_know
@@ -369,7 +368,7 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
 
 
 def _disable(snapshot: EngineSnapshot) -> str:
-    """Name a drafter that is nearly dead, or the missing load of the cost and the number that would pay."""
+    """Name a drafter that is nearly dead, or the missing load of the cost."""
     evaluation = snapshot.evaluation
     if evaluation.evaluated.is_dead and evaluation.known.drafts_what_it_finds:
         return "Switch speculation off: it finds almost nothing to draft, and what it drafts is rejected."
@@ -377,15 +376,9 @@ def _disable(snapshot: EngineSnapshot) -> str:
         return "Switch speculation off: almost no draft token is accepted."
     if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
-    best = max(snapshot.evaluation.depths, key=lambda depth: depth.speedup, default=NO_SPECULATION)
-    if best.speedup <= NO_SPECULATION.speedup:
-        return (
-            "Switch speculation off, or configure the load of its cost (cost.running_requests): without the "
-            "load no number of draft tokens is known to pay."
-        )
     return (
-        f"Try {plural(best.tokens, 'token')} instead of {snapshot.tokens} or switch speculation off, and "
-        "configure the load of its cost (cost.running_requests): without it, it is unknown which is better."
+        "Switch speculation off, or configure the load of its cost (cost.running_requests): without the "
+        "load no number of draft tokens is known to pay."
     )
 
 

@@ -30,13 +30,13 @@ class Word(NamedTuple):
     meaning: str
 
 
-_BASIS: Final = "by the lower bound of the speed-up, which allows for an uncertain cost of drafting."
+_BASIS: Final = "and the lower bound of the speed-up, which allows for an uncertain cost, is above 1."
 _DRAFTS: Final = "It drafts, or will as soon as it finds something to propose."
 
 VERDICTS: Final[Mapping[Verdict, Word]] = {
-    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_BASIS}"),
-    Verdict.HEALTHY: Word("Healthy", f"It pays, {_BASIS}"),
-    Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_BASIS}"),
+    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays: the best guess is 2 or more, {_BASIS}"),
+    Verdict.HEALTHY: Word("Healthy", f"Speculation pays: the best guess is 1.3 to 2, {_BASIS}"),
+    Verdict.MARGINAL: Word("Marginal", f"Speculation pays a little: the best guess is below 1.3, {_BASIS}"),
     Verdict.POOR: Word("Poor", "It hardly pays, if at all, by the bounds of the speed-up."),
     Verdict.HARMFUL: Word(
         "Harmful", "Decoding is slower than without speculation, at every possible cost of drafting."

@@ -97,12 +97,12 @@ class TestCostOfOthers:
         [
             (Verdict.POOR, (Action.MEASURE_COST, None)),
             (Verdict.UNCLEAR, (Action.MEASURE_COST, None)),
-            (Verdict.MARGINAL, (Action.KEEP, None)),
-            (Verdict.HEALTHY, (Action.KEEP, None)),
+            (Verdict.MARGINAL, (Action.KEEP, 4)),
+            (Verdict.HEALTHY, (Action.KEEP, 4)),
             (Verdict.HARMFUL, (Action.DISABLE, 0)),
         ],
     )
-    def test_it_advises_no_number_of_tokens(self, cost, verdict, expected):
+    def test_it_advises_no_other_number_of_tokens(self, cost, verdict, expected):
         assert evaluated(verdict, cost=cost).advice(None) == expected
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime, TimeSaved
 from spec_decode_exporter.window.history import NANO
@@ -80,3 +81,12 @@ def test_sums_of_a_day_that_began_before_they_were_restored_are_added():
     assert saved.today == DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))
     saved.restore(DayTime(MIDNIGHT - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
     assert saved.today.time.actual == 3.0
+
+
+def test_the_sum_of_a_day_begins_again_with_another_source_of_the_cost():
+    saved = TimeSaved()
+    saved.add(1 * NANO, estimate(3.0), NOON, CostSource.TYPICAL)
+    saved.add(2 * NANO, estimate(0.5), NOON + 60, CostSource.BASELINE)
+    saved.restore(DayTime(NOON - 60, DecodeTime(5.0, 9.0, 9.0, 9.0), CostSource.TYPICAL))
+    assert saved.today == DayTime(NOON + 60, DecodeTime(1.0, 0.5, 0.5, 0.5), CostSource.BASELINE)
+    assert saved.total.actual == 2.0, "counters never fall"

@@ -194,19 +194,23 @@ def test_a_fleet_says_what_is_the_matter_and_what_to_do_about_the_worst(engines,
     assert (its.tone, its.matter, its.remedy) == (tone, matter, remedy)
 
 
-def day(actual, plain, lower, upper, since=MIDNIGHT):
-    return engine(today=DayTime(since, DecodeTime(actual, plain, lower, upper)))
+def day(actual, plain, lower, upper, since=MIDNIGHT, verdict=Verdict.HEALTHY):
+    return engine(verdict, today=DayTime(since, DecodeTime(actual, plain, lower, upper)))
 
 
 @pytest.mark.parametrize(
     ("engines", "text"),
     [
-        ([day(3600, 14_760, 12_960, 16_200)] * 2, "waited 6.2 h less today than without speculation (5.2 to 7.0 h)."),
-        ([day(60, 70, 50, 90)], "waited 10 s less today than without speculation (10 s more to 30 s less)."),
-        ([day(60, 70, 65, 90, NOW - 3600)], "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s)."),
+        ([day(3600, 14_760, 12_960, 16_200)] * 2, "saved today, summed over all requests: 6.2 h (5.2 to 7.0 h)."),
+        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 10 s (10 s lost to 30 s saved)."),
+        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 10 s (5 to 30 s)."),
+        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 10 s (5 to 20 s)."),
+        # A sum of earlier hours that the verdict contradicts is not shown.
+        ([day(60, 50, 40, 55)], ""),
+        ([day(60, 70, 65, 90, verdict=Verdict.HARMFUL)], ""),
         ([day(60, 70, 65, 90, MIDNIGHT - 60)], ""),
         ([], ""),
     ],
 )  # fmt: skip
 def test_time_saved_is_the_sum_of_the_engines_of_this_day(engines, text):
-    assert time_saved(engines, NOW) == (f"Users {text}" if text else "")
+    assert time_saved(engines, NOW) == (f"Decode time {text}" if text else "")

@@ -204,18 +204,12 @@ def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds,
     assert says in recommendation_text(its)
 
 
-@pytest.mark.parametrize(
-    ("speedups", "text"),
-    [
-        ((1.1, 1.05, 0.9), "Try 1 token instead of 8 or switch speculation off"),
-        ((1.0, 0.9), "Switch speculation off, or configure"),
-    ],
-)
-def test_advice_to_switch_off_by_a_cost_without_load_names_the_better_number(speedups, text):
-    depths = [Depth(tokens, speedup, "measured", None) for tokens, speedup in enumerate(speedups, 1)]
+def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_no_other_number():
+    depths = [Depth(tokens, 1.1, "measured", None) for tokens in (1, 2)]
     said = recommendation_text(engine(action=Action.DISABLE, depths=depths, findings=["cost_without_load"]))
-    assert said.startswith(text)
-    assert "cost.running_requests" in said
+    assert said.startswith(
+        "Switch speculation off, or configure the load of its cost (cost.running_requests)"
+    )
 
 
 @pytest.mark.parametrize("state", [*State])
