@@ -334,14 +334,14 @@ class Poller:
                 if error.reason in _UNREACHABLE or (error.reason == "too_large" and not self._is_permitted):
                     raise
             else:
-                shown = self._reader.shown
+                shown = fetched[1].shown
                 if filtered.is_complete(shown):
                     filtered.trust(shown)
                     self._record_page("filtered", with_latencies=with_latencies)
                     return fetched
         fetched = await self._get(self._url, with_latencies=with_latencies)
         for tier in {False, with_latencies}:
-            self._filtered[tier].learn(self._reader.shown)
+            self._filtered[tier].learn(fetched[1].shown)
         self._record_page("whole", with_latencies=with_latencies)
         # A series may have vanished from the whole page too.
         if url and not (shown and filtered.is_complete(shown)):
