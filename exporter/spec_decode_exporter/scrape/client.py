@@ -8,8 +8,8 @@ import os
 import re
 import socket
 import ssl
-import threading
 import zlib
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import ip_address
 from time import thread_time
@@ -60,14 +60,10 @@ _REASONS: Final[dict[type[Exception], Reason]] = {
 class HttpResponse(NamedTuple):
     """A complete response with status 200."""
 
-    body: bytes
-    """Decompressed."""
-    content_type: str
-    """Value of the header; empty if absent."""
-    seconds: float
-    """Seconds from the request to the last byte of the response, without connecting."""
-    busy: float = 0.0
-    """Seconds of these in which the exporter's event loop worked: not caused by the server."""
+    body: bytes  # decompressed
+    content_type: str  # value of the header; empty if absent
+    seconds: float  # seconds from the request to the last byte of the response, without connecting
+    busy: float = 0.0  # seconds of these in which the exporter's event loop worked, not the server
 
 
 class UnansweredError(ConnectionResetError):
@@ -224,14 +220,10 @@ class ResponseParser:
         self.is_complete = self._has_head
 
 
-class _ReceiveBuffer(threading.local):
-    """Buffer for the reads of all connections of an event loop; each read is consumed immediately."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(64 * 2**10))
-
-
-_receive_buffer: Final = _ReceiveBuffer()
+@lru_cache(maxsize=1)
+def _receive_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:  # noqa: ARG001
+    """Return the buffer for the reads of all connections of a loop; each read is consumed immediately."""
+    return memoryview(bytearray(64 * 2**10))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -243,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, meter: list[float]) -> None:
         """Add the processor seconds of receiving responses to the element of ``meter``."""
         self._loop = asyncio.get_running_loop()
-        self._buffer, self._meter = _receive_buffer.view, meter
+        self._buffer, self._meter = _receive_buffer(self._loop), meter
         self._response: ResponseParser | None = None
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
@@ -345,8 +337,7 @@ class Client:
         self._http, self._timeout, self._max_body = http, timeout, max_body
         self._resolver, self._is_command = resolver, is_command
         self._connection: Connection | None = None
-        self._origin: tuple[str, str, int] | None = None
-        """Scheme, host and port of the connection."""
+        self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
         self._spent = [0.0]
 
     @property

@@ -40,8 +40,7 @@ MAX_ENGINES: Final = 256
 MAX_POSITIONS: Final = 128
 MAX_POSITIONS_TOTAL: Final = 2**11
 """Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
-MAX_SECONDS: Final = 1e9
-"""Maximum finite upper bound of a bucket: of a latency, in seconds, 30 years."""
+MAX_SECONDS: Final = 1e9  # maximum finite upper bound of a bucket: of a latency, in seconds, 30 years
 MAX_NAME: Final = 1024
 MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
@@ -67,8 +66,7 @@ MAX_LAYOUT_BYTES: Final = 8 * 2**20
 QUICK_PAGE: Final = 64 * 2**10
 QUICK_LINES: Final = 2**10
 """Bytes and lines below which a first reading takes a few milliseconds; vLLM's page has 55 kB, 640 lines."""
-QUICK_KNOWN_LINES: Final = 2**13
-"""The same for lines of a page of a known layout."""
+QUICK_KNOWN_LINES: Final = 2**13  # the same for lines of a page of a known layout
 
 _SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
 _Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
@@ -81,10 +79,8 @@ _NOT_V0: Final = {Counter.DRAFTS, EngineMark.POSITION_ACCEPTED}
 class EngineName(NamedTuple):
     """Identity of an engine within its server."""
 
-    model_name: str
-    """Empty if unknown."""
-    engine: str
-    """Number of the data-parallel engine, ``0`` if unknown; of replicas and stages ``0@NAME``."""
+    model_name: str  # empty if unknown
+    engine: str  # number of the data-parallel engine, `0` if unknown; of replicas and stages `0@NAME`
 
     @property
     def replica(self) -> str:
@@ -104,25 +100,17 @@ class Buckets:
 class Sample:
     """Counters and gauges of one engine on one page. A value that the page lacks is None."""
 
-    counters: tuple[int | None, ...]
-    """Indexed by ``Counter``. Exact integers; times in nanoseconds."""
-    positions: tuple[int, ...]
-    """Accepted tokens by draft position; 0 for a position that the page lacks."""
-    gauges: tuple[float | None, ...]
-    """In the order of ``Gauge``."""
-    created: float | None
-    """Unix time of the counters' start, else of the process' start."""
-    latencies: Mapping[Latency, Buckets] | None = None
-    """Histograms; None on a page that was read without them."""
+    counters: tuple[int | None, ...]  # exact integers, indexed by `Counter`; times in nanoseconds
+    positions: tuple[int, ...]  # accepted tokens by draft position; 0 for a position that the page lacks
+    gauges: tuple[float | None, ...]  # in the order of `Gauge`
+    created: float | None  # Unix time of the counters' start, else of the process' start
+    latencies: Mapping[Latency, Buckets] | None = None  # histograms; None on a page read without them
     answer_lengths: Buckets | None = None
     """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
-    drafted: tuple[int, ...] = ()
-    """Draft tokens by position; empty of an engine that does not count them by position."""
+    drafted: tuple[int, ...] = ()  # draft tokens by position; empty if they are not counted by position
     kind: EngineKind = engines.ENGINES[0]
-    differences: frozenset[Counter] = frozenset()
-    """Counters that are differences of others, which a torn page makes fall."""
-    counts_verified: bool = False
-    """True if T counts the verified draft tokens, of an engine that may choose them."""
+    differences: frozenset[Counter] = frozenset()  # of other counters: a torn page makes them fall
+    counts_verified: bool = False  # True if T counts verified draft tokens, which the engine may choose
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -135,10 +123,8 @@ class Sample:
 class KvCache(NamedTuple):
     """KV cache of an engine, as vLLM's ``cache_config_info`` labels it."""
 
-    tokens: int
-    """Tokens that fit into it: blocks times their size."""
-    dtype: str
-    """``auto``, that of the model, or ``fp8``, …."""
+    tokens: int  # tokens that fit into it: blocks times their size
+    dtype: str  # `auto`, that of the model, or `fp8`, …
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> KvCache | None:
@@ -169,8 +155,7 @@ class PageReading(NamedTuple):
     """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
     samples: Mapping[EngineName, Sample]
     shown: PageSeries = PageSeries()
-    settings: Mapping[str, str] | None = None
-    """Labels with the method of speculation and K; None of an engine without such a series."""
+    settings: Mapping[str, str] | None = None  # labels with method and K; None without such a series
     kv_cache: KvCache | None = None  # of the first engine; None if the page does not show it
 
 
@@ -320,8 +305,7 @@ class PageMap:
         """Map a layout, or return the map of an equal one that another target's reader uses."""
         # The starts determine all series; their number tells whether those of histograms are among them.
         key = layout.starts, len(layout.places)
-        found = _shared.get(key)
-        return _shared.setdefault(key, cls(layout, size)) if found is None else found
+        return _shared.get(key) or _shared.setdefault(key, cls(layout, size))
 
     def values(self, page: bytes) -> list[float] | None:
         """Return the values of another page, or None if it needs a first reading."""
