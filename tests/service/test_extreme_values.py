@@ -29,7 +29,7 @@ from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation_report import json_report, report
-from spec_decode_exporter.reports.reference_measurement import measure
+from spec_decode_exporter.reports.reference_measurement import measure, sum_of_windows
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
@@ -41,7 +41,6 @@ from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
-from spec_decode_exporter.window.history import Window
 from tests.conftest import FakeClock
 from tests.fakes.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
@@ -223,7 +222,7 @@ class Chain:
             *(measure(each.longest, each.latencies) for each in present),
         ]
         if present:
-            window = Window.sum_of([evaluation.longest.window for evaluation in present])
+            window = sum_of_windows([evaluation.longest.window for evaluation in present])
             latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
             models.append(measure(WindowEvaluation(window, Knowledge()), latencies))
         for model in models:

@@ -21,11 +21,7 @@ from spec_decode_exporter.core.numbers import MAX_UNIX, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import RawPoll
-from spec_decode_exporter.scrape.server_info import (
-    ServedSpeculation,
-    served_speculation,
-    speculation_in,
-)
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 
 FORMAT: Final = "spec-decode-exporter recording 2"
 MAX_LINE: Final = 16 * 2**20
@@ -182,10 +178,9 @@ def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: 
     reported.setdefault(its.target)
     if len(reported) > MAX_TARGETS:
         raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
-    if isinstance(its.server_info, str):
-        reported[its.target] = served_speculation(its.server_info.encode())
-    elif its.server_info is not UNSET:
-        reported[its.target] = speculation_in(its.server_info)
+    if its.server_info is not UNSET:
+        answer = its.server_info if isinstance(its.server_info, str) else json.dumps(its.server_info)
+        reported[its.target] = served_speculation(answer.encode())
     page = None if its.page is None else its.page.encode(errors="surrogateescape")
     return RawPoll(its.target, its.t, its.time, page, its.error, reported[its.target])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf, sqrt
 from typing import Final
@@ -30,10 +31,13 @@ from spec_decode_exporter.reports.references import (
 )
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import Window, position_columns
+from spec_decode_exporter.window.history import Means, Window, position_columns, sum_if_known
+from spec_decode_exporter.window.ring import Increments
 
 CHECKED_AFTER: Final = 10.0
 """Seconds after which a missing server ends the measurement early."""
+MAX_INCREMENTS: Final = 40
+"""Maximum increments of a model's engines together: confidence bounds use no more."""
 
 
 class NotMeasuredError(ExporterError):
@@ -121,7 +125,7 @@ def _engine(
 
 def _model(group: Sequence[tuple[MeasuredEngine, EngineSnapshot]]) -> MeasuredModel:
     evaluations = [snapshot.evaluation for _, snapshot in group]
-    total = WindowEvaluation(Window.sum_of([each.longest.window for each in evaluations]), Knowledge())
+    total = WindowEvaluation(sum_of_windows([each.longest.window for each in evaluations]), Knowledge())
     return MeasuredModel(
         model_name=group[0][0].model_name,
         engines=len(group),
@@ -130,6 +134,40 @@ def _model(group: Sequence[tuple[MeasuredEngine, EngineSnapshot]]) -> MeasuredMo
         server_version=_common(engine.server_version for engine, _ in group),
         measurement=measure(total, sum_of_histograms([each.latencies for each in evaluations])),
     )
+
+
+def sum_of_windows(engines: Sequence[Window]) -> Window:
+    """Return the sum of windows of equal length and end, of one or more engines.
+
+    A value that one engine lacks is absent. Requests add up; the use of caches is averaged.
+    """
+    if len(engines) == 1:
+        return engines[0]
+    mean = Means(*map(sum_if_known, zip(*(window.mean for window in engines), strict=True)))
+    usage = mean.kv_cache_usage_ratio
+    return replace(
+        Window.over_time(engines),
+        length=max(window.length for window in engines),
+        seconds=max(window.seconds for window in engines),
+        polls=max(window.polls for window in engines),
+        mean=mean._replace(kv_cache_usage_ratio=None if usage is None else usage / len(engines)),
+        increments=_side_by_side([window.increments for window in engines]),
+    )
+
+
+def _side_by_side(engines: Sequence[Increments]) -> Increments:
+    """Add increments in equal intervals of time: a simultaneous change of all engines is one event."""
+    number = min(MAX_INCREMENTS, max(map(len, engines)))
+    begins = [begin for engine in engines for begin in engine.begins]
+    start, end = min(begins, default=0.0), max(begins, default=0.0)
+    edges = [start + (end - start) / number * place for place in range(number)]
+    parts = [engine.between([*engine.places(edges), len(engine)]) for engine in engines]
+    columns = range(max(len(part.totals) for part in parts))
+    rows = zip(
+        *(map(sum, zip(*(part.column(place) for part in parts), strict=True)) for place in columns),
+        strict=True,
+    )
+    return Increments.of([*rows], edges)
 
 
 def _common(texts: Iterable[str]) -> str:

@@ -8,12 +8,12 @@ import os
 import re
 import socket
 import ssl
-import threading
 import zlib
+from functools import lru_cache
 from http import HTTPStatus
 from ipaddress import ip_address
 from time import thread_time
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from urllib.parse import unquote, urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -45,8 +45,6 @@ _HEADERS: Final = {
     # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
-_MAX_REQUESTS: Final = 3
-"""Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
 _MAX_REJECTION: Final = 4 * 2**10
 """Maximum bytes of a rejection that is read for the reason in it; of a longer one the status counts."""
 _REASONS: Final[dict[type[Exception], Reason]] = {
@@ -62,14 +60,10 @@ _REASONS: Final[dict[type[Exception], Reason]] = {
 class HttpResponse(NamedTuple):
     """A complete response with status 200."""
 
-    body: bytes
-    """Decompressed."""
-    content_type: str
-    """Value of the header; empty if absent."""
-    seconds: float
-    """Seconds from the request to the last byte of the response, without connecting."""
-    busy: float = 0.0
-    """Seconds of these in which the exporter's event loop worked: not caused by the server."""
+    body: bytes  # decompressed
+    content_type: str  # value of the header; empty if absent
+    seconds: float  # seconds from the request to the last byte of the response, without connecting
+    busy: float = 0.0  # seconds of these in which the exporter's event loop worked, not the server
 
 
 class UnansweredError(ConnectionResetError):
@@ -110,12 +104,9 @@ class ResponseParser:
         self._body: bytes | bytearray = b""
         self._headers: dict[bytes, bytes] = {}
         self._pieces = MIN_PIECES + max_body // PIECE_BYTES
-        self._error: PollError | None = None
-        """Error of a callback: llhttp replaces it by an error of its own."""
         self._status = HTTPStatus.OK.value
         self._has_head = self.is_complete = self.keep_alive = False
-        self.received = 0
-        """Bytes."""
+        self.received = 0  # bytes
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parse the next bytes; the caller may overwrite them afterwards.
@@ -134,7 +125,9 @@ class ResponseParser:
         except HttpParserError as error:
             self.keep_alive = False
             if not self.is_complete:  # data after a complete response does not matter
-                raise self._error or PollError("malformed", f"not an HTTP answer: {error}") from None
+                if isinstance(error.__context__, PollError):  # of a callback: llhttp raises one of its own
+                    raise error.__context__ from None
+                raise PollError("malformed", f"not an HTTP answer: {error}") from None
         if self.is_complete:
             self._finish()
         elif self.received - len(self._body) > MAX_FRAMING:
@@ -159,17 +152,13 @@ class ResponseParser:
     def close(self) -> None:
         """Release body and parser: errors refer to them by tracebacks, and the parser to this object."""
         del self._parser
-        self._body, self._error = b"", None
+        self._body = b""
 
     def _finish(self) -> None:
-        """Decompress the body; raise a status other than 200 with the server's reason."""
+        """Raise a status other than 200 with the server's reason; decompress what a proxy compressed."""
         if self._status != HTTPStatus.OK:
             words = rejection_words(bytes(self._body), self.header(b"content-type"))
             raise StatusError(self._status, words=_without_secrets(words, self._request))
-        self._decode()
-
-    def _decode(self) -> None:
-        """Decompress the body: a proxy may compress what the server did not."""
         coding = self.header(b"content-encoding").lower()
         if coding in {"", "identity"} or not self._body:
             return
@@ -180,19 +169,18 @@ class ResponseParser:
             self._body = unpacker.decompress(self._body, self._max_body + 1)
         except zlib.error:
             raise PollError("malformed", "the compressed body cannot be unpacked") from None
-        if len(self._body) > self._max_body:
-            raise PollError("too_large", self._too_large)
+        self._check_size()
         if unpacker.unused_data or not unpacker.eof:
             raise PollError("malformed", "the compressed body is cut off, or goes on after its end")
 
-    @property
-    def _too_large(self) -> str:
-        return f"the body has more bytes than max_body, {self._max_body}"
+    def _check_size(self) -> None:
+        if len(self._body) > self._max_body:
+            raise PollError("too_large", f"the body has more bytes than max_body, {self._max_body}")
 
     def on_message_begin(self) -> None:
         """Reject a second, unrequested response."""
         if self.is_complete:
-            self._reject("malformed", "a second answer")
+            raise PollError("malformed", "a second answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers after the body are ignored."""
@@ -210,13 +198,12 @@ class ResponseParser:
         if status != HTTPStatus.OK:
             is_read = 0 < length <= _MAX_REJECTION and not self.header(b"content-encoding")
             if not is_read or status < HTTPStatus.BAD_REQUEST:
-                self._error = StatusError(status, _host(self._headers.get(b"location", b"")))
-                raise self._error
+                raise StatusError(status, _host(self._headers.get(b"location", b"")))
             self._status = status
         if length > self._max_body:
-            self._reject("too_large", f"the body has {length} bytes, max_body is {self._max_body}")
+            raise PollError("too_large", f"the body has {length} bytes, max_body is {self._max_body}")
         if self.header(b"transfer-encoding").lower() not in {"", "chunked"}:
-            self._reject("malformed", "the answer has a Transfer-Encoding that was not asked for")
+            raise PollError("malformed", "the answer has a Transfer-Encoding that was not asked for")
 
     def on_body(self, data: bytes) -> None:
         """Add a piece of the body."""
@@ -226,26 +213,17 @@ class ResponseParser:
             self._body = bytearray(self._body + data)  # a list of pieces could take 25 times their memory
         else:
             self._body += data
-        if len(self._body) > self._max_body:
-            self._reject("too_large", self._too_large)
+        self._check_size()
 
     def on_message_complete(self) -> None:
         """Mark the response as complete, except for an interim response (1xx)."""
         self.is_complete = self._has_head
 
-    def _reject(self, reason: Reason, message: str) -> NoReturn:
-        self._error = PollError(reason, message)
-        raise self._error
 
-
-class _ReceiveBuffer(threading.local):
-    """Buffer for the reads of all connections of an event loop; each read is consumed immediately."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(64 * 2**10))
-
-
-_receive_buffer: Final = _ReceiveBuffer()
+@lru_cache(maxsize=1)
+def _receive_buffer(loop: asyncio.AbstractEventLoop) -> memoryview:  # noqa: ARG001
+    """Return the buffer for the reads of all connections of a loop; each read is consumed immediately."""
+    return memoryview(bytearray(64 * 2**10))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -257,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, meter: list[float]) -> None:
         """Add the processor seconds of receiving responses to the element of ``meter``."""
         self._loop = asyncio.get_running_loop()
-        self._buffer, self._meter = _receive_buffer.view, meter
+        self._buffer, self._meter = _receive_buffer(self._loop), meter
         self._response: ResponseParser | None = None
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
@@ -359,12 +337,7 @@ class Client:
         self._http, self._timeout, self._max_body = http, timeout, max_body
         self._resolver, self._is_command = resolver, is_command
         self._connection: Connection | None = None
-        self._origin: tuple[str, str, int] | None = None
-        """Scheme, host and port of the connection."""
-        self._requests: dict[str, tuple[Url, bytes]] = {}
-        """The last few requests, with their heads, by address."""
-        bearer, basic = http.authorization, http.basic_auth
-        self._has_secret_files = bool((bearer and bearer.credentials_file) or (basic and basic.password_file))
+        self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
         self._spent = [0.0]
 
     @property
@@ -399,23 +372,15 @@ class Client:
             await connection.lost
 
     def _request(self, address: str) -> tuple[Url, bytes]:
-        """Return the request for an address: the same again, unless a secret may have changed."""
-        request = self._requests.get(address)
-        if request is None or self._has_secret_files:
-            if len(self._requests) >= _MAX_REQUESTS:
-                self._requests.clear()
-            try:
-                url = Url.of(address)
-            except ValueError as error:
-                raise PollError("malformed", f"the URL {error}") from None
-            request = self._requests[address] = url, self._head(url)
-        return request
-
-    def _head(self, url: Url) -> bytes:
+        """Return an address and the head of its request, with the secrets of this moment."""
+        try:
+            url = Url.of(address)
+        except ValueError as error:
+            raise PollError("malformed", f"the URL {error}") from None
         agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
         headers = {"Host": url.authority, **_HEADERS, **agent, **credentials.headers(self._http)}
         lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        return "\r\n".join([*lines, "", ""]).encode("ascii")
+        return url, "\r\n".join([*lines, "", ""]).encode("ascii")
 
     async def _get(self, url: Url, head: bytes, max_body: int) -> HttpResponse:
         """Send the request on the open connection; on a new one if the server has just closed that."""
@@ -459,10 +424,9 @@ class Client:
         reason = next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
         if reason == "timeout":
             return PollError(reason, f"no whole answer from {url.address} within {self._timeout:g} s")
-        if isinstance(error, socket.gaierror):
-            return PollError(reason, f"{url.address}: {error.strerror or error}")
         number = error.errno if isinstance(error, OSError) and reason == "refused" else None
-        return PollError(reason, f"{url.address}: {os.strerror(number) if number else error}")
+        text = error.strerror if isinstance(error, socket.gaierror) else number and os.strerror(number)
+        return PollError(reason, f"{url.address}: {text or error}")
 
 
 def _without_secrets(words: str, request: bytes) -> str:

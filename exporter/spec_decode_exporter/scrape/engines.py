@@ -77,12 +77,9 @@ class Absence(Enum):
 
     NO_COUNTERS = auto()
     """It has no counters of drafts, and one token a decode step: an engine that drafts shows them."""
-    ZERO = auto()
-    """Its counters of drafts, which it always has, stay at 0 while it decodes."""
-    NO_STEPS = auto()
-    """Its gauge of draft steps is 0."""
-    NOTHING = auto()
-    """No page shows it."""
+    ZERO = auto()  # its counters of drafts, which it always has, stay at 0 while it decodes
+    NO_STEPS = auto()  # its gauge of draft steps is 0
+    NOTHING = auto()  # no page shows it
 
 
 DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)
@@ -92,8 +89,7 @@ HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_
 INFOS: Final = frozenset({EngineMark.SPECULATION, EngineMark.KV_CACHE})
 """Series whose labels are settings, not an identity."""
 MODEL_LABEL: Final = "model_name"
-SERVER_LABEL: Final = "server"
-"""Label of production-stack's router: the server that a series is about."""
+SERVER_LABEL: Final = "server"  # label of production-stack's router: the server that a series is about
 ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
 REPLICA_LABELS: Final = ("ReplicaId", "stage", "replica", "worker_addr", "WorkerId")
@@ -208,17 +204,12 @@ _TRTLLM: Final[dict[Quantity, str]] = _REQUESTS | {
 class EngineKind:
     """Serving engine: its names, the prefixes of its sample names, and the series that are read."""
 
-    name: str
-    """Value of the label ``engine_kind``."""
-    title: str
-    """Name in documents."""
+    name: str  # value of the label `engine_kind`
+    title: str  # name in documents
     prefixes: tuple[str, ...]
-    names: Mapping[Quantity, tuple[str, ...]]
-    """Sample names of each quantity without a prefix, newest first."""
-    tokens_setting: str
-    """Name of the setting of K."""
-    absence: Absence
-    """Evidence that an engine of this kind does not speculate."""
+    names: Mapping[Quantity, tuple[str, ...]]  # sample names of each quantity without a prefix, newest first
+    tokens_setting: str  # name of the setting of K
+    absence: Absence  # evidence that an engine of this kind does not speculate
 
     @property
     def counts_at_end(self) -> bool:
@@ -269,12 +260,10 @@ KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
 class Meaning(NamedTuple):
     """Meaning of a sample name."""
 
-    kind: EngineKind | None
-    """None for the process' start."""
+    kind: EngineKind | None  # None for the process' start
     prefix: str
     quantity: Quantity
-    age: int
-    """0 for the newest name of the row; the lowest age on a page is read."""
+    age: int  # 0 for the newest name of the row; the lowest age on a page is read
 
 
 def _meanings() -> dict[bytes, Meaning]:

@@ -13,8 +13,7 @@ Reason = Literal["refused", "timeout", "status", "too_large", "malformed", "tls"
 
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
-METRICS_URL: Final = "http://HOST:8000/metrics"
-"""Default address of vLLM's page."""
+METRICS_URL: Final = "http://HOST:8000/metrics"  # default address of vLLM's page
 _ROUTER: Final = "it is a router's page: name the servers"
 _PAGES: Final = {
     b"spec_decode_exporter_build": f"it is an exporter's page: name the server's, for vLLM `{METRICS_URL}`",
@@ -52,8 +51,7 @@ _REMEDIES: Final = {
 """Remedies of failed polls, by reason; of a rejected one by the first digits of the status."""
 
 _TITLE: Final = re.compile(r"(?i)<title>([^<]{1,200})")
-_MAX_WORDS: Final = 200
-"""Maximum characters of a rejection's own words."""
+_MAX_WORDS: Final = 200  # maximum characters of a rejection's own words
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 

@@ -32,8 +32,7 @@ class FilteredPage:
         self._doubts = 0 if is_wanted else MAX_DOUBTS
         self._required = PageSeries()
         """Wanted series of the last trusted page."""
-        self.url = ""
-        """Address; empty if the whole page is required."""
+        self.url = ""  # address; empty if the whole page is required
 
     def learn(self, shown: PageSeries) -> None:
         """Learn the server's series from a whole page."""

@@ -23,8 +23,7 @@ Place = tuple[int, int]  # line and first column of a value, from 0
 MAX_LINES: Final = 2**18
 MAX_SERIES: Final = 20 * 2**10
 """Maximum wanted samples of a page: some 150 engines of vLLM; a page of the default size limit shows 110."""
-MAX_PAGE_LABELS: Final = 2**16
-"""Maximum labels of all wanted samples; equal label sets count once."""
+MAX_PAGE_LABELS: Final = 2**16  # maximum labels of all wanted samples; equal label sets count once
 MAX_LINE_BYTES: Final = 2**14
 """Maximum bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels fit."""
 MAX_NUMBER_CHARACTERS: Final = 512
@@ -63,8 +62,7 @@ class ParsedSeries(NamedTuple):
 class Layout(NamedTuple):
     """Positions of the wanted values of a page."""
 
-    starts: tuple[bytes, ...]
-    """Text of every line before its value; of a comment, the whole line."""
+    starts: tuple[bytes, ...]  # text of every line before its value; of a comment, the whole line
     places: Mapping[ParsedSeries, Place]
     """Place of the value of every wanted sample, in the order of the page."""
 
@@ -106,10 +104,9 @@ def read_layout(page: bytes, names: Collection[bytes]) -> Layout:
 
 def lines_of(page: bytes, starts: Sequence[bytes]) -> list[bytes] | None:
     """Return the lines of a page, or None if they do not begin with ``starts``: it has another layout."""
-    if page.count(b"\n") != len(starts) or page[-1:] != b"\n":
-        return None
-    lines = page.split(b"\n")
-    return lines if all(map(bytes.startswith, lines, starts)) else None
+    lines = page.split(b"\n", len(starts))
+    is_whole = len(lines) > len(starts) and not lines[-1]
+    return lines if is_whole and all(map(bytes.startswith, lines, starts)) else None
 
 
 def values_at(lines: Sequence[bytes], places: Iterable[Place]) -> list[float]:

@@ -12,18 +12,15 @@ from spec_decode_exporter.scrape.errors import Reason, failure_remedy
 from spec_decode_exporter.scrape.sample import PageReading
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
-LOG_AGAIN_AFTER: Final = 600.0
-"""Seconds after which a state that had ended is logged again."""
+LOG_AGAIN_AFTER: Final = 600.0  # seconds after which a state that had ended is logged again
 
 
 class Polled(NamedTuple):
     """A page that was polled and read."""
 
     reading: PageReading
-    moment: float
-    """Time of the reading (monotonic)."""
-    wall: float
-    """Time of the reading (Unix time)."""
+    moment: float  # time of the reading (monotonic)
+    wall: float  # time of the reading (Unix time)
     interval: float
     """Effective poll interval in seconds."""
 
@@ -32,19 +29,14 @@ class RawPoll(NamedTuple):
     """One poll of a target, as recordings hold it: a page as its server sent it, or a failure."""
 
     target: str
-    moment: float
-    """Time of the poll's end (monotonic)."""
-    wall: float
-    """Time of the poll's end (Unix time)."""
-    page: bytes | None
-    """The page after decompression; None after a failure."""
+    moment: float  # time of the poll's end (monotonic)
+    wall: float  # time of the poll's end (Unix time)
+    page: bytes | None  # the page after decompression; None after a failure
     error: Reason | None = None
-    speculation: ServedSpeculation | None = None
-    """Speculation settings that the server reported before the poll."""
+    speculation: ServedSpeculation | None = None  # settings that the server reported before the poll
 
 
-Recorded = Callable[[RawPoll], None]
-"""Takes each poll of a target, failed ones included."""
+Recorded = Callable[[RawPoll], None]  # takes each poll of a target, failed ones included
 
 
 @dataclass(slots=True)
@@ -54,20 +46,14 @@ class PollRecord:
     polls: int = 0
     failures: Tally[Reason] = field(default_factory=Tally)
     up: bool | None = None
-    error: str = ""
-    """Reason of the newest poll's failure; empty after a success."""
-    message: str = ""
-    """Text of the newest poll's failure; empty after a success."""
+    error: str = ""  # reason of the newest poll's failure; empty after a success
+    message: str = ""  # text of the newest poll's failure; empty after a success
     seconds: float | None = None
     size: int | None = None
-    last_success: float | None = None
-    """Unix time."""
-    engines: int | None = None
-    """Engines on the newest page; None before the first page and after a failure."""
-    no_engine: str = ""
-    """Reason for which the newest page has no engine, and the remedy; empty if it has one."""
-    page: str = ""
-    """``filtered`` or ``whole``; empty before the first page."""
+    last_success: float | None = None  # Unix time
+    engines: int | None = None  # engines on the newest page; None before the first page and after a failure
+    no_engine: str = ""  # reason for which the newest page has no engine, and the remedy; empty if it has one
+    page: str = ""  # `filtered` or `whole`; empty before the first page
     version: str = ""
     speculation: ServedSpeculation | None = None
     """Speculation settings that the server reports; only servers in development mode do."""
@@ -75,12 +61,9 @@ class PollRecord:
     """Effective poll interval in seconds, without back-off after failures; 0 before the first poll."""
     pace: float = 0.0
     """Seconds from the newest poll to the next one, with back-off after failures; 0 before the first poll."""
-    cost: float = 0.0
-    """Processor seconds of a poll, averaged over the last polls."""
-    details_at: float = -inf
-    """Time (monotonic) of the last requests for ``/version`` and ``/server_info``."""
-    histograms_at: float = -inf
-    """Time (monotonic) of the last poll with histograms."""
+    cost: float = 0.0  # processor seconds of a poll, averaged over the last polls
+    details_at: float = -inf  # time (monotonic) of the last requests for `/version` and `/server_info`
+    histograms_at: float = -inf  # time (monotonic) of the last poll with histograms
     noted: dict[tuple[str, ...], float] = field(default_factory=dict)
     """Last times (monotonic) of what is logged once while it lasts; 0 of what is logged once in all."""
 

@@ -28,12 +28,10 @@ PHASES: Final = 16
 """Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
 MAX_BACK_OFF_REFUSED: Final = 5.0
 """Maximum back-off in seconds after a refused connection, which costs neither side anything."""
-MAX_BACK_OFF: Final = 30.0
-"""Maximum back-off in seconds after other failures."""
+MAX_BACK_OFF: Final = 30.0  # maximum back-off in seconds after other failures
 LARGE_PAGE: Final = 64 * 1024
 """Bytes; a larger page requires a permit. vLLM's whole page of one engine has 55 kB."""
-PERMITS: Final = 3
-"""Concurrent polls of large pages."""
+PERMITS: Final = 3  # concurrent polls of large pages
 ORDINARY_SHARE: Final = 0.00075
 """Share of a core up to which a target is not costly; one engine takes 0.0005 at one poll a second."""
 TARGET_SHARE: Final = 0.05
@@ -44,8 +42,7 @@ COST_POLLS: Final = 16
 """Polls over which processor time is averaged: the first page, where everything is new, counts little."""
 FORGETTING: Final = 1.02
 """Factor a poll by which the shortest response is forgotten: longer ones waited behind the server's load."""
-MIN_ANSWER: Final = 0.001
-"""Seconds; a shorter response counts as this."""
+MIN_ANSWER: Final = 0.001  # seconds; a shorter response counts as this
 MAX_WINDOW_SHARE: Final = 1 / 6
 """Maximum interval by the time of responses, as a share of the shortest window."""
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
@@ -63,10 +60,8 @@ packages for its first response, which took 2 s without a GPU. vLLM keeps the re
 
 _UNREACHABLE: Final[frozenset[Reason]] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that are independent of the filter: a request for the whole page would fail too."""
-_TOLERANCE: Final = 1e-3
-"""Fraction of an interval that is ignored when intervals are rounded up."""
-_EARLY: Final = 2e-3
-"""Seconds by which a timer may fire early without a second poll at the same tick."""
+_TOLERANCE: Final = 1e-3  # fraction of an interval that is ignored when intervals are rounded up
+_EARLY: Final = 2e-3  # seconds by which a timer may fire early without a second poll at the same tick
 
 
 def phase(key: str) -> float:
@@ -145,10 +140,9 @@ class ServerDetails:
             self._attempts = 0
 
     async def _get(self, source: str, page: str) -> bytes | PollError:
+        address = str(Url.of(self._url).sibling(page))
         try:
-            response = await self._client.get(
-                str(Url.of(self._url).sibling(page)), max_body=MAX_RESPONSE_BYTES
-            )
+            response = await self._client.get(address, max_body=MAX_RESPONSE_BYTES)
         except PollError as error:
             if error.reason == "too_large":
                 self._emit_unused(source, error.reason, str(error))
@@ -201,10 +195,8 @@ class Poller:
         self._is_permitted = False
         self._answer = 0.0
         """Seconds of the shortest response, of late ones rather than of early ones; 0 before the first."""
-        self._waited = 0.0
-        """Seconds that the last poll waited for a permit."""
-        self._spent = 0.0
-        """Processor seconds of reading and receiving pages."""
+        self._waited = 0.0  # seconds that the last poll waited for a permit
+        self._spent = 0.0  # processor seconds of reading and receiving pages
         self._failures_in_a_row = 0
         self._log = structlog.get_logger(target=name)
         self.record = record
@@ -334,14 +326,14 @@ class Poller:
                 if error.reason in _UNREACHABLE or (error.reason == "too_large" and not self._is_permitted):
                     raise
             else:
-                shown = self._reader.shown
+                shown = fetched[1].shown
                 if filtered.is_complete(shown):
                     filtered.trust(shown)
                     self._record_page("filtered", with_latencies=with_latencies)
                     return fetched
         fetched = await self._get(self._url, with_latencies=with_latencies)
         for tier in {False, with_latencies}:
-            self._filtered[tier].learn(self._reader.shown)
+            self._filtered[tier].learn(fetched[1].shown)
         self._record_page("whole", with_latencies=with_latencies)
         # A series may have vanished from the whole page too.
         if url and not (shown and filtered.is_complete(shown)):

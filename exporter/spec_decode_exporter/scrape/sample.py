@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from math import inf, isfinite, nan
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from spec_decode_exporter.scrape import engines
-from spec_decode_exporter.scrape.derived import PageValues, derive, steps_of, verified_width
+from spec_decode_exporter.scrape.derived import derive, steps_of, verified_width
 from spec_decode_exporter.scrape.engines import (
     Counter,
     EngineKind,
@@ -40,8 +40,7 @@ MAX_ENGINES: Final = 256
 MAX_POSITIONS: Final = 128
 MAX_POSITIONS_TOTAL: Final = 2**11
 """Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
-MAX_SECONDS: Final = 1e9
-"""Maximum finite upper bound of a bucket: of a latency, in seconds, 30 years."""
+MAX_SECONDS: Final = 1e9  # maximum finite upper bound of a bucket: of a latency, in seconds, 30 years
 MAX_NAME: Final = 1024
 MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
@@ -67,15 +66,12 @@ MAX_LAYOUT_BYTES: Final = 8 * 2**20
 QUICK_PAGE: Final = 64 * 2**10
 QUICK_LINES: Final = 2**10
 """Bytes and lines below which a first reading takes a few milliseconds; vLLM's page has 55 kB, 640 lines."""
-QUICK_KNOWN_LINES: Final = 2**13
-"""The same for lines of a page of a known layout."""
+QUICK_KNOWN_LINES: Final = 2**13  # the same for lines of a page of a known layout
 
 _SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
 _Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
 _ADDED: Final = frozenset({Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS})
 _GAUGE_COLUMNS: Final = {gauge: column for column, gauge in enumerate(Gauge)}
-
-
 _V0: Final = {EngineMark.V0, Gauge.REPORTED_ACCEPTANCE_RATIO}
 _NOT_V0: Final = {Counter.DRAFTS, EngineMark.POSITION_ACCEPTED}
 
@@ -83,10 +79,8 @@ _NOT_V0: Final = {Counter.DRAFTS, EngineMark.POSITION_ACCEPTED}
 class EngineName(NamedTuple):
     """Identity of an engine within its server."""
 
-    model_name: str
-    """Empty if unknown."""
-    engine: str
-    """Number of the data-parallel engine, ``0`` if unknown; of replicas and stages ``0@NAME``."""
+    model_name: str  # empty if unknown
+    engine: str  # number of the data-parallel engine, `0` if unknown; of replicas and stages `0@NAME`
 
     @property
     def replica(self) -> str:
@@ -106,25 +100,17 @@ class Buckets:
 class Sample:
     """Counters and gauges of one engine on one page. A value that the page lacks is None."""
 
-    counters: tuple[int | None, ...]
-    """Indexed by ``Counter``. Exact integers; times in nanoseconds."""
-    positions: tuple[int, ...]
-    """Accepted tokens by draft position; 0 for a position that the page lacks."""
-    gauges: tuple[float | None, ...]
-    """In the order of ``Gauge``."""
-    created: float | None
-    """Unix time of the counters' start, else of the process' start."""
-    latencies: Mapping[Latency, Buckets] | None = None
-    """Histograms; None on a page that was read without them."""
+    counters: tuple[int | None, ...]  # exact integers, indexed by `Counter`; times in nanoseconds
+    positions: tuple[int, ...]  # accepted tokens by draft position; 0 for a position that the page lacks
+    gauges: tuple[float | None, ...]  # in the order of `Gauge`
+    created: float | None  # Unix time of the counters' start, else of the process' start
+    latencies: Mapping[Latency, Buckets] | None = None  # histograms; None on a page read without them
     answer_lengths: Buckets | None = None
     """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
-    drafted: tuple[int, ...] = ()
-    """Draft tokens by position; empty of an engine that does not count them by position."""
+    drafted: tuple[int, ...] = ()  # draft tokens by position; empty if they are not counted by position
     kind: EngineKind = engines.ENGINES[0]
-    differences: frozenset[Counter] = frozenset()
-    """Counters that are differences of others, which a torn page makes fall."""
-    counts_verified: bool = False
-    """True if T counts the verified draft tokens, of an engine that may choose them."""
+    differences: frozenset[Counter] = frozenset()  # of other counters: a torn page makes them fall
+    counts_verified: bool = False  # True if T counts verified draft tokens, which the engine may choose
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -137,10 +123,8 @@ class Sample:
 class KvCache(NamedTuple):
     """KV cache of an engine, as vLLM's ``cache_config_info`` labels it."""
 
-    tokens: int
-    """Tokens that fit into it: blocks times their size."""
-    dtype: str
-    """``auto``, that of the model, or ``fp8``, …."""
+    tokens: int  # tokens that fit into it: blocks times their size
+    dtype: str  # `auto`, that of the model, or `fp8`, …
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> KvCache | None:
@@ -156,43 +140,27 @@ class KvCache(NamedTuple):
         return cls(tokens, dtype if dtype.isprintable() and len(dtype) <= MAX_DTYPE else "")
 
 
-class PageReading(NamedTuple):
-    """Samples of all engines on a page."""
-
-    engine_kind: str
-    """Name of a kind in ``engines.ENGINES``; empty if the page has no known engine."""
-    front_end: str
-    """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
-    samples: Mapping[EngineName, Sample]
-    settings: Mapping[str, str] | None = None
-    """Labels with the method of speculation and K; None of an engine without such a series."""
-    kv_cache: KvCache | None = None
-    """Of the first engine; None if the page does not show it."""
-
-
 class PageSeries(NamedTuple):
     """Series of the kind of engine that a page is read as, and its process' start."""
 
-    names: frozenset[bytes] = frozenset()
-    """Sample names, with those of histograms."""
-    series: frozenset[ParsedSeries] = frozenset()
-    """Series, without histograms."""
+    names: frozenset[bytes] = frozenset()  # sample names; with those of histograms, if they were read
+    series: frozenset[ParsedSeries] = frozenset()  # without histograms
+
+
+class PageReading(NamedTuple):
+    """Samples of all engines on a page."""
+
+    engine_kind: str  # name of a kind in `engines.ENGINES`; empty if the page has no known engine
+    front_end: str
+    """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
+    samples: Mapping[EngineName, Sample]
+    shown: PageSeries = PageSeries()
+    settings: Mapping[str, str] | None = None  # labels with method and K; None without such a series
+    kv_cache: KvCache | None = None  # of the first engine; None if the page does not show it
 
 
 class EnginePlaces:
     """Indices of one engine's values among those of its page."""
-
-    __slots__ = (
-        "beyond",
-        "counters",
-        "counts_verified",
-        "created",
-        "drafted",
-        "gauges",
-        "histograms",
-        "kind",
-        "positions",
-    )
 
     def __init__(
         self, places: Mapping[_Column, list[int]], kind: EngineKind, *, counts_verified: bool = False
@@ -226,7 +194,7 @@ class EnginePlaces:
             gauges = (*others, steps_of(steps, verified), verified, cap)
             width = verified_width(gauges[-3], cap)
             accepted = sum(positions) + (_counts(values, self.beyond)[0] or 0)
-            differences = derive(self.kind.name, PageValues(counters, accepted, drafted, width))
+            differences = derive(self.kind.name, counters, accepted, drafted, width)
         return Sample(
             counters=tuple(counters),
             positions=positions,
@@ -299,35 +267,36 @@ class PageMap:
         series = list(layout.places)
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
-        own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
-        if _is_router(dict(series[index].labels) for index in own):
+        own = [
+            (index, meaning, dict(series[index].labels))
+            for index, meaning in enumerate(meanings)
+            if meaning.kind and meaning[:2] == (kind, prefix)
+        ]
+        # A router copies a few series from each of its servers.
+        if all(engines.SERVER_LABEL in each and engines.MODEL_LABEL not in each for *_, each in own):
             kind, own = None, []
         starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
         self._starts = starts if len(starts) == 1 else []
-        shown = [series[index] for index in (*own, *self._starts)]
+        shown = [series[index] for index in (*(index for index, *_ in own), *self._starts)]
         names = frozenset(each.name for each in shown)
-        self.shown = PageSeries(names, frozenset(each for each in shown if each.name in engines.PLAIN_NAMES))
-        quantities = {meanings[index].quantity for index in own}
-        self._settings = _labels_of(EngineMark.SPECULATION, own, meanings, series)
-        cache = _labels_of(EngineMark.KV_CACHE, own, meanings, series)
-        self._kv_cache = None if cache is None else KvCache.of(cache)
+        self._shown = PageSeries(names, frozenset(each for each in shown if each.name in engines.PLAIN_NAMES))
+        labels_of = {meaning.quantity: labels for _, meaning, labels in reversed(own)}  # of the first series
+        self._settings = labels_of.get(EngineMark.SPECULATION)
+        self._kv_cache = KvCache.of(labels_of.get(EngineMark.KV_CACHE, {}))
         self._kind = kind.name if kind else ""
-        self._front_end = _front_end(kind, prefix, quantities, is_open_metrics=layout.is_open_metrics)
+        self._front_end = _front_end(kind, prefix, labels_of.keys(), is_open_metrics=layout.is_open_metrics)
         # V0's counters of speculation add up sums of sums (vLLM issue 15415).
         dropped = engines.SPECULATION.keys() if self._front_end == "v0" else ()
-        own_meanings = [
-            (index, meanings[index], dict(series[index].labels))
-            for index in own
-            if meanings[index].quantity is not EngineMark.KV_CACHE  # it does not name the model
-        ]
-        ages = {each.age for _, each, _ in own_meanings if each.quantity is Counter.DRAFT_TOKENS}
+        # The series of the KV cache does not name the model.
+        own = [each for each in own if each[1].quantity is not EngineMark.KV_CACHE]
+        ages = {each.age for _, each, _ in own if each.quantity is Counter.DRAFT_TOKENS}
         self._engines = {
             name: EnginePlaces(
                 {key: found for key, found in places.items() if key[0] not in dropped},
                 kind or engines.ENGINES[0],
                 counts_verified=kind is engines.ENGINES[0] and 0 in ages,
             )
-            for name, places in _places(own_meanings).items()
+            for name, places in _places(own).items()
         }
         _check_sizes(self._engines)
 
@@ -336,8 +305,7 @@ class PageMap:
         """Map a layout, or return the map of an equal one that another target's reader uses."""
         # The starts determine all series; their number tells whether those of histograms are among them.
         key = layout.starts, len(layout.places)
-        found = _shared.get(key)
-        return _shared.setdefault(key, cls(layout, size)) if found is None else found
+        return _shared.get(key) or _shared.setdefault(key, cls(layout, size))
 
     def values(self, page: bytes) -> list[float] | None:
         """Return the values of another page, or None if it needs a first reading."""
@@ -358,7 +326,7 @@ class PageMap:
             name: engine.sample(values, start, with_latencies=with_latencies)
             for name, engine in self._engines.items()
         }
-        return PageReading(self._kind, self._front_end, samples, self._settings, self._kv_cache)
+        return PageReading(self._kind, self._front_end, samples, self._shown, self._settings, self._kv_cache)
 
 
 _shared: Final[WeakValueDictionary[tuple[tuple[bytes, ...], int], PageMap]] = WeakValueDictionary()
@@ -368,20 +336,8 @@ Large pages are read in threads, so nothing iterates over it.
 """
 
 
-def _labels_of(
-    mark: EngineMark, own: Sequence[int], meanings: Sequence[Meaning], series: Sequence[ParsedSeries]
-) -> Mapping[str, str] | None:
-    """Return the labels of the first series with a mark; None without one."""
-    return next((dict(series[index].labels) for index in own if meanings[index].quantity is mark), None)
-
-
-def _is_router(labels: Iterable[Mapping[str, str]]) -> bool:
-    """Return whether all series of a page name a server and no model: a router copies a few from each."""
-    return all(engines.SERVER_LABEL in each and engines.MODEL_LABEL not in each for each in labels)
-
-
 def _front_end(
-    kind: EngineKind | None, prefix: str, quantities: set[Quantity], *, is_open_metrics: bool
+    kind: EngineKind | None, prefix: str, quantities: KeysView[Quantity], *, is_open_metrics: bool
 ) -> str:
     # Recording rules may have a name of V0. It has a gauge beside it, and neither drafts nor positions.
     if quantities >= _V0 and quantities.isdisjoint(_NOT_V0):
@@ -490,8 +446,6 @@ class SampleReader:
         self._layout_bytes = layout_bytes
         self._maps: dict[bool, PageMap] = {}
         """The last layout with histograms (True) and without (False)."""
-        self.shown = PageSeries()
-        """Wanted series of the newest page; histograms only if they were read."""
 
     def read_quickly(self, page: bytes, *, with_latencies: bool) -> PageReading | None:
         """Read a page that takes at most a few milliseconds; return None for any other, to read in a thread.
@@ -502,7 +456,7 @@ class SampleReader:
         known = self._maps.get(with_latencies)
         values = known.values(page) if known and len(known.starts) < QUICK_KNOWN_LINES else None
         if known and values is not None:
-            return self._reading(known, values, with_latencies=with_latencies)
+            return known.reading(values, with_latencies=with_latencies)
         is_quick = len(page) < QUICK_PAGE and page.count(b"\n") < QUICK_LINES
         return self.read(page, with_latencies=with_latencies) if is_quick else None
 
@@ -516,12 +470,7 @@ class SampleReader:
         values = known.values(page) if known else None
         if known is None or values is None:
             known, values = self._read_new(page, with_latencies=with_latencies)
-        return self._reading(known, values, with_latencies=with_latencies)
-
-    def _reading(self, known: PageMap, values: Sequence[float], *, with_latencies: bool) -> PageReading:
-        reading = known.reading(values, with_latencies=with_latencies)
-        self.shown = known.shown
-        return reading
+        return known.reading(values, with_latencies=with_latencies)
 
     def _read_new(self, page: bytes, *, with_latencies: bool) -> tuple[PageMap, list[float]]:
         # Released before the new layout exists: two of the largest would take twice the memory.

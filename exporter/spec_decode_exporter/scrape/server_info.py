@@ -70,23 +70,16 @@ class ServedSpeculation:
     """Speculation settings of a server; unknown or unusable ones are empty or None."""
 
     method: str = ""
-    tokens: int | None = None
-    """K, the maximum number of draft tokens a step."""
-    draft_model: str = ""
-    """Name or path of the draft model."""
+    tokens: int | None = None  # K, the maximum number of draft tokens a step
+    draft_model: str = ""  # name or path of the draft model
     schedule: BatchSchedule = NO_SCHEDULE
-    problem: str = ""
-    """Reason for an unused schedule; empty if the schedule is used or absent."""
-    rejection_method: str = ""
-    """``rejection_sample_method``: ``standard``, ``block``, ``fly``, …."""
+    problem: str = ""  # reason for an unused schedule; empty if the schedule is used or absent
+    rejection_method: str = ""  # `rejection_sample_method`: `standard`, `block`, `fly`, …
     is_adaptive: bool = False
     """``enable_adaptive_verification``: vLLM chooses in each step how many drafts it verifies."""
-    varies_tokens: bool = False
-    """``speculative_adaptive``: SGLang changes K while it runs."""
-    drafts_in_parallel: bool = False
-    """``parallel_drafting``: one pass drafts all tokens."""
-    tensor_parallel: int | None = None
-    """GPUs over which each layer is divided."""
+    varies_tokens: bool = False  # `speculative_adaptive`: SGLang changes K while it runs
+    drafts_in_parallel: bool = False  # `parallel_drafting`: one pass drafts all tokens
+    tensor_parallel: int | None = None  # GPUs over which each layer is divided
 
 
 def served_version(body: bytes) -> str:
@@ -97,14 +90,6 @@ def served_version(body: bytes) -> str:
 def served_speculation(body: bytes) -> ServedSpeculation | None:
     """Parse a response of ``/server_info``; return None if it has no speculation settings."""
     return _speculation(_decoded(body))
-
-
-def speculation_in(response: object) -> ServedSpeculation | None:
-    """Return the speculation settings of a decoded response; None if it has none."""
-    try:
-        return _speculation(msgspec.convert(response, _Details))
-    except msgspec.ValidationError:
-        return None
 
 
 def labelled_speculation(labels: Mapping[str, str]) -> ServedSpeculation:
@@ -159,19 +144,13 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
             method, model, tokens = fields.groups()
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
         case None if details.speculative_algorithm:
-            drafter, steps = details.speculative_draft_model_path, _steps(details)
-            model, varies = None if drafter == details.model_path else drafter, details.speculative_adaptive
-            found = _elsewhere(details.speculative_algorithm, model, steps)
+            counts = details.speculative_num_steps, details.speculative_num_draft_tokens
+            steps, verified = (each if type(each) is int else None for each in counts)
+            drafter, varies = details.speculative_draft_model_path, details.speculative_adaptive
+            model = None if drafter == details.model_path else drafter
+            found = _elsewhere(details.speculative_algorithm, model, steps_of(steps, verified))
             return replace(found, tensor_parallel=_gpus(details.tp_size), varies_tokens=varies is True)
     return None
-
-
-def _steps(details: _Details) -> float | None:
-    steps, verified = (
-        each if type(each) is int else None
-        for each in (details.speculative_num_steps, details.speculative_num_draft_tokens)
-    )
-    return steps_of(steps, verified)
 
 
 def _gpus(size: object) -> int | None:

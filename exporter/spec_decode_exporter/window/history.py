@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple, TypeVar
 
@@ -12,15 +12,13 @@ from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets, Sample
 from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
 from spec_decode_exporter.window.poll import UNKNOWN, Counters, Increment, Poll, Reset, Step, step
-from spec_decode_exporter.window.ring import Increments, Ring, added, side_by_side
+from spec_decode_exporter.window.ring import Increments, Ring, added
 
 NANO: Final = 10**9
 MIN_INCREMENTS: Final = 3
 """Minimum increments of a window; one with fewer is partial."""
 GONE_POLLS, GONE_SECONDS = 3, 10.0
 """Windows disappear without a successful poll for this many intervals and seconds."""
-MAX_GROUP_INCREMENTS: Final = 40
-"""Maximum increments of a group of engines: confidence bounds use no more."""
 _MAX_CREATIONS: Final = 32
 _MAX_GAUGE: Final = 2**31
 _TENTHS: Final = 10
@@ -47,8 +45,7 @@ class Window:
     """Sums of increments over the last ``length`` seconds."""
 
     length: float
-    seconds: float
-    """Covered seconds: less than ``length`` after a start."""
+    seconds: float  # covered seconds: less than `length` after a start
     polls: int
     total: Counters[int | None]
     positions: tuple[int, ...]
@@ -59,32 +56,12 @@ class Window:
     """Answers that ended in the longest window: a shorter one has too few for their variation."""
     drafted: tuple[int, ...] = ()
     """Draft tokens at each of the K positions; empty if the engine does not count them."""
-    counts_at_end: bool = False
-    """True if the engine counts a request's drafts and tokens when it ends."""
+    counts_at_end: bool = False  # True if the engine counts a request's drafts and tokens when it ends
 
     @property
     def is_partial(self) -> bool:
         """True if it is too short to evaluate: under half its length, or under 3 increments."""
         return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
-
-    @classmethod
-    def sum_of(cls, engines: Sequence[Window]) -> Window:
-        """Return the sum of windows of equal length and end, of one or more engines.
-
-        A value that one engine lacks is absent. Requests add up; the use of caches is averaged.
-        """
-        if len(engines) == 1:
-            return engines[0]
-        mean = Means(*map(_sum, zip(*(window.mean for window in engines), strict=True)))
-        usage = mean.kv_cache_usage_ratio
-        return replace(
-            cls.over_time(engines),
-            length=max(window.length for window in engines),
-            seconds=max(window.seconds for window in engines),
-            polls=max(window.polls for window in engines),
-            mean=mean._replace(kv_cache_usage_ratio=None if usage is None else usage / len(engines)),
-            increments=side_by_side([window.increments for window in engines], MAX_GROUP_INCREMENTS),
-        )
 
     @classmethod
     def over_time(cls, windows: Sequence[Window]) -> Window:
@@ -98,7 +75,7 @@ class Window:
             length=sum(window.length for window in windows),
             seconds=sum(window.seconds for window in windows),
             polls=sum(window.polls for window in windows),
-            total=Counters(*map(_sum, zip(*(window.total for window in windows), strict=True))),
+            total=Counters(*map(sum_if_known, zip(*(window.total for window in windows), strict=True))),
             positions=tuple(map(sum, zip_longest(*(window.positions for window in windows), fillvalue=0))),
             mean=Means(),
             increments=Increments.of([], []),
@@ -108,7 +85,8 @@ class Window:
         )
 
 
-def _sum(values: tuple[Number | None, ...]) -> Number | None:
+def sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
+    """Return the sum of values; None if one of them is unknown."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
 
@@ -116,14 +94,8 @@ def _sum(values: tuple[Number | None, ...]) -> Number | None:
 def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
     """Return the row of an increment, with the gauges of ``Means`` at its end."""
     covered = round((increment.end - increment.begin) * NANO)
-    return [
-        covered,
-        1,
-        _fixed(increment.load),
-        *map(_fixed, gauges),
-        *increment.counters,
-        *increment.positions,
-    ]
+    loads = map(_fixed, (increment.load, *gauges))
+    return [covered, 1, *loads, *increment.counters, *increment.positions]
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
@@ -183,13 +155,10 @@ class History:
         self._histograms = Histograms(longest)
         self.poll: Poll | None = None
         self.sample: Sample | None = None
-        self.data_parallel = False
-        """The server has several engines."""
+        self.data_parallel = False  # the server has several engines
         self.configured_tokens = 0
-        self.window_resets = 0
-        """Resets of the windows, each caused by another way of drafting."""
-        self.varies_tokens = False
-        """The server's process changed K, which it shows as a gauge."""
+        self.window_resets = 0  # resets of the windows, each caused by another way of drafting
+        self.varies_tokens = False  # the server's process changed K, which it shows as a gauge
         self._seen_tokens = self._most_tokens = 0
         self._has_positions = False
         self._tokens_before: int | None = None

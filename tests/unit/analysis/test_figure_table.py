@@ -13,9 +13,9 @@ from spec_decode_exporter.analysis.figure_table import FIGURE, Unit, columns_of,
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import comparison, observation_report
+from spec_decode_exporter.reports.reference_measurement import sum_of_windows
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
-from spec_decode_exporter.window.history import Window
 from tests.every import every
 from tests.fakes.windows import polled, window
 from tests.paths import CHECKOUT
@@ -98,6 +98,6 @@ def test_a_ratio_is_that_of_its_terms(figure, its):
     bonus = figure.key == "acceptance_length_tokens"
     above, below = (term(its.window, name) for name in figure.over)
     assert figure.of(its) == pytest.approx(above / below + bonus)
-    both = Window.sum_of([its.window, its.window])
+    both = sum_of_windows([its.window, its.window])
     above, below = (sum(columns_of(both, both.increments, name)) for name in figure.over)
     assert figure.of(WindowEvaluation(both, its.known)) == pytest.approx(above / below + bonus)

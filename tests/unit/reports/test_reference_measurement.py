@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+from dataclasses import replace
+from itertools import accumulate
 from math import inf
 
 import pytest
@@ -11,18 +13,25 @@ from spec_decode_exporter.analysis.figure_table import COMPARED
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.quantile import quantile
+from spec_decode_exporter.reports import reference_measurement
 from spec_decode_exporter.reports.observation import observed_config
-from spec_decode_exporter.reports.reference_measurement import CHECKED_AFTER, NotMeasuredError, measure
+from spec_decode_exporter.reports.reference_measurement import (
+    CHECKED_AFTER,
+    NotMeasuredError,
+    measure,
+    sum_of_windows,
+)
 from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHistogram
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import Window, row_of
+from spec_decode_exporter.window.histograms import Answers
+from spec_decode_exporter.window.history import columns, polls, row_of
 from spec_decode_exporter.window.ring import Increments
-from tests.conftest import settle
+from tests.conftest import make_sample, settle
 from tests.fakes.arms import window_over
 from tests.fakes.references import take
 from tests.fakes.simulated import Server
-from tests.fakes.windows import increment, increments, window
+from tests.fakes.windows import increment, increments, polled, window
 
 
 def seconds(number=60, seed=1):
@@ -104,7 +113,7 @@ def gauged(engine, missed, number=300):
 @pytest.mark.parametrize("engines", [1, 2])
 def test_a_constant_gauge_has_no_error_with_uneven_polls(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = of(Window.sum_of(windows)).quantities["running_requests"]
+    running = of(sum_of_windows(windows)).quantities["running_requests"]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 
@@ -174,6 +183,51 @@ QUANTILES = {"p50": None, "p95": None, "p99": None}
 def test_impossible_measurements_are_rejected(model, fields):
     with pytest.raises(ValidationError):
         model.model_validate(fields)
+
+
+# Several engines
+
+
+def engine_window(*drafts, offset=0.0, **gauges):
+    samples = [make_sample(total, positions=(total, 0), **gauges) for total in accumulate((0, *drafts))]
+    return polled(samples, start=offset)
+
+
+def test_windows_of_several_engines_add_up_but_their_time_does_not():
+    load = {"running_requests": 2.0, "waiting_requests": 0.0, "kv_cache_usage": 0.5}
+    more = {"running_requests": 6.0, "waiting_requests": 4.0, "kv_cache_usage": 1.0}
+    one = replace(engine_window(1, 2, 3, **load), answers=Answers(1, 2, 3, 4))
+    other = replace(engine_window(*[10] * 9, **more), answers=Answers(10, 20, 30, 40))
+    both = sum_of_windows([one, other])
+    assert sum_of_windows([one]) is one
+    assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))
+    assert (both.length, both.seconds, both.polls, both.answers) == (300.0, 9.0, 9, (11, 22, 33, 44))
+    assert columns(both.increments, "drafts") == [[11, 12, 13, *[10] * 6]]
+    assert polls(both.increments) == [2, 2, 2, *[1] * 6]
+
+
+def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():
+    both = sum_of_windows([window(4, decode_steps=3, gauges=(1.0, 2.0, 0.5)), window(2, gauges=(None, 3.0))])
+    assert (both.total.drafts, both.total.decode_steps, both.mean) == (6, None, (None, 5.0, None))
+
+
+@pytest.mark.parametrize(("drafts", "drafted"), [(0, (4, 3, 0)), (2, ())])
+def test_draft_tokens_by_position_are_summed_if_each_engine_that_drafts_has_them(drafts, drafted):
+    one = window(4, 7, 2, positions=(1, 1), drafted=(4, 3))
+    assert sum_of_windows([one, window(drafts, 0, 0, positions=(0, 0, 0))]).drafted == drafted
+
+
+def test_increments_of_several_engines_are_added_up_where_they_begin(monkeypatch):
+    late = Increments.of([[100, 1]] * 5, [15.2 + n for n in range(5)])
+    every_second = Increments.of([[1]] * 20, [float(n) for n in range(20)])
+
+    def both(*parts):
+        return sum_of_windows([replace(window(), increments=part) for part in parts]).increments
+
+    assert both(every_second, late).column(0) == [1] * 15 + [101] * 5
+    assert both(every_second, late).column(1) == [0] * 15 + [1] * 5
+    monkeypatch.setattr(reference_measurement, "MAX_INCREMENTS", 5)
+    assert both(every_second, Increments.of([], [])).column(0) == [4, 4, 4, 4, 4]
 
 
 # Servers

@@ -39,23 +39,23 @@ def test_no_sample_name_has_two_meanings_and_every_quantity_has_a_name():
 def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histories(kind):
     found = 0
     for path in PAGES.glob("*.[op]*m"):
-        reader = SampleReader()
-        if reader.read(path.read_bytes(), with_latencies=False).engine_kind != kind.name:
+        reading = SampleReader().read(path.read_bytes(), with_latencies=False)
+        if reading.engine_kind != kind.name:
             continue
         found += 1
         for selector, wanted in (
             (every_engine(""), {b"process_start_time_seconds"}),
-            (HistoryTarget(kind, prefix_of(reader), {}, created=True).selector, set()),
+            (HistoryTarget(kind, prefix_of(reading), {}, created=True).selector, set()),
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
-            unselected = {name for name in reader.shown.names if not names.fullmatch(name.decode())}
+            unselected = {name for name in reading.shown.names if not names.fullmatch(name.decode())}
             infos = {name for name in unselected if MEANINGS[name].quantity is EngineMark.KV_CACHE}
             assert unselected - infos <= wanted, path.name
     assert found, f"add a page of {kind.title} to tests/data/pages"
 
 
-def prefix_of(reader):
-    [prefix] = {MEANINGS[name].prefix for name in reader.shown.names} - {""}
+def prefix_of(reading):
+    [prefix] = {MEANINGS[name].prefix for name in reading.shown.names} - {""}
     return prefix
 
 

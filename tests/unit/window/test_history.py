@@ -1,4 +1,4 @@
-"""History of one engine: windows, totals, resets, K and processes; and windows of several engines."""
+"""History of one engine: windows, totals, resets, K and processes."""
 
 import gc
 import tracemalloc
@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import (
     History,
     Means,
-    Window,
     columns,
     covered_seconds,
     gauge_column,
@@ -26,7 +24,7 @@ from spec_decode_exporter.window.history import (
 )
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
-from tests.fakes.windows import polled, window
+from tests.fakes.windows import window
 
 COUNTERS = Counters._fields
 
@@ -262,38 +260,6 @@ def test_a_histogram_that_falls_is_another_process_though_all_counters_rise(boun
     assert engine.history.totals().resets[Reset.DECREASE] == resets
     assert engine.window().polls == 2 - resets
     assert (engine.history.totals().counters.drafts < 100) is bool(resets)
-
-
-# Several engines
-
-
-def engine_window(*drafts, offset=0.0, **gauges):
-    samples = [make_sample(total, positions=(total, 0), **gauges) for total in accumulate((0, *drafts))]
-    return polled(samples, start=offset)
-
-
-def test_windows_of_several_engines_add_up_but_their_time_does_not():
-    load = {"running_requests": 2.0, "waiting_requests": 0.0, "kv_cache_usage": 0.5}
-    more = {"running_requests": 6.0, "waiting_requests": 4.0, "kv_cache_usage": 1.0}
-    one = replace(engine_window(1, 2, 3, **load), answers=Answers(1, 2, 3, 4))
-    other = replace(engine_window(*[10] * 9, **more), answers=Answers(10, 20, 30, 40))
-    both = Window.sum_of([one, other])
-    assert Window.sum_of([one]) is one
-    assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))
-    assert (both.length, both.seconds, both.polls, both.answers) == (300.0, 9.0, 9, (11, 22, 33, 44))
-    assert columns(both.increments, "drafts") == [[11, 12, 13, *[10] * 6]]
-    assert polls(both.increments) == [2, 2, 2, *[1] * 6]
-
-
-def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():
-    both = Window.sum_of([window(4, decode_steps=3, gauges=(1.0, 2.0, 0.5)), window(2, gauges=(None, 3.0))])
-    assert (both.total.drafts, both.total.decode_steps, both.mean) == (6, None, (None, 5.0, None))
-
-
-@pytest.mark.parametrize(("drafts", "drafted"), [(0, (4, 3, 0)), (2, ())])
-def test_draft_tokens_by_position_are_summed_if_each_engine_that_drafts_has_them(drafts, drafted):
-    one = window(4, 7, 2, positions=(1, 1), drafted=(4, 3))
-    assert Window.sum_of([one, window(drafts, 0, 0, positions=(0, 0, 0))]).drafted == drafted
 
 
 # Random lives of a server. Times are multiples of an eighth of a second, so that sums are exact in binary.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.window.ring import Increments, Ring, side_by_side
+from spec_decode_exporter.window.ring import Ring
 
 
 def filled(rows, keep=10.0):
@@ -95,12 +95,3 @@ def test_increments_are_added_up_between_moments_where_they_begin(count, moments
     cells = increments.between(ends)
     assert cells.column(0) == [sum(range(a + 1, b + 1)) for a, b in pairwise(ends)]
     assert cells.column(1) == cells.detached().column(1) == [b - a for a, b in pairwise(ends)]
-
-
-def test_increments_of_several_engines_are_added_up_where_they_begin():
-    late = Increments.of([[100, 1]] * 5, [15.2 + n for n in range(5)])
-    every_second = Increments.of([[1]] * 20, [float(n) for n in range(20)])
-    both = side_by_side([every_second, late], 40)
-    assert both.column(0) == [1] * 15 + [101] * 5
-    assert both.column(1) == [0] * 15 + [1] * 5
-    assert side_by_side([every_second, Increments.of([], [])], 5).column(0) == [4, 4, 4, 4, 4]
