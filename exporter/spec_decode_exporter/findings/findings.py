@@ -40,14 +40,12 @@ from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 from spec_decode_exporter.window.poll import Check
 
-FLIPPING: Final = (
-    0.25  # share of polls in which K changed; a load that moves to another range changes it once
-)
+FLIPPING: Final = 0.25  # share of polls in which K changed; a load that changes its range does so once
 TRIMMED: Final = 0.05  # share of discarded tokens above which the length misleads, whatever its bounds
 LOSSY_REJECTION: Final = frozenset({"fly"})
 """vLLM's rejection methods that accept tokens which the target model would not generate.
 
-``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
+``standard`` and ``block`` are exact; ``synthetic``, for benchmarks, fixes the acceptance.
 """
 PARALLEL_TOKENS: Final = 7  # those with which drafters of one pass are served (P-EAGLE: arXiv 2602.01469)
 MIN_PREFILLS: Final = 10  # requests without a decode step of a prefill server; fewer may be a warm-up

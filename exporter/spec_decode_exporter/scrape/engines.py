@@ -64,6 +64,9 @@ class EngineMark(Enum):
     POSITION_ACCEPTED = auto()  # accepted tokens at each draft position, one series for each ``position``
     POSITION_DRAFTED = auto()  # draft tokens at each position: its first one counts the drafts
     SPECULATION = auto()  # labels with the method and K
+    VERIFIED = (
+        auto()
+    )  # draft tokens that were verified, of an engine that chooses them (vLLM pull request 58340)
     KV_CACHE = auto()  # labels with the number of KV-cache blocks, their size, and the type of the values
     ANSWER_LENGTHS = auto()
     """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
@@ -75,30 +78,23 @@ Quantity = Counter | Gauge | Latency | EngineMark
 class Absence(Enum):
     """Evidence on a page that an engine does not speculate."""
 
-    NO_COUNTERS = auto()
-    """It has no counters of drafts, and one token a decode step: an engine that drafts shows them."""
+    NO_COUNTERS = auto()  # no counters of drafts, and one token a decode step
     ZERO = auto()  # its counters of drafts, which it always has, stay at 0 while it decodes
     NO_STEPS = auto()  # its gauge of draft steps is 0
     NOTHING = auto()  # no page shows it
 
 
-DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)
-"""Counters that grow with each draft: an engine has one of them."""
+DRAFTS: Final = (Counter.DRAFTS, EngineMark.POSITION_DRAFTED)  # an engine has one of them
 HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_LENGTHS})
 """Quantities whose buckets are read. They are most of a page's cost, so they are read less often."""
-INFOS: Final = frozenset({EngineMark.SPECULATION, EngineMark.KV_CACHE})
-"""Series whose labels are settings, not an identity."""
+INFOS: Final = frozenset({EngineMark.SPECULATION, EngineMark.KV_CACHE})  # labels that are settings
 MODEL_LABEL: Final = "model_name"
 SERVER_LABEL: Final = "server"  # label of production-stack's router: the server that a series is about
 ENGINE_LABELS: Final = ("engine", "dp_rank")
 """Labels with the number of the data-parallel engine; the first one on a series counts."""
 REPLICA_LABELS: Final = ("ReplicaId", "stage", "replica", "worker_addr", "WorkerId")
-"""Labels by which a page divides replicas or stages: Ray, vLLM-Omni, sglang-router's ``/engine_metrics``.
-
-Of Ray's two, ``WorkerId`` counts where there is no ``ReplicaId``.
-"""
-RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
-"""Labels of parallel workers; each worker repeats its engine's series."""
+"""Labels of replicas or stages: Ray (``WorkerId`` without ``ReplicaId``), vLLM-Omni, sglang-router."""
+RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")  # each worker repeats its engine's series
 POSITION_LABELS: Final = ("position", "token_position")
 PROCESS_START: Final = "process_start_time_seconds"
 
@@ -123,7 +119,6 @@ _REQUESTS: Final[dict[Quantity, str]] = {
 }
 """vLLM's names, which others took over; a row of an engine replaces the shared one."""
 _COMMON: Final = SPECULATION | _REQUESTS
-_VERIFIED: Final = "spec_decode_num_verified_draft_tokens_total"
 _VLLM: Final[dict[Quantity, str]] = _COMMON | {
     # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
     Counter.DECODE_STEPS: "inter_token_latency_seconds_count time_per_output_token_seconds_count",
@@ -132,8 +127,7 @@ _VLLM: Final[dict[Quantity, str]] = _COMMON | {
     Counter.PREFIX_CACHE_QUERIES: "prefix_cache_queries_total gpu_prefix_cache_queries_total",
     Counter.PREFIX_CACHE_HITS: "prefix_cache_hits_total gpu_prefix_cache_hits_total",
     Gauge.KV_CACHE_USAGE: "kv_cache_usage_perc gpu_cache_usage_perc",
-    # The verified ones, where an engine that chooses them counts them (vLLM pull request 58340).
-    Counter.DRAFT_TOKENS: f"{_VERIFIED} {SPECULATION[Counter.DRAFT_TOKENS]}",
+    EngineMark.VERIFIED: "spec_decode_num_verified_draft_tokens_total",
     Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_decode_draft_acceptance_rate",
     EngineMark.V0: "spec_decode_num_emitted_tokens_total spec_decode_efficiency",
     EngineMark.KV_CACHE: "cache_config_info",

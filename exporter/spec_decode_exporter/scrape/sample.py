@@ -46,8 +46,7 @@ MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
 MAX_BUCKETS: Final = 128
 """Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
-MAX_DIGITS, MAX_DTYPE = 10, 32
-"""Characters of the numbers in labels, and of the type of a KV cache."""
+MAX_DIGITS, MAX_DTYPE = 10, 32  # characters of numbers in labels, and of the type of a KV cache
 MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
 MAX_GAUGES: Final = {  # in the order of Gauge
     Gauge.RUNNING_REQUESTS: 2.0**20,
@@ -162,12 +161,13 @@ class PageReading(NamedTuple):
 class EnginePlaces:
     """Indices of one engine's values among those of its page."""
 
-    def __init__(
-        self, places: Mapping[_Column, list[int]], kind: EngineKind, *, counts_verified: bool = False
-    ) -> None:
+    def __init__(self, places: Mapping[_Column, list[int]], kind: EngineKind) -> None:
         """Sort the indices of each column. Several series of one (replicas) add up."""
-        self.kind, self.counts_verified = kind, counts_verified
+        self.kind, verified = kind, places.get((EngineMark.VERIFIED, 0))
         self.counters = [places.get((counter, 0), ()) for counter in Counter]
+        self.counts_verified = verified is not None
+        if verified is not None:
+            self.counters[Counter.DRAFT_TOKENS] = verified
         self.gauges = [places.get((gauge, 0), ()) for gauge in Gauge]
         self.created = places.get((EngineMark.CREATED, 0), ())
         self.positions = _by_position(places, EngineMark.POSITION_ACCEPTED)
@@ -289,12 +289,10 @@ class PageMap:
         dropped = engines.SPECULATION.keys() if self._front_end == "v0" else ()
         # The series of the KV cache does not name the model.
         own = [each for each in own if each[1].quantity is not EngineMark.KV_CACHE]
-        ages = {each.age for _, each, _ in own if each.quantity is Counter.DRAFT_TOKENS}
         self._engines = {
             name: EnginePlaces(
                 {key: found for key, found in places.items() if key[0] not in dropped},
                 kind or engines.ENGINES[0],
-                counts_verified=kind is engines.ENGINES[0] and 0 in ages,
             )
             for name, places in _places(own).items()
         }

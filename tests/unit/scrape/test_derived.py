@@ -101,3 +101,11 @@ def test_positions_beyond_those_that_are_watched_are_left_out_and_their_tokens_a
     sample = only(page.encode() + b"llamacpp:spec_decode_num_accepted_tokens_total 458\n")
     assert sample[A] == 1 + 128 + 129 + 200
     assert (len(sample.positions), sum(sample.positions)) == (MAX_POSITIONS, 129)
+
+
+def test_verified_draft_tokens_are_the_draft_tokens_where_vllm_counts_them():
+    """It may have drafted more: those are neither accepted nor rejected."""
+    page = 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 700\n'
+    verified = 'vllm:spec_decode_num_verified_draft_tokens_total{model_name="m"} 450\n'
+    assert (only(page.encode())[T], only(page.encode()).counts_verified) == (700, False)
+    assert (only((page + verified).encode())[T], only((page + verified).encode()).counts_verified) == (450, True)
