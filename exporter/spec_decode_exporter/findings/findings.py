@@ -127,7 +127,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
         text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. "
         values = {"tokens": tokens}
     elif total.drafts is None and total.draft_tokens:
-        text = "The number of drafts is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
+        text = "The number of drafts, `spec_decode_num_drafts_total`, is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
     return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)
