@@ -42,8 +42,7 @@ EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
 CHURN_SECONDS: Final = 600.0
 """Seconds after a surplus engine is evicted, in which evictions and new engines are no events."""
-SHORTEST_PACE: Final = 1.0
-"""Seconds between two evaluations of an engine in a small fleet."""
+SHORTEST_PACE: Final = 1.0  # seconds between two evaluations of an engine in a small fleet
 EVALUATIONS_PER_SECOND: Final = 66
 """Evaluations of all engines together: about a tenth of a core. 1,000 engines are evaluated each 15 s."""
 PLACE_LABELS: Final = 256
@@ -97,8 +96,7 @@ class Monitored(NamedTuple):
     engine: EngineMonitor
     labels: Mapping[str, str]
     """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
-    phase: float
-    """Position of its evaluations in their interval, 0 to 1."""
+    phase: float  # position of its evaluations in their interval, 0 to 1
 
     @property
     def subject(self) -> EventSubject:
@@ -319,7 +317,7 @@ class TargetMonitor:
         reading, server = polled.reading, self._server
         is_another = reading.kv_cache != server.kv_cache
         if is_another or (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
-            self._server = reading._replace(samples={})
+            self._server = PageReading(reading.engine_kind, reading.front_end, {}, kv_cache=reading.kv_cache)
         self._use_served(is_another=is_another)
         replicas = Tally(name.replica for name in reading.samples) if len(reading.samples) > 1 else {}
         # Without any known engine it is another server, or the server has another model.

@@ -94,8 +94,8 @@ def sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
 def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
     """Return the row of an increment, with the gauges of ``Means`` at its end."""
     covered = round((increment.end - increment.begin) * NANO)
-    loads = map(_fixed, (increment.load, *gauges))
-    return [covered, 1, *loads, *increment.counters, *increment.positions]
+    load = _fixed(increment.load)
+    return [covered, 1, load, *map(_fixed, gauges), *increment.counters, *increment.positions]
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:

@@ -66,6 +66,13 @@ def test_a_routers_page_has_no_engine_and_a_server_that_names_a_server_has_one()
     assert read(relabelled)._replace(shown=read(NGRAM).shown) == read(NGRAM)
 
 
+def test_the_kv_cache_is_that_of_the_first_engine():
+    caches = (
+        f'vllm:cache_config_info{{engine="{n}",num_gpu_blocks="{n + 5}",block_size="16"}} 1' for n in range(3)
+    )
+    assert read("\n".join([*caches, ""]).encode()).kv_cache == (80, "")
+
+
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_page_of_one_engine_has_the_expected_sample(name):
     expected = SAMPLES[name]
