@@ -21,11 +21,7 @@ from spec_decode_exporter.core.numbers import MAX_UNIX, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import RawPoll
-from spec_decode_exporter.scrape.server_info import (
-    ServedSpeculation,
-    served_speculation,
-    speculation_in,
-)
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation, speculation_in
 
 FORMAT: Final = "spec-decode-exporter recording 2"
 MAX_LINE: Final = 16 * 2**20
