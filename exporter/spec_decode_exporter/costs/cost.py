@@ -20,10 +20,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.methods import ANY, Range, every_step_pays, kind_of
-from spec_decode_exporter.costs.model_architecture import (
-    UNKNOWN_TARGET,
-    TargetModel,
-)
+from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import Price, Work
 

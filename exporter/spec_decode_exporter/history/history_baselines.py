@@ -21,7 +21,7 @@ from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader, server_of
 from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
 from spec_decode_exporter.learned.baseline import Baseline
-from spec_decode_exporter.monitor.state import ModelKey, Remembered
+from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.client import Client
 
@@ -157,7 +157,7 @@ class HistoryBaselines:
 
     def _adopt(self, monitor: TargetMonitor, found: Mapping[str, Baseline], source: str) -> None:
         for model, baseline in found.items():
-            key = ModelKey(monitor.target.name, model)
+            key = monitor.model_key(model)
             learned, period = self._remembered.baseline(key), baseline.period(self._clock.wall())
             if learned.adopt(baseline) and period is not None:
                 self._remembered.keep_baseline(key, learned)

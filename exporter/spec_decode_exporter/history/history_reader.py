@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -33,11 +34,11 @@ from spec_decode_exporter.history.history_targets import (
     without_twins,
 )
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.monitor.state import group_of
 from spec_decode_exporter.scrape.sample import EngineName
 from spec_decode_exporter.window.history import Window
 
-SHORT_SLOT: Final = 900.0
-LONG_SLOT: Final = 3600.0
+SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
 """Length of a history up to which slots are short."""
 MAX_TARGETS: Final = 256
@@ -49,6 +50,9 @@ Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
 Knows = Callable[[str], Assumptions]
 """Returns the knowledge of the engines of a model besides their counters."""
+
+
+_Groups = defaultdict[tuple[str, str], list[PlainPeriods]]  # by group and model
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +80,15 @@ async def read_history(
     notes: Sequence[str] = (),
     stop: asyncio.Event | None = None,
 ) -> HistoryResult:
-    """Return the history of all engines, with ``notes``; raise HistoryError if nothing can be read.
-
-    It is incomplete if ``stop`` is set, or if the server fails meanwhile.
-    """
+    """Return that of all engines, incomplete after ``stop`` or a failure; raise HistoryError if none."""
     targets, twins = await _targets(api, query)
     stop = stop or asyncio.Event()
-    engines: list[EngineHistoryResult] = []
-    incomplete = ""
+    readings, groups, incomplete = list[_TargetReading](), _Groups(list), ""
     if twins:
         notes = [*notes, f"Counted once: {twins} targets have the counters of another one (HA pairs)."]
     for number, target in enumerate(targets):
-        reading = _TargetReading(api, query, target, assumptions)
+        reading = _TargetReading(api, query, target, assumptions, groups)
+        readings.append(reading)
         try:
             async for share in reading.read():
                 progress((number + share) / len(targets))
@@ -97,11 +98,11 @@ async def read_history(
             incomplete = f"{target.name}: {error}"
         if stop.is_set():
             incomplete = f"interrupted while reading {target.name}"
-        engines += reading.results()
         notes = [*notes, *reading.samples.notes()]
         if incomplete:
             incomplete += f"; {number} of {len(targets)} targets were read completely"
             break
+    engines = [result for reading in readings for result in reading.results()]
     if incomplete and not any(engine.slots for engine in engines):
         raise HistoryError(incomplete)
     length = query.slot_seconds
@@ -123,12 +124,15 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
-    def __init__(self, api: QueryApi, query: HistoryQuery, target: HistoryTarget, assumptions: Knows) -> None:
+    def __init__(
+        self, api: QueryApi, query: HistoryQuery, target: HistoryTarget, assumptions: Knows, groups: _Groups
+    ) -> None:
         self._query = query
         self._assumptions = assumptions
         self.samples = TargetSamples(api, target, PAGES)
         self._engines: dict[EngineName, EngineSlots] = {}
         self._periods: dict[str, PlainPeriods] = {}
+        self._groups, self._group = groups, group_of(target.labels, target.name)
         self._is_rust = False
 
     async def read(self) -> AsyncIterator[float]:
@@ -146,10 +150,11 @@ class _TargetReading:
         engine = self._engines.get(name)
         if engine is None:
             check_engines(len(self._engines) + 1)
-            periods = self._periods.setdefault(name.model_name, PlainPeriods())
+            if name.model_name not in self._periods:
+                self._periods[name.model_name] = PlainPeriods(self._groups[self._group, name.model_name])
             engine = self._engines[name] = EngineSlots(
                 self._assumptions(name.model_name),
-                periods,
+                self._periods[name.model_name],
                 self._query.slot_seconds,
                 self.samples.interval or DEFAULT_INTERVAL,
                 front_end="rust" if self._is_rust else "",
@@ -181,7 +186,7 @@ def best_setting(
 ) -> HistorySetting | None:
     """Return the setting of ``recommend`` that would have been best; None without drafts.
 
-    Acceptance is that of all slots with the last K; the cost by load that at the end of the last of them.
+    Acceptance is of all slots with the last K, the cost by load that at the end of the last of them.
     ``results`` are the evaluated slots; with ``data_parallel`` the server has several engines.
     """
     drafted = [slot for slot in engine.slots if slot.tokens and slot.window.total.drafts]

@@ -99,13 +99,10 @@ class SlotResult:
     draft_tokens: int
     accepted_tokens: int
     positions: Sequence[int]
-    """Accepted tokens by position."""
     running_requests: float | None
     """Mean load while drafting."""
     first_token_seconds: float | None
-    """Mean time to first token."""
     step_seconds: float | None
-    """Mean time of a decode step."""
     speedup: Estimate | None
     """Speed-up of decoding with its bounds; None with too few data."""
     acceptance_length: Estimate | None
@@ -130,13 +127,14 @@ class KnownPeriod:
 
 
 class PlainPeriods:
-    """Periods in which a target served a model without speculation."""
+    """Periods in which a target served a model without speculation, beside those of its group."""
 
-    def __init__(self) -> None:
+    def __init__(self, group: list[PlainPeriods]) -> None:
+        group.append(self)
+        self._group = group
         self.baseline = Baseline()
         """Shared by the engines of the model."""
         self.known: list[KnownPeriod] = []
-        """Oldest first."""
         self._is_open = False
 
     def update(self, wall: float, *, speculates: bool) -> None:
@@ -150,8 +148,9 @@ class PlainPeriods:
             self._is_open = True
 
     def nearest(self, time: float) -> KnownPeriod | None:
-        """Return the period that is nearest to a Unix time."""
-        return min(self.known, key=lambda each: abs(each.period.end - time), default=None)
+        """Return the period that is nearest to a Unix time; one of another server ended before."""
+        others = [each for its in self._group for each in its.known if each.period.end <= time]
+        return min([*self.known, *others], key=lambda each: abs(each.period.end - time), default=None)
 
 
 class EngineSlots:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeAlias, Ty
 from weakref import WeakValueDictionary
 
 import structlog
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AliasChoices, Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.numbers import UnixTime
@@ -53,10 +54,24 @@ class EngineKey(NamedTuple):
 
 
 class ModelKey(NamedTuple):
-    """Labels that identify a model of a target."""
+    """Model of a group of servers that share its baseline: a replaced pod leaves it to the next."""
 
-    target: str
+    group: str
     model_name: str
+
+
+GROUP_LABELS: Final = ("namespace", "deployment", "statefulset", "service", "app", "job")
+"""Labels that name a group of servers, and none of its processes."""
+_POD_SUFFIX: Final = re.compile(r"(?:-[a-z0-9]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|-\d{1,4}$")
+"""End of a pod's name: hash of a ReplicaSet and random letters, or the number in a StatefulSet."""
+
+
+def group_of(labels: Mapping[str, str], name: str) -> str:
+    """Return the group of a server by its labels; ``name``, that of the server, without any of them."""
+    found = {label: labels[label] for label in GROUP_LABELS if labels.get(label)}
+    if "pod" in labels and not found.keys() - {"namespace"}:
+        found["pod"] = _POD_SUFFIX.sub("", labels["pod"])
+    return ",".join(f"{label}={value}" for label, value in found.items()) or name
 
 
 Key = TypeVar("Key", EngineKey, ModelKey)
@@ -64,7 +79,7 @@ Value = TypeVar("Value")
 
 
 class Store(Generic[Key, Value]):
-    """Remembers values by labels: the newest of each target, the newest of all, and none that is too old."""
+    """Remembers values by labels: the newest of each target or group, of all, and none that is too old."""
 
     def __init__(self, most: int, most_of_target: int, seconds: float) -> None:
         """Remember at most ``most`` values, ``most_of_target`` of one target, for ``seconds``."""
@@ -82,7 +97,7 @@ class Store(Generic[Key, Value]):
         if key in self._kept:
             self._forget(key)
         self._kept[key] = seen, value
-        own = self._of_target.setdefault(key.target, {})
+        own = self._of_target.setdefault(key[0], {})
         own[key] = None
         if len(own) > self._most_of_target:
             self._forget(next(iter(own)))
@@ -106,10 +121,10 @@ class Store(Generic[Key, Value]):
 
     def _forget(self, key: Key) -> None:
         del self._kept[key]
-        own = self._of_target[key.target]
+        own = self._of_target[key[0]]
         del own[key]
         if not own:
-            del self._of_target[key.target]
+            del self._of_target[key[0]]
 
 
 @dataclass(slots=True)
@@ -127,10 +142,10 @@ class EngineEntry:
 
 @dataclass(slots=True)
 class BaselineEntry:
-    """Baseline of a model on a target in the file."""
+    """Baseline of a model of a group in the file."""
 
     kind: Literal["baseline"]
-    target: _Label
+    group: Annotated[_Label, Field(validation_alias=AliasChoices("group", "target"))]
     model_name: _Label
     baseline: Baseline
 
@@ -157,7 +172,7 @@ class Remembered:
         """Baselines of monitored engines: one without a period takes no place in the store."""
 
     def baseline(self, key: ModelKey) -> Baseline:
-        """Return the baseline of a model on a target, which its engines share."""
+        """Return the baseline of a model, which the engines of its group share."""
         baseline = self.baselines.known(key) or self._used.get(key) or Baseline()
         self._used[key] = baseline
         return baseline
@@ -175,7 +190,7 @@ class Remembered:
                 if self.engines.known(engine) is None:
                     self.engines.keep(engine, entry.learned, entry.seen)
             else:
-                self._recall_baseline(ModelKey(entry.target, entry.model_name), entry.baseline)
+                self._recall_baseline(ModelKey(entry.group, entry.model_name), entry.baseline)
 
     def entries(self, now: float) -> Iterator[Entry]:
         """Yield the entries for the file at ``now`` (Unix time)."""

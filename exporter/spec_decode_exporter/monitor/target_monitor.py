@@ -26,7 +26,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.snapshot import TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered
+from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
@@ -128,6 +128,10 @@ class TargetMonitor:
     def labels(self) -> dict[str, str]:
         """Labels of the target: its name and its configured labels."""
         return {"target": self.target.name, **dict(self.target.labels)}
+
+    def model_key(self, model_name: str) -> ModelKey:
+        """Return the key of the baseline of a model."""
+        return ModelKey(group_of(dict(self.target.labels), self.target.name), model_name)
 
     # Polls
 
@@ -429,7 +433,7 @@ class TargetMonitor:
             "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
-        baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))
+        baseline = remembered.baseline(self.model_key(name.model_name))
         engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), baseline=baseline)
         learned = remembered.engines.known(self._key(name), polled.wall)
         if learned is not None:
@@ -448,7 +452,7 @@ class TargetMonitor:
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
             remembered.engines.keep(self._key(name), learned, seen)
-        remembered.keep_baseline(ModelKey(self.target.name, name.model_name), engine.learned.baseline)
+        remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:
         """Free the evaluations of engines that are gone, and record it.

@@ -18,6 +18,7 @@ from spec_decode_exporter.monitor.state import (
     StateSaver,
     Store,
     entry_of,
+    group_of,
     line_of,
 )
 from spec_decode_exporter.window.poll import Counters
@@ -181,3 +182,26 @@ def test_present_state_precedes_that_of_the_file():
     found.recall(map(entry_of, map(line_of, remembered().entries(END))))
     assert found.engines.known(KEY) == LearnedState(2)
     assert found.baseline(MODEL).end == END + 100.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "group"),
+    [
+        ({}, "chat-0"),
+        ({"rack": "07", "instance": "10.0.0.1:8000"}, "chat-0"),
+        ({"deployment": "chat", "namespace": "prod", "pod": "chat-1"}, "namespace=prod,deployment=chat"),
+        ({"job": "vllm", "pod": "chat-6c9f8d7b5-x2x9w"}, "job=vllm"),
+        ({"namespace": "prod", "pod": "chat-6c9f8d7b5-x2x9w"}, "namespace=prod,pod=chat"),
+        ({"namespace": "prod", "pod": "chat-12"}, "namespace=prod,pod=chat"),
+        ({"namespace": "prod", "pod": "llama-3-70b"}, "namespace=prod,pod=llama-3-70b"),
+        ({"service": "", "app": "chat"}, "app=chat"),
+    ],
+)
+def test_a_group_is_named_by_the_labels_that_name_no_process(labels, group):
+    assert group_of(labels, "chat-0") == group
+
+
+def test_a_baseline_of_an_older_file_is_that_of_its_target():
+    line = json.loads(line_of(next(each for each in remembered().entries(END) if each.kind == "baseline")))
+    older = {"target": line.pop("group"), **line}
+    assert read_back([json.dumps(older).encode()]).baseline(MODEL).period(END) == learned().period(END)

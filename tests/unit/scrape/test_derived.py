@@ -108,4 +108,7 @@ def test_verified_draft_tokens_are_the_draft_tokens_where_vllm_counts_them():
     page = 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 700\n'
     verified = 'vllm:spec_decode_num_verified_draft_tokens_total{model_name="m"} 450\n'
     assert (only(page.encode())[T], only(page.encode()).counts_verified) == (700, False)
-    assert (only((page + verified).encode())[T], only((page + verified).encode()).counts_verified) == (450, True)
+    assert (only((page + verified).encode())[T], only((page + verified).encode()).counts_verified) == (
+        450,
+        True,
+    )

@@ -89,7 +89,7 @@ def test_an_unknown_setting_says_what_to_measure(shown):
     view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
     assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
     assert view.text.startswith("To know it: ")
-    assert "; or restart the server without --speculative-config for ten minutes" in view.measure
+    assert "; or serve one replica without --speculative-config for ten minutes" in view.measure
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 

@@ -1,0 +1,89 @@
+"""A pod without speculation is replaced by one with it: the baseline belongs to the group, and the verdict is sure."""
+
+from math import inf
+
+import pytest
+
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered, entry_of, line_of
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.conftest import settle
+from tests.fakes.simulated import Server
+
+LOAD = {"load": {"concurrency": 8}, "machine": {"jitter": 0.01}}
+PLAIN = Scenario.model_validate({**LOAD, "speculation": {"tokens": 0, "method": "draft_model"}})
+DRAFTING = Scenario.model_validate(
+    {**LOAD, "speculation": {"method": "draft_model", "tokens": 4, "cost": 0.05}}
+)
+
+
+def pod(name, **labels):
+    """A discovered pod of a Deployment."""
+    own = {"namespace": "prod", "pod": name, **labels}
+    return Target(f"http://{name}:8000/metrics", f"{name}:8000", tuple(sorted(own.items())))
+
+
+BEFORE, AFTER = pod("vllm-6c9f8d7b5-x2x9w"), pod("vllm-7d5b9c6f4-k8s2p")
+
+
+@pytest.fixture(name="fleet")
+async def fleet_fixture(clock, network):
+    network.servers["vllm-6c9f8d7b5-x2x9w:8000"] = Server(clock, PLAIN, running=60)
+    network.servers["vllm-7d5b9c6f4-k8s2p:8000"] = Server(clock, DRAFTING, running=60)
+    started = []
+
+    def fleet(remembered):
+        started.append(Fleet(Config(), clock, remembered, EventLog("1"), Isolation(clock.monotonic)))
+        return started[-1]
+
+    yield fleet
+    for each in started:
+        await each.stop()
+        await each.close()
+
+
+async def follow(fleet, clock, seconds, *targets):
+    """Poll these targets; return the evaluation of the last one."""
+    fleet.follow(targets)
+    await settle(100)
+    await clock.advance(seconds, turns=100)
+    found = {labels["target"]: snapshot for labels, snapshot in fleet.engines()}
+    return found[targets[-1].name].evaluation
+
+
+async def test_the_next_pod_of_a_deployment_has_the_baseline_of_the_one_that_it_replaces(fleet, clock):
+    its = fleet(Remembered())
+    await follow(its, clock, 600, BEFORE)
+    evaluation = await follow(its, clock, 320, AFTER)
+    assert evaluation.cost.source is CostSource.BASELINE
+    assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    bounds = evaluation.longest.speedup_bounds
+    assert 1 < bounds.lower < bounds.upper < inf
+
+
+async def test_the_state_file_keeps_it_for_the_next_exporter(fleet, clock):
+    first, second = Remembered(), Remembered()
+    its = fleet(first)
+    await follow(its, clock, 600, BEFORE)
+    its.remember()
+    second.recall([entry_of(line_of(entry)) for entry in first.entries(clock.wall())])
+    evaluation = await follow(fleet(second), clock, 320, AFTER)
+    assert evaluation.cost.source is CostSource.BASELINE
+
+
+async def test_a_pod_without_speculation_beside_the_drafting_one_is_no_baseline(fleet, clock):
+    evaluation = await follow(fleet(Remembered()), clock, 600, BEFORE, AFTER)
+    assert evaluation.cost is None
+
+
+async def test_another_deployment_has_a_baseline_of_its_own(fleet, clock):
+    its = fleet(Remembered())
+    await follow(its, clock, 600, BEFORE)
+    other = pod("vllm-7d5b9c6f4-k8s2p", deployment="chat")
+    assert (await follow(its, clock, 320, other)).cost is None
