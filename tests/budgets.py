@@ -19,11 +19,11 @@ BUDGETS = {
     "window": 950,  # drafted tokens by position, counters of ended requests, K by a gauge (900 before); groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 1081,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 698,  # published rows instead of a model (1,090 before)
-    "analysis": 2339,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); ways to know, return on memory, fine steps of bands
+    "analysis": 2358,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); ways to know, return on memory, fine steps of bands
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
     "learned": 1320,  # blocks by K and histograms for later; time saved; no contexts (1,440 before)
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
-    "findings": 640,  # acceptance that falls with the context, with the best number there; drafts in one pass (650 before)
+    "findings": 641,  # acceptance that falls with the context, with the best number there; drafts in one pass (650 before)
     "requests": 1794,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
     "monitor": 2770,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
     "history": 2414,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
