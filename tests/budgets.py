@@ -19,7 +19,7 @@ BUDGETS = {
     "window": 900,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 698,  # published rows instead of a model (1,090 before)
-    "analysis": 2545,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
+    "analysis": 2565,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
     "learned": 1339,  # blocks by K and histograms for later; time saved; no contexts (1,440 before)
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from math import inf
+from math import ceil, inf, log
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.methods import is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
@@ -130,15 +131,23 @@ class Way:
     """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
 
 
-def _counts_steps(its: WindowEvaluation) -> bool:
-    return its.total.decode_steps is not None
+def _is_measured(its: WindowEvaluation) -> bool:
+    """Return whether the verdict is unclear though a way to know was used."""
+    is_measured = its.cost is not None and its.cost.source in _OF_STEPS
+    return is_measured and its.verdict is Verdict.UNCLEAR
 
 
+def _lacks_baseline(its: WindowEvaluation) -> bool:
+    return its.total.decode_steps is not None and not _is_measured(its)
+
+
+_OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
     (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
+    (_is_measured, Way("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic")),
     (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
-    (_counts_steps, Way("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_counts_steps, Way("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes")),
+    (_lacks_baseline, Way("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
+    (_lacks_baseline, Way("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes")),
     (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
     (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
 )  # fmt: skip
@@ -150,8 +159,10 @@ WAYS: Final = tuple(way.name for _, way in _WAYS)
 def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
     """Return whether the cost decides: with an unclear verdict, or before one at the known range of costs."""
     found = its.speedup_range if its.likely_share_ratio is not None else None
+    if its.is_dead:
+        return False
     if verdict is not Verdict.INSUFFICIENT or found is None:
-        return verdict is Verdict.UNCLEAR
+        return verdict is Verdict.UNCLEAR or (verdict is Verdict.POOR and its.has_typical_cost)
     return found.at_highest_cost < its.known.policy.speedup.harmful <= found.at_lowest_cost
 
 
@@ -163,12 +174,22 @@ def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
         "running": max(round(running or 0.0), 1),
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
+        "factor": _more_traffic(its),
     }
     return tuple(
         replace(way, text=way.text.format_map(numbers), paste=way.paste.format_map(numbers))
         for applies, way in _WAYS
         if applies(its)
     )
+
+
+def _more_traffic(its: WindowEvaluation) -> str:
+    """Return by how much more traffic the bounds, which narrow with its root, would exclude 1; at most 100."""
+    bounds = its.speedup_range and its.speedup_range.estimate
+    if bounds is None or min(bounds[:3]) <= 0:
+        return "many"
+    half, gap = log(bounds.upper / bounds.lower) / 2, abs(log(bounds.value))
+    return f"{ceil((half / gap) ** 2) + 1}" if half < 10 * gap else "100"
 
 
 def ways_text(its: WindowEvaluation) -> str:

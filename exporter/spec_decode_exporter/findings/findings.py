@@ -230,7 +230,8 @@ def no_depth_pays(context: FindingContext) -> Found | None:
 def unclear_cost(context: FindingContext) -> Found | None:
     text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {ways_text(context.its)}"
     even, speedup = context.its.break_even_cost_ratio, context.its.speedup_range
-    if context.evaluation.verdict is not Verdict.UNCLEAR or even is None or speedup is None:
+    is_unclear = context.evaluation.verdict is Verdict.UNCLEAR and not context.its.is_dead
+    if not is_unclear or even is None or speedup is None:
         return None
     bounds = {"lower": speedup.estimate.lower, "upper": speedup.estimate.upper}
     return Found(text, {**bounds, "break_even": max(even, 0.0), **cost_range(context.its.possible_cost)})

@@ -7,13 +7,22 @@ import pytest
 import yaml
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.missing_evidence import WAYS, Evidence, Need, missing, ways_to_know
-from spec_decode_exporter.analysis.verdict import SpeedupRange
+from spec_decode_exporter.analysis.missing_evidence import (
+    WAYS,
+    Evidence,
+    Need,
+    missing,
+    needs_cost,
+    ways_to_know,
+)
+from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
-from tests.fakes.evaluations import busy_window, knowledge
+from tests.fakes.costs import make_cost
+from tests.fakes.evaluations import GOOD, busy_window, curve, knowledge
 
 UNKNOWN = object()
 
@@ -123,6 +132,34 @@ def test_an_engine_that_adapts_or_counts_no_steps_has_fewer_ways():
         ["history", "plain_period", "replica"],
         ["replica", "by_hand"],
     ]
+
+
+def test_after_a_baseline_the_way_is_more_traffic_and_not_the_same_again():
+    its = WindowEvaluation(busy_window(), knowledge(curve((4, 0.3), source=CostSource.BASELINE), **TYPICAL))
+    its.speedup_range = SpeedupRange(Estimate(1.1, 0.9, 1.4, 0.1), 0.95, 1.3)
+    assert its.verdict is Verdict.UNCLEAR
+    ways = ways_to_know(its)
+    assert [way.name for way in ways] == ["more_traffic", "replica", "by_hand"]
+    assert (
+        "about 7 times as much traffic" in ways[0].text
+    )  # half of ln(1.4 / 0.9) over ln 1.1, squared, and one
+
+
+@pytest.mark.parametrize(
+    ("verdict", "cost", "positions", "needs"),
+    [
+        (Verdict.UNCLEAR, None, GOOD, True),
+        (Verdict.POOR, None, GOOD, True),
+        (Verdict.POOR, make_cost(), GOOD, False),
+        (Verdict.HEALTHY, None, GOOD, False),
+        (Verdict.UNCLEAR, None, (0.04, 0.0, 0.0, 0.0), False),
+    ],
+    ids=["unclear", "poor by others", "poor", "healthy", "nearly dead"],
+)
+def test_the_cost_is_needed_where_it_decides_and_never_of_a_dead_drafter(verdict, cost, positions, needs):
+    its = WindowEvaluation(busy_window(positions), knowledge(**TYPICAL))
+    its.cost = cost
+    assert needs_cost(its, verdict) is needs
 
 
 def test_what_to_paste_names_the_server_and_is_valid():
