@@ -120,7 +120,7 @@ class DraftCounters:
 
     def _drafting(self, sample: Sample) -> Drafting:
         """Return what a page says, by the counters of its process since its start."""
-        counts = [sample[counter] for counter in _DRAFT_COUNTERS]
+        counts = [*(sample[counter] for counter in _DRAFT_COUNTERS), *sample.positions]
         is_counted = any(count is not None for count in counts)
         if any(counts) or self._reports(sample):
             return Drafting.DRAFTS

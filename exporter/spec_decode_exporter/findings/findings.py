@@ -122,12 +122,12 @@ _COUNT_THEM: Final = {
 @FAULTS.finding(always)
 def drafts_not_counted(context: FindingContext) -> Found | None:
     text, values = "The page does not say whether the engine speculates: it has no counters of drafts. ", {}
-    total, tokens = context.its.total, context.its.effective_tokens_per_step
+    its, total, tokens = context.its, context.its.total, context.its.effective_tokens_per_step
     if context.known.drafting is Drafting.UNCOUNTED and tokens is not None:
         text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. "
         values = {"tokens": tokens}
-    elif total.drafts is None and total.draft_tokens:
-        text = "The number of drafts, `spec_decode_num_drafts_total`, is missing: the page has draft tokens alone. The acceptance rate is known; the acceptance length and a verdict are not. "
+    elif total.drafts is None and (total.draft_tokens or total.accepted_tokens or any(its.window.positions)):
+        text = "The number of drafts, `spec_decode_num_drafts_total`, is missing, so the acceptance length and a verdict are unknown. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
     return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)

@@ -48,6 +48,8 @@ ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
         ((sample("vllm", 0, 0, 0),), {}, Drafting.DRAFTS),
         ((sample("vllm", None, 400, 200),), {}, Drafting.DRAFTS),
         ((sample("vllm", None, 0, 0),), {}, Drafting.DRAFTS),
+        ((sample("vllm", None, None, 200),), {}, Drafting.DRAFTS),
+        ((plain(5000, positions=(0, 0)),), {}, Drafting.DRAFTS),
         ((sample("vllm", reported_acceptance_ratio=0.0),), {}, Drafting.DRAFTS),
         # Without counters of drafts an engine is off only if its page would show them: tokens and steps are there.
         ((plain(0),), {}, Drafting.OFF),

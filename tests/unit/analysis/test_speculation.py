@@ -75,8 +75,7 @@ def test_each_field_has_the_most_certain_source(settings, label, served, pod, ex
 )
 def test_the_name_of_a_speculators_checkpoint_is_the_last_source_of_the_method(label, served, expected):
     found = resolve(None, label, served, model_name="RedHatAI/Qwen3-8B-speculator.peagle")
-    in_one_pass = found.deployment.drafts_in_parallel
-    assert (found.method, found.source, found.draft_model, in_one_pass) == expected
+    assert (found.method, found.source, found.draft_model, found.drafts_in_parallel) == expected
 
 
 def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
