@@ -133,8 +133,8 @@ class Outcome:
 
     @property
     def is_false(self) -> bool:
-        """True if requests are slower and the verdict is healthy or optimal."""
-        return self.truth < SLOWER and self.verdict in PAYS
+        """True if requests are slower than a known baseline and the verdict is healthy or optimal."""
+        return self.with_baseline and self.truth < SLOWER and self.verdict in PAYS
 
 
 def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:

@@ -53,7 +53,8 @@ def test_a_lost_prefix_cache_is_reported_from_the_pages_of_the_server(trial):
     assert pages[-1].prefix_cache_hits == 0 < next(counts_of(trial.plain, 1)).prefix_cache_hits
     found = end_to_end.outcome(trial, with_baseline=False)
     assert "prefix_cache_lost" in found.findings
-    assert found.is_inside
+    assert found.lower is None, "a finding, and no bounds without a baseline"
+    assert end_to_end.outcome(trial, with_baseline=True).is_inside
 
 
 @pytest.mark.parametrize(

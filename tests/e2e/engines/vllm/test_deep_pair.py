@@ -20,8 +20,6 @@ K = 4
 WORKERS = 3
 ROUNDS = [[answers_of(worker, 6) for worker in range(WORKERS)]] * 60
 """Each takes some 12 s without speculation."""
-PARAMETERS = {"draft_parameters": 8_915_456, "target_parameters": 101_212_672}
-"""Of both models, as ``build_models.py`` counts them."""
 WINDOW = "3m"
 """It has bounds from half of it on."""
 PAYS, LOSES = {"marginal", "healthy", "optimal"}, {"harmful"}
@@ -66,13 +64,12 @@ def phases(tmp_path_factory, remark) -> Phases:
         until(lambda: not watching.up(), what="a failed poll of the stopped server", seconds=30)
         with (
             vllm("deep-drafting", *QUIET, *draft_model(K, "deep-draft"), **deep) as drafts,
-            watch("deep-sizes", drafts.url, window=WINDOW, cost=PARAMETERS) as sizes,
             watch("deep-unknown", drafts.url, window=WINDOW) as unknown,
         ):
             watching.wait_until_up()
             send(drafts.url, ROUNDS[0])
             drafting = send_until(lambda: has_bounds(watching, WINDOW, source="baseline"), drafts.url, ROUNDS)
-            every = {"baseline": watching, "sizes": sizes, "unknown": unknown}
+            every = {"baseline": watching, "unknown": unknown}
             pages = {name: each.settled() for name, each in every.items()}
             engines = {name: engine(each) for name, each in every.items()}
     found = Phases(plain, drafting, pages, engines)
@@ -89,8 +86,6 @@ def test_the_baseline_appears_by_itself_and_its_bounds_contain_the_truth(phases)
     assert page.find(COST, source="baseline")
     low, _, high = bounds(page, SPEEDUP, WINDOW)
     assert low <= phases.token <= high
-    least, _, most = bounds(phases.pages["sizes"], SPEEDUP, WINDOW)
-    assert high / low < 0.5 * most / least
 
 
 def test_the_bounds_of_a_request_contain_its_truth(phases):
@@ -112,13 +107,6 @@ def test_a_baseline_decides_where_its_bounds_exclude_break_even(phases):
     pays = phases.engines["baseline"]["verdict"] in PAYS
     assert pays or min(token[0], request[0]) < 1
     assert token[0] >= 1 or not pays
-
-
-def test_bounds_by_the_sizes_of_the_models_contain_the_truth_too(phases):
-    page = phases.pages["sizes"]
-    assert page.find(COST, source="sizes")
-    low, _, high = bounds(page, SPEEDUP, WINDOW)
-    assert low <= phases.token <= high
 
 
 def test_a_draft_model_of_unknown_size_has_no_speedup_and_is_not_condemned(phases):
