@@ -25,7 +25,6 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 _MAX_LABEL: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
-_MAX_GPUS: Final = 1024
 _NUMBER: Final = re.compile(r"[0-9]{1,4}+")
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
@@ -47,7 +46,6 @@ _METHODS_ELSEWHERE: Final = {
 
 class _VllmConfig(msgspec.Struct):
     speculative_config: dict[str, Any] | None = None
-    parallel_config: dict[str, Any] | None = None
 
 
 class _Details(msgspec.Struct):
@@ -62,7 +60,6 @@ class _Details(msgspec.Struct):
     speculative_draft_model_path: Any = None
     speculative_adaptive: Any = None
     model_path: Any = None
-    tp_size: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,6 @@ class ServedSpeculation:
     """``enable_adaptive_verification``: vLLM chooses in each step how many drafts it verifies."""
     varies_tokens: bool = False  # `speculative_adaptive`: SGLang changes K while it runs
     drafts_in_parallel: bool = False  # `parallel_drafting`: one pass drafts all tokens
-    tensor_parallel: int | None = None  # GPUs over which each layer is divided
 
 
 def served_version(body: bytes) -> str:
@@ -137,9 +133,8 @@ def _decoded(body: bytes) -> _Details:
 
 def _speculation(details: _Details) -> ServedSpeculation | None:
     match details.vllm_config:
-        case _VllmConfig(speculative_config=dict(settings), parallel_config=parallel):
-            gpus = _gpus((parallel or {}).get("tensor_parallel_size"))
-            return replace(speculation_of(settings), tensor_parallel=gpus)
+        case _VllmConfig(speculative_config=dict(settings)):
+            return speculation_of(settings)
         case str(text) if fields := _TEXT.search(text):
             method, model, tokens = fields.groups()
             return speculation_of({"method": method, "model": model, "num_speculative_tokens": int(tokens)})
@@ -149,12 +144,8 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
             drafter, varies = details.speculative_draft_model_path, details.speculative_adaptive
             model = None if drafter == details.model_path else drafter
             found = _elsewhere(details.speculative_algorithm, model, steps_of(steps, verified))
-            return replace(found, tensor_parallel=_gpus(details.tp_size), varies_tokens=varies is True)
+            return replace(found, varies_tokens=varies is True)
     return None
-
-
-def _gpus(size: object) -> int | None:
-    return size if type(size) is int and 0 < size <= _MAX_GPUS else None
 
 
 def _label(value: object, max_characters: int = _MAX_LABEL) -> str:

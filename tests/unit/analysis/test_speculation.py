@@ -11,7 +11,7 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation as Served
 
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
 SERVED = Served(
-    "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True, tensor_parallel=4,
+    "eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly", is_adaptive=True,
     varies_tokens=True,
 )  # fmt: skip
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
