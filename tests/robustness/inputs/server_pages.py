@@ -177,7 +177,6 @@ ROWS: Final = (
             "samples": lambda: page(labelled(MAX_SERIES, 1)),
             "labels of one": lambda: page(labelled(1, MAX_SERIES_LABELS + 1)),
             "labels": lambda: page(labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS + 1, MAX_SERIES_LABELS)),
-            "positions of one": lambda: page(engines(1, MAX_POSITIONS + 1)),
             "positions": lambda: page(engines(MAX_ENGINES - 1, EACH + 1)),
             "buckets": lambda: page(buckets(1, MAX_BUCKETS + 1)),
         },

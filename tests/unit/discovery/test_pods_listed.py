@@ -174,13 +174,13 @@ async def test_a_list_that_fails_on_a_later_page_changes_nothing(api, discovery,
 
 async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
     api.refusal = 410, "the continue token is too old"
-    await failure(discovery(), r"status 410 Gone \(the continue token is too old\)")
+    await failure(discovery(), "status 410 Gone: the continue token is too old")
     api.refusal, way = None, discovery()
     assert await names(way) == ["a"]
     api.refusal = 503, "shutting down"
     pauses = []
     for _ in range(9):
-        await failure(way, r"status 503 Service Unavailable \(shutting down\)")
+        await failure(way, "status 503 Service Unavailable: shutting down")
         pauses.append(way.refresh)
     assert pauses == [0.75 * seconds for seconds in (1, 2, 4, 8, 16, 32, 60, 60, 60)]
     api.refusal = None
@@ -205,14 +205,14 @@ async def test_the_error_of_a_missing_permission_has_the_required_role(api, disc
     assert "system:serviceaccount:x:y" in error
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '{"message": 5}', '{"message": "\\u001b[2J"}'])
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"message": 5}'])
 async def test_a_refusal_without_words_has_its_status(discovery, body):
     async def answer(_request):
         return web.Response(text=body, status=500, content_type="application/json")
 
     async with served(answer) as url:
         error = await failure(discovery(api_server=url))
-    assert str(error).removesuffix(" (5)") == "status 500 Internal Server Error"
+    assert str(error) == "status 500 Internal Server Error"
 
 
 async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
