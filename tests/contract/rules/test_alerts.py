@@ -6,7 +6,6 @@ import promql_parser as promql
 
 from spec_decode_exporter.analysis.window_evaluation import DEAD
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
-from spec_decode_exporter.findings.findings import LOW_RATE
 from tests.contract.promql import of_kind, queries_of
 from tests.every import every
 from tests.paths import CHECKOUT
@@ -75,10 +74,9 @@ def test_ranges_hold_two_scrapes_of_60_s_and_rates_four(alert):
     assert all(one.range.total_seconds() >= 240 for one in rates)
 
 
-def test_a_dead_drafter_a_low_rate_and_a_comparable_load_are_the_same_as_for_findings():
+def test_a_dead_drafter_and_a_comparable_load_are_the_same_as_for_findings():
     expressions = {rule_id(alert): alert["expr"] for alert in ALERTS}
     assert f"< {DEAD}\n" in expressions["SpecDecodeDrafterDead"]
-    assert f"< {LOW_RATE:.2f}\n" in expressions["SpecDecodeAcceptanceLow rate"]
     [load] = [rule["expr"] for rule in rules() if "comparable_load" in rule.get("record", "")]
     limit = TRAFFIC[Traffic.LOAD].limit
     assert load.count(f">= {1 / limit:.3f} <= {limit:g}") == 2

@@ -30,7 +30,7 @@ def test_events_below_the_level_are_omitted():
     [
         ("a b", '"a b"'),
         (3, "3"),
-        (["sudden_drop", "low_rate"], "sudden_drop,low_rate"),
+        (["sudden_drop", "low_first_position"], "sudden_drop,low_first_position"),
         ((0.7812, 0.36), "0.7812,0.36"),
         ([12, None, 3], "12,,3"),
         ([], ""),

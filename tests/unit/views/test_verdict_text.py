@@ -110,7 +110,9 @@ def test_a_verdict_names_its_figure(verdict, figures, text):
 @pytest.mark.parametrize("state", [State.ACTIVE, State.IDLE, State.UNKNOWN, State.DISABLED])
 @pytest.mark.parametrize("name", NO_VERDICT)
 def test_a_finding_that_excludes_a_verdict_replaces_state_and_verdict(name, state):
-    its = engine(Verdict.INSUFFICIENT, state=state, action=Action.COLLECT, findings=["low_rate", name])
+    its = engine(
+        Verdict.INSUFFICIENT, state=state, action=Action.COLLECT, findings=["low_first_position", name]
+    )
     assert verdict_text(its) == f"Text of {name}."
     assert recommendation_text(its) == "No advice without a verdict."
 
