@@ -262,10 +262,11 @@ class WindowFigures:
     @cached_property
     def draft_acceptance_bounds(self) -> Estimate | None:
         """Bounds of the acceptance rate A/T."""
-        drafts, drafted = self.total.drafts or 0, self.total.draft_tokens
-        rate = self.draft_acceptance_ratio
+        drafts, drafted, rate = self.total.drafts, self.total.draft_tokens, self.draft_acceptance_ratio
         if rate is None or not drafted or not self.cosines:
             return None
+        if not drafts:
+            return self.share_bounds(rate, *self.columns("accepted_tokens", "draft_tokens"))
         error = self.least_deviation(rate) * sqrt(drafts) / drafted
         return self._estimate("accepted_tokens", "draft_tokens", (0.0, 1.0), error)
 

@@ -127,7 +127,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
         text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. "
         values = {"tokens": tokens}
     elif total.drafts is None and (total.draft_tokens or total.accepted_tokens or any(its.window.positions)):
-        text = "The number of drafts, `spec_decode_num_drafts_total`, is missing, so the acceptance length and a verdict are unknown. "
+        text = "The page lacks the number of drafts, so there is no verdict. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
     return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)

@@ -331,6 +331,12 @@ def test_drafts_of_any_length_may_have_narrower_bounds_of_the_rate():
     assert its.draft_acceptance_bounds == Estimate(0.5, 0.5, 0.5, 0, 3)
 
 
+def test_without_a_number_of_drafts_the_rate_has_the_bounds_of_independent_draft_tokens():
+    increments = [{"draft_tokens": 4, "accepted_tokens": 2, "generation_tokens": 4}] * 30
+    its = figures(None, 120, 60, increments=increments, **REQUESTS)
+    assert its.draft_acceptance_bounds.standard_error == pytest.approx(sqrt(0.25 / 120))
+
+
 def positioned(first, second, drafts=100, number=30):
     """Increments of drafts of two tokens with these accepted tokens at each position."""
     one = {"drafts": drafts, "generation_tokens": drafts, "positions": (first, second)}

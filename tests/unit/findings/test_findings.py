@@ -248,7 +248,7 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("token_time_tail", {"p50": 0.1, "p99": 0.501, "ratio": 5.01}, "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. "),
         ("another_depth", {"tokens": 4, "recommended_tokens": 2, "speedup": 2.4 / 1.65, "present_speedup": 3.0 / 2.25}, "2 draft tokens instead of 4 should make decoding 1.45 times as fast as without speculation, instead of 1.33 times"),
         ("counts_no_drafts", {"before": 2.35, "length": 1.48, "fall": 0.87 / 2.35}, "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. The acceptance length that it reports fell from 2.35 to 1.48, by 37.0 %."),
-        ("drafts_not_counted", {}, "The number of drafts, `spec_decode_num_drafts_total`, is missing, so the acceptance length and a verdict are unknown. Update the server."),
+        ("drafts_not_counted", {}, "The page lacks the number of drafts, so there is no verdict. Update the server."),
         ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 0.700 of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
         ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, and none a second one. It is a prefill server: "),
         ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 0.301 of the drafts, "),
