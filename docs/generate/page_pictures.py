@@ -74,7 +74,7 @@ LOADS: Section = {
 }
 SEARCH: Section = {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}
 MISTRAL = "mistralai/Mistral-Small-3.2-24B"
-NEW = Server("chat-new", "measure", told={"speculative": {"method": "eagle3"}})
+NEW = Server("chat-new", "unknown-cost", told={"speculative": {"method": "eagle3"}})
 FEW = [CHAT, BATCH, DROPS]
 FLEET = [
     DROPS,

@@ -185,7 +185,7 @@ def test_the_report_in_the_readme_is_what_its_command_prints(e2e, start, tmp_pat
     (command,) = (
         line for line in readme.splitlines() if line.startswith("$ spec-decode-exporter observe localhost")
     )
-    server = start(e2e.Simulator, "measure", name="readme")
+    server = start(e2e.Simulator, "unknown-cost", name="readme")
     server.wait_for(server.url)
     words = command.removeprefix("$ ").partition(" #")[0].split()
     found = subprocess.run(

@@ -42,7 +42,7 @@ def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):
     demo = e2e.Running("demo", command, tmp_path)
     try:
         e2e.eventually(lambda: "Page: " in demo.log)
-        assert all(f"simulated-{name}: up, vllm " in demo.log for name in ("drop", "measure"))
+        assert all(f"simulated-{name}: up, vllm " in demo.log for name in ("drop", "unknown-cost"))
         assert demo.log.splitlines()[-1] == f"Page: http://{address}/"
     finally:
         assert demo.stop()[0] == 0

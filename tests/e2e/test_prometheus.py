@@ -36,7 +36,7 @@ SCENARIOS = {
 COST = {
     "loads": [
         {"running_requests": 8, "draft_cost_ratio": 0.1},
-        {"running_requests": 64, "draft_cost_ratio": 0.9},
+        {"running_requests": 64, "draft_cost_ratio": 0.3},
     ]
 }
 

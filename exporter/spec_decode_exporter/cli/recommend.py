@@ -39,11 +39,10 @@ from spec_decode_exporter.scrape.errors import PollError
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
 several loads, as the line to paste, and why. What is unknown is not printed; the output says what to measure.
-With --measure, print the setting with narrow ranges of load without drafts: they measure the cost in minutes.
 """
 _EPILOG: Final = """\
 exit status:
-  0  the setting of every engine that speculates is known; with --measure, its schedule or its cost
+  0  the setting of every engine that speculates is known
   1  a server, an exporter or a file could not be read
   2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
