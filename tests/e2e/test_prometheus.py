@@ -36,7 +36,8 @@ SCENARIOS = {
 COST = {
     "loads": [
         {"running_requests": 8, "draft_cost_ratio": 0.1},
-        {"running_requests": 64, "draft_cost_ratio": 0.3},
+        {"running_requests": 16, "draft_cost_ratio": 0.12},
+        {"running_requests": 64, "draft_cost_ratio": 0.9},
     ]
 }
 

@@ -113,7 +113,7 @@ def watch(
     port = port or free_port()
     program = Path(sys.executable).with_name("spec-decode-exporter")
     command = [str(program), "run", "--config.file", str(path), "--web.listen-address", f"{HOST}:{port}"]
-    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy", seconds=20) as server:
+    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy", seconds=60) as server:
         watching = Watch(server)
         watching.wait_until_up()
         yield watching
