@@ -2,6 +2,7 @@
 
 import pytest
 
+from spec_decode_exporter.scrape.derived import steps_of
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, SampleReader
 from tests.paths import DATA
@@ -112,3 +113,11 @@ def test_verified_draft_tokens_are_the_draft_tokens_where_vllm_counts_them():
         450,
         True,
     )
+
+
+@pytest.mark.parametrize(
+    ("steps", "verified", "tokens"),
+    [(3, 8, 3), (5, 5, 4), (3, 4, 3), (1, 16, 15), (0, 5, 4), (None, 5, 4), (3, 1, 3), (3, None, 3), (None, None, None)],
+)  # fmt: skip
+def test_k_of_sglang_is_the_steps_of_a_tree_and_the_tokens_of_a_block_or_a_search(steps, verified, tokens):
+    assert steps_of(steps, verified) == tokens
