@@ -26,6 +26,7 @@ from benchmarks.truth.gpu_server import GpuServer
 from benchmarks.truth.server import Server
 from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
+from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.learned.learned import Learned
@@ -285,7 +286,8 @@ class Run(NamedTuple):
                 shown = sample(page, created=WALL + polls.moments[0], speculates=polls.speculates)
                 step = history.observe(shown, START + moment, WALL + moment, self.interval)
                 if step.increment:
-                    learned.observe(step.increment, shown, history)
+                    drafting = Drafting.DRAFTS if polls.speculates else Drafting.OFF
+                    learned.observe(step.increment, shown, history, drafting)
         return learned
 
 
