@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.missing_evidence import Way
+from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
@@ -176,8 +176,10 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     assert [part for part in absent if part in html] == []
 
 
-WAIT = Way("schedule_in_force", "Wait for 12 requests", "the time until then")
-MEASURED = Way("plain_period", "Restart it", "ten minutes", "what drafts gain", "observe --for 10m")
+WAIT = CostMeasurement("schedule_in_force", "Wait for 12 requests", "the time until then")
+MEASURED = CostMeasurement(
+    "plain_period", "Restart it", "ten minutes", "what drafts gain", "observe --for 10m"
+)
 UNSURE = {"verdict": Verdict.UNCLEAR, "verdict_text": f"{PROBABLY} It pays if a draft token costs less."}
 
 
