@@ -149,7 +149,7 @@ def _lacks_baseline(its: WindowEvaluation) -> bool:
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement], ...]] = (
-    (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
+    (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: published costs of such drafters then say what is likely", "a minute", paste="--speculative.method METHOD")),
     (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic")),
     (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
     (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),

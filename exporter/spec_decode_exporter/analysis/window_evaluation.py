@@ -307,7 +307,7 @@ class WindowEvaluation(WindowFigures):
 
     @property
     def has_typical_cost(self) -> bool:
-        """True if the cost is what drafting costs others, or unknown."""
+        """True if the cost is by published measurements, or unknown."""
         return self.possible_cost.is_typical
 
     @property

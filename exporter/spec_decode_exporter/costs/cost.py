@@ -45,7 +45,7 @@ class CostSource(StrEnum):
     """Step times with drafts, and those learned while the target served the model without speculation."""
     CONFIGURED = "configured"
     TYPICAL = "typical"
-    """What drafting by the method cost others: see ``published``."""
+    """Published costs of the method's kind of drafters: see ``published``."""
 
 
 class StepCost(NamedTuple):
@@ -102,7 +102,7 @@ class CostRange:
 
     @property
     def is_typical(self) -> bool:
-        """True if it is what drafting costs others, and not about the server itself."""
+        """True if it is by published costs, and not about the server itself."""
         return self.source is CostSource.TYPICAL
 
     def spanning(self, other: CostRange) -> CostRange:
@@ -191,7 +191,7 @@ class CostSources:
         return known or self.typical(running_requests, tokens)
 
     def typical(self, running_requests: float | None, tokens: float) -> CostRange | None:
-        """Return what a step with this many draft tokens cost others; None if too few published it."""
+        """Return the published cost of this many draft tokens; None with too few measurements."""
         costs = published_costs(self.kind, self.method, running_requests)
         if costs is None:
             return None

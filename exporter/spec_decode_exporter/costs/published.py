@@ -1,4 +1,4 @@
-"""Published measurements of what a step with a draft cost others.
+"""Published costs of a step with a draft.
 
 A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took
 κ = length / speed-up plain steps. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,

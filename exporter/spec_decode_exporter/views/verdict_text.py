@@ -124,7 +124,7 @@ def likely_text(
         parts.append(published_text(share, is_of_kind=cost is not None))
     if bounds is not None and cost is not None:
         value, low, high = map(_about, bounds[:3])
-        parts.append(f"Decoding is about {value} times as fast ({low} to {high} by {_range_of(cost)}).")
+        parts.append(f"Decoding is about {value} times as fast ({low} to {high} {range_text(cost)}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
     if cost is None and share is None:
@@ -138,8 +138,9 @@ def published_text(share: PublishedShare, *, is_of_kind: bool) -> str:
     return f"At {share.paying} of {share.costs} published costs of {drafters} your acceptance would pay."
 
 
-def _range_of(cost: CostRange) -> str:
-    return "what drafting costs others" if cost.is_typical else "the range of its cost"
+def range_text(cost: CostRange) -> str:
+    """Return where the range of a speed-up comes from."""
+    return "at published costs" if cost.is_typical else "by the range of its cost"
 
 
 def likely_so_far(its: WindowEvaluation) -> str:

@@ -147,7 +147,7 @@ NEEDED = MissingEvidence(Evidence.SECONDS, 15.0, 6.0)
 @pytest.mark.parametrize(
     ("pays", "bounds", "cost", "share", "text"),
     [
-        (True, (1.4, 0.9, 2.1), TYPICAL, PublishedShare(87, 92), "Speculation probably pays. At 87 of 92 published costs of such drafters your acceptance would pay. Decoding is about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (True, (1.4, 0.9, 2.1), TYPICAL, PublishedShare(87, 92), "Speculation probably pays. At 87 of 92 published costs of such drafters your acceptance would pay. Decoding is about 1.4 times as fast (0.9 to 2.1 at published costs). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
         (False, (0.9, 0.5, 1.2), None, PublishedShare(7, 122), "Speculation may pay or not. At 7 of 122 published costs of drafters of all kinds your acceptance would pay. It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
         (False, (0.9, 0.5, 1.2), None, None, "Speculation may pay or not. It pays if a draft token costs less than 0.25 of a decode step; too few published what such drafters cost."),
         (False, (1.0, 0.6, 1.6), MEASURED, None, "Speculation may pay or not. Decoding is about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
@@ -174,7 +174,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
-        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others. It takes a minute, and costs no speed: `--speculative.method METHOD`."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp, with a flag of the exporter: published costs of such drafters then say what is likely. It takes a minute, and costs no speed: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip

@@ -145,7 +145,7 @@ BY_LOAD = SpeculationSetting(
 )
 OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
 MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
-PROBABLY = "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+PROBABLY = "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 at published costs)."
 CHANGE, COPY, SETTING = '<small class="advice change" title="', "Copy</button>", 'data-key="Setting"'
 SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">'
 

@@ -39,7 +39,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text
+from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text, range_text
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -189,8 +189,7 @@ class SpeedupPlan(View):
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
             likely = LIKELY[probably_pays(self.pays_share_ratio)]
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
-        by = "what drafting costs others" if cost.is_typical else "the range of its cost"
-        bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
+        bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} {range_text(cost)}"
         says = claim(self.verdict)
         return f"{says}: {depth.speedup_ratio:.2f} times as fast as without it ({bounds}), decode only."
 
