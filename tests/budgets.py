@@ -17,11 +17,10 @@ BUDGETS = {
     "scrape": 2500,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1150,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
     "window": 900,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
-    "figures": 1090,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 698,  # published rows instead of a model (1,090 before)
-    "analysis": 2565,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
+    "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "costs": 2089,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved; no contexts
+    "analysis": 2540,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
     "drops": 1125,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
-    "learned": 1339,  # blocks by K and histograms for later; time saved; no contexts (1,440 before)
     "experiments": 760,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 680,  # drafts that are missing, servers without a verdict, an FP8 cache; what cannot be acted on is gone (715 before)
     "requests": 1794,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics

@@ -18,8 +18,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.numbers import UnixTime
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import STATE, Pace
-from spec_decode_exporter.learned.baseline import Baseline
-from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.costs.baseline import Baseline
+from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile
 from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
