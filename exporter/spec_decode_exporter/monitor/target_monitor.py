@@ -83,6 +83,8 @@ class Shared:
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
         self.budget, self.types, self._spread = PollBudget(), RequestTypes(), spread
+        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+        """Takes labels, snapshot and pace of each engine that was evaluated."""
 
     @property
     def pace(self) -> float:
@@ -351,10 +353,8 @@ class TargetMonitor:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
         engine.counters.front_end = polled.reading.front_end
-        latency_interval = self._config.poll.histogram_interval
-        observe = partial(
-            engine.observe, sample, polled.moment, polled.wall, polled.interval, latency_interval
-        )
+        moments = polled.moment, polled.wall, polled.interval
+        observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
         for event in errors.whole("counting", monitored.labels, observe):
             was_reset |= event.name == "engine_reset"
             self.record_event(event, monitored.subject)
@@ -362,10 +362,12 @@ class TargetMonitor:
             evaluate = partial(engine.evaluate, in_full=self._shared.pace > polled.interval)
             for event in errors.whole("evaluation", monitored.labels, evaluate):
                 self.record_event(event, monitored.subject)
+            if engine.snapshot:
+                labels = {**monitored.labels, **dict(self.target.labels)}
+                self._shared.prepare(labels, engine.snapshot, self._shared.pace)
         return was_reset
 
     def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
-        """Return whether an interval of the engine's pace began since its last evaluation."""
         pace, before = self._shared.pace, monitored.engine.evaluated_at
         if pace <= polled.interval or before == -inf:
             return True
@@ -468,11 +470,9 @@ class TargetMonitor:
                     self.record_event(event, monitored.subject)
 
     def _is_churning(self, now: float) -> bool:
-        """Return whether surplus engines were evicted within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
         return now - self._churned_at <= CHURN_SECONDS
 
     def _take_places(self, number: int) -> None:
-        """Take places of the fleet; free them if ``number`` is negative."""
         self._places += number
         self._shared.places_taken += number
 
