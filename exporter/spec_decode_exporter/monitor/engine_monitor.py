@@ -153,11 +153,8 @@ class EngineMonitor:
     def evaluate(self, *, in_full: bool = True) -> Iterator[Event]:
         """Evaluate the newest poll, and yield what changed since the last evaluation.
 
-        If it raises, the snapshot has the state and the figures by the counters alone.
-
-        Args:
-            in_full: Compute all that a scrape reads, a third of the work. Otherwise a reader computes it,
-                if there is one before the next evaluation: of many engines that takes a scrape too long.
+        If it raises, the snapshot has the state and the figures by the counters alone. ``in_full`` computes
+        all that a scrape reads; otherwise the first reader does, which takes a scrape of many too long.
         """
         windows = self.history.windows(*self._lengths)
         self.evaluated_at, self.is_urgent = self.history.last_seen, False

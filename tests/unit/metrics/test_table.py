@@ -7,14 +7,13 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.costs.baseline import COMPARED, BaselineSummary
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
 from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
-from spec_decode_exporter.metrics.table import METRICS, NAMES
+from spec_decode_exporter.metrics.table import GROUP_OF, METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
@@ -24,7 +23,7 @@ from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of
 
-ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
+ONE_WINDOW = {"longest": "longest", "shortest": "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 BEFORE = dict.fromkeys(COMPARED, Buckets((0.1, 1.0, inf), (0, 999, 999)))
 BASELINE = BaselineSummary(0.1, None, histograms=BEFORE)
@@ -50,7 +49,7 @@ def contract():
 def test_every_metric_has_its_kind_labels_and_profile():
     """A changed line changes for every user: ``make generate``, and a file in ``docs/changes/``."""
     is_golden(DATA / "metrics" / "contract.txt", contract())
-    assert len(NAMES) == len(METRICS)
+    assert len(GROUP_OF) == len(METRICS)
 
 
 def is_reserved_once(metric):
@@ -61,8 +60,7 @@ def is_reserved_once(metric):
 
 def has_the_label_of_quantiles_if_named_so(metric):
     """Other gauges have no ``quantile``, which the formats reserve for summaries: decision 17."""
-    names = "quantile" in metric.name.split("_")
-    return (QUANTILE_LABEL in metric.labels) is (metric.kind == "unknown") is names
+    return (QUANTILE_LABEL in metric.labels) is ("quantile" in metric.name.split("_"))
 
 
 OTHER_UNITS = r"milliseconds|_ms\b|minutes|hours|percent|kilobytes|megabytes|_kb\b|_mb\b|perc\b"
@@ -112,7 +110,7 @@ def samples_of(engine):
 def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_is_there_twice(scheduled):
     samples = samples_of(scheduled)
     found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples}
-    reported = {name for name in NAMES if "engine_reported" in name}
+    reported = {name for name in GROUP_OF if "engine_reported" in name}
     assert found == {metric.name for metric in METRICS if metric.subject is ENGINE} - reported
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
 
