@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostModel, Curve
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
@@ -32,6 +33,7 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    settings_place: SettingsPlace = SettingsPlace.FLAGS
 
     def cost_model(self, measured: Sequence[Curve]) -> CostModel:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -104,6 +106,8 @@ class Knowledge:
     """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     kv_cache: KvCache | None = None
     """KV cache that speculation leaves; None if the page does not show it."""
+    settings_place: SettingsPlace = SettingsPlace.FLAGS
+    """Place of the exporter's settings."""
 
     @property
     def speculates(self) -> bool:

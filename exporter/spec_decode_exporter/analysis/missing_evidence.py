@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.methods import is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
@@ -128,7 +129,28 @@ class Way:
     costs: str = "no speed"
     """Its price in speed."""
     paste: str = ""
-    """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
+    """Flags or YAML to paste; capital letters are to replace. Empty without one."""
+    place: str = ""
+    """Where to paste it."""
+
+
+class Paste(NamedTuple):
+    """Texts to paste by the place of the exporter's settings; empty where the next one serves."""
+
+    flags: str = ""
+    setting: str = ""
+    """YAML of the configuration; the chart has it below ``config``."""
+    sidecar: str = ""
+    """Values of the chart for a sidecar."""
+
+    def at(self, place: SettingsPlace) -> str:
+        """Return the text for a place; empty without one."""
+        if place is SettingsPlace.FLAGS and self.flags:
+            return self.flags
+        if place is SettingsPlace.SIDECAR and self.sidecar:
+            return self.sidecar
+        is_file = place in {SettingsPlace.FLAGS, SettingsPlace.FILE} or not self.setting
+        return self.setting if is_file else f"config: {{{{{self.setting}}}}}"
 
 
 def _is_measured(its: WindowEvaluation) -> bool:
@@ -142,17 +164,26 @@ def _lacks_baseline(its: WindowEvaluation) -> bool:
 
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
-_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
-    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
-    (_is_measured, Way("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic")),
-    (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
-    (_lacks_baseline, Way("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_lacks_baseline, Way("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes")),
-    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
-    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way, Paste], ...]] = (
+    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely", "a minute"),
+        Paste("--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]", """sidecar: {{speculativeConfig: '{{"method": "METHOD"}}'}}""")),
+    (_is_measured, Way("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), Paste()),
+    (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), Paste()),
+    (_lacks_baseline, Way("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
+        Paste("--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}")),
+    (_lacks_baseline, Way("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), Paste()),
+    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server"),
+        Paste(setting='experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
+        Paste("--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
-WAYS: Final = tuple(way.name for _, way in _WAYS)
+_VOLUMES: Final = {
+    SettingsPlace.SIDECAR: ", if `state.file` is on a volume that outlives the pod",
+    SettingsPlace.FLEET: "; `persistence.enabled` keeps them when the exporter restarts",
+}
+"""What keeps learned step times in a pod, by the chart's mode."""
+WAYS: Final = tuple(way.name for _, way, _ in _WAYS)
 """Names of the ways, cheapest first."""
 
 
@@ -175,12 +206,29 @@ def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
         "factor": _more_traffic(its),
+        "server": f"'{its.known.server}'" if its.known.server else "URL",
+        "volume": _VOLUMES.get(its.known.settings_place, ""),
     }
+    place = its.known.settings_place
+    rows = ((way, paste.at(place)) for applies, way, paste in _WAYS if applies(its))
     return tuple(
-        replace(way, text=way.text.format_map(numbers), paste=way.paste.format_map(numbers))
-        for applies, way in _WAYS
-        if applies(its)
+        replace(
+            way,
+            text=way.text.format_map(numbers),
+            paste=paste.format_map(numbers),
+            place=_place(place, paste),
+        )
+        for way, paste in rows
     )
+
+
+def _place(place: SettingsPlace, paste: str) -> str:
+    """Return the name of the place for a text to paste; empty without one."""
+    if not paste:
+        return ""
+    if place in {SettingsPlace.SIDECAR, SettingsPlace.FLEET}:
+        return "the chart's values"
+    return "flags of the exporter" if paste.startswith("--") else "the exporter's configuration"
 
 
 def _more_traffic(its: WindowEvaluation) -> str:

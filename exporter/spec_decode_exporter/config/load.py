@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -12,7 +13,10 @@ from spec_decode_exporter.config.environment import expand
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS, Source, read_source
-from spec_decode_exporter.config.types import Context, ReadRates
+from spec_decode_exporter.config.types import Context, ReadRates, SettingsPlace
+
+CHART_MODE: Final = "SPEC_DECODE_EXPORTER_CHART_MODE"
+"""Variable in which the Helm chart states its mode, ``sidecar`` or ``fleet``."""
 
 
 def load(
@@ -39,12 +43,21 @@ def load(
     source = Source(FLAGS) if path is None else read_source(path, partial(expand, environ=environ))
     for name, value in (overrides or {}).items():
         _override(source, name, value)
-    config = source.validated(Config, Context(Path() if path is None else path.parent, read_rates))
+    directory = Path() if path is None else path.parent
+    config = source.validated(Config, Context(directory, read_rates, _place(path, environ)))
     for check in checks:
         for place, message in check(config):
             source.add_problem(place, message)
     source.refuse()
     return config
+
+
+def _place(path: Path | None, environ: Mapping[str, str]) -> SettingsPlace:
+    """Return the place of the settings that a user edits."""
+    mode = environ.get(CHART_MODE, "")
+    if mode in {SettingsPlace.SIDECAR, SettingsPlace.FLEET}:
+        return SettingsPlace(mode)
+    return SettingsPlace.FLAGS if path is None else SettingsPlace.FILE
 
 
 def _override(source: Source, name: str, value: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, WithJsonSchema, field_validator
 
 from spec_decode_exporter.config.comparison_settings import (
     BaselineSettings,
@@ -21,6 +21,8 @@ from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
+    Context,
+    SettingsPlace,
     Duration,
     DurationOrOff,
     LocatedFile,
@@ -156,6 +158,19 @@ class Config(Section):
     state: StateSettings = Field(default_factory=StateSettings, description="State that survives a restart of the exporter.")
     log: Log = Field(default_factory=Log, description="The log.")
     limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
+
+    _place: SettingsPlace = PrivateAttr(default=SettingsPlace.FLAGS)
+
+    @property
+    def place(self) -> SettingsPlace:
+        """Place of the settings that a user edits."""
+        return self._place
+
+    def model_post_init(self, context: Any) -> None:  # noqa: ANN401  as pydantic
+        """Take the place from the context of ``load``."""
+        super().model_post_init(context)
+        if isinstance(context, Context):
+            self._place = context.place
 
     @field_validator("poll", "policy", "targets", "experiments")
     @classmethod

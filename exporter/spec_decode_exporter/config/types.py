@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -73,6 +74,17 @@ ReadRates = Callable[[Path, str | None], dict[int | None, float]]
 """Reads the acceptance rates by draft tokens of a file and a model; raises ValueError."""
 
 
+class SettingsPlace(StrEnum):
+    """Place of the exporter's settings, into which advice about them is pasted."""
+
+    FLAGS = "flags"
+    FILE = "file"
+    SIDECAR = "sidecar"
+    """Values of the chart, with the exporter beside vLLM."""
+    FLEET = "fleet"
+    """Values of the chart, with one exporter for many pods."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Context of validation: the directory of the file, a reader of references, values of other targets."""
@@ -80,6 +92,7 @@ class Context:
     directory: Path
     read_rates: ReadRates | None = None
     """Reads reference files; without it they are not read."""
+    place: SettingsPlace = SettingsPlace.FILE
     taken: dict[str, set[object]] = field(default_factory=dict)
 
     def take(self, kind: str, value: object) -> bool:
