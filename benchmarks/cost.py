@@ -80,10 +80,10 @@ class Figure(NamedTuple):
 
 
 class Watcher:
-    """A process that requests pages, beside others in the same run."""
+    """A process that requests pages of targets once a second, beside others in the same run."""
 
-    def __init__(self, pid: int, server: PageServer) -> None:
-        self.pid, self._server = pid, server
+    def __init__(self, pid: int, server: PageServer, targets: int) -> None:
+        self.pid, self._server, self._targets = pid, server, targets
         self._before = self._now()
 
     def _now(self) -> tuple[float, float, int]:
@@ -96,6 +96,11 @@ class Watcher:
     def end(self) -> tuple[float, float]:
         """Return CPU-seconds a second, and milliseconds of CPU a page."""
         seconds, cpu, pages = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        if pages < 0.95 * self._targets * seconds:
+            print(
+                f"{pages} pages of {self._targets} targets in {seconds:.0f} s: one did not keep up",
+                file=sys.stderr,
+            )
         return cpu / seconds, cpu / max(pages, 1) * 1e3
 
 
@@ -109,7 +114,7 @@ def exporter(stack: ExitStack, targets: int, page: str, port: int = 0) -> Watche
     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "config.yml")
     path.write_text(yaml.safe_dump(config))
     flags = f"--config.file={path}", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"
-    return Watcher(stack.enter_context(running(*program(), "run", *flags)), server)
+    return Watcher(stack.enter_context(running(*program(), "run", *flags)), server, targets)
 
 
 def prometheus(stack: ExitStack, targets: int, page: str, rules: Sequence[Mapping[str, str]] = ()) -> Watcher:
@@ -134,7 +139,7 @@ def prometheus(stack: ExitStack, targets: int, page: str, rules: Sequence[Mappin
         f"--storage.tsdb.path={directory}/data",
         "--web.listen-address=127.0.0.1:0",
     )
-    return Watcher(stack.enter_context(running("prometheus", *flags)), server)
+    return Watcher(stack.enter_context(running("prometheus", *flags)), server, targets)
 
 
 def program() -> tuple[str, ...]:
