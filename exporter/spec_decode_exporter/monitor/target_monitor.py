@@ -18,7 +18,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import Url, address, model_of
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -206,14 +206,14 @@ class TargetMonitor:
         self._note_gone()
         for labels, snapshot in self._each("snapshots", attrgetter("snapshot")):
             if snapshot is not None:
-                find = partial(self._shared.errors.attempt, "findings", labels, snapshot.find)
-                yield labels, replace(snapshot, find=find)
+                compute = partial(self._shared.errors.attempt, "findings", labels, snapshot.compute_findings)
+                yield labels, replace(snapshot, compute_findings=compute)
 
     def snapshots_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the same over the last ``seconds`` alone: see ``EngineMonitor.snapshot_over``."""
         return self._each("findings", lambda engine: engine.snapshot_over(seconds, now))
 
-    def costs(self) -> Iterator[tuple[str, Cost]]:
+    def costs(self) -> Iterator[tuple[str, CostRange]]:
         """Yield ``model_name`` and cost of each engine with a known cost."""
         known = self._each("costs", attrgetter("cost"))
         return ((labels["model_name"], cost) for labels, cost in known if cost is not None)

@@ -6,12 +6,11 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.costs.baseline import COMPARED, BaselineSummary
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
 from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
 from spec_decode_exporter.metrics.table import GROUP_OF, METRICS
@@ -27,7 +26,7 @@ from tests.unit.metrics.written_page import families_of
 ONE_WINDOW = {"longest": "longest", "shortest": "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 BEFORE = dict.fromkeys(COMPARED, Buckets((0.1, 1.0, inf), (0, 999, 999)))
-BASELINE = RequestBaseline(0.1, None, histograms=BEFORE)
+BASELINE = BaselineSummary(0.1, None, histograms=BEFORE)
 
 
 def line_of(metric):
@@ -93,7 +92,7 @@ def test_every_name_and_help_follows_the_rules(check):
 @pytest.fixture(name="scheduled")
 def scheduled_fixture(busy):
     """Snapshot of the busy engine with a schedule and a baseline of its latencies, which add series."""
-    known = replace(busy.evaluation.known, latency_baseline=BASELINE, request_baseline=BASELINE)
+    known = replace(busy.evaluation.known, latency_baseline=BASELINE, baseline=BASELINE)
     schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
     evaluation = Evaluation(
         [its.window for its in busy.evaluation.windows],

@@ -17,7 +17,6 @@ from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.verdict import (
     SpeedupRange,
     Verdict,
-    drafts_what_it_finds,
     pays_share,
     speedup_verdict,
 )
@@ -25,22 +24,22 @@ from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.costs.cost import (
-    Cost,
-    CostModel,
+    CostAtLoad,
+    CostByLoad,
+    CostRange,
     CostSource,
-    Curve,
-    Point,
+    CostSources,
+    StepCost,
     fixed_tokens,
 )
-from spec_decode_exporter.costs.methods import DRAFT_MODEL, Range, kind_of
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, Interval, drafts_what_it_finds, kind_of
 from spec_decode_exporter.costs.model_architecture import TargetModel, target_model
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text
+from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text, range_text
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -111,11 +110,11 @@ class SpeedupPlan(View):
         return kind_of(self.method, in_parallel=self.drafts_in_parallel)
 
     @cached_property
-    def cost_model(self) -> CostModel:
+    def cost_model(self) -> CostSources:
         """All that is known of the cost, as the live exporter holds it."""
         seen = None if self.observed is None else self.observed.cost
         settings: CostSettings | None = None
-        measured: tuple[Curve, ...] = ()
+        measured: tuple[CostByLoad, ...] = ()
         if self.given_cost_ratio is not None:
             fixed = self.given_cost_ratio * fixed_tokens(self.kind, self.draft_tokens)
             settings = CostSettings(
@@ -123,16 +122,17 @@ class SpeedupPlan(View):
             )
         elif seen is not None:
             ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
-            point = Point(max(seen.running_requests or self.load, 1.0), Range(*(max(c, 0.0) for c in ends)))
-            measured = (Curve((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
-        return CostModel(settings, measured, self.method, self.served_model, self.drafts_in_parallel)
+            load = max(seen.running_requests or self.load, 1.0)
+            point = CostAtLoad(load, Interval(*(max(c, 0.0) for c in ends)))
+            measured = (CostByLoad((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
+        return CostSources(settings, measured, self.method, self.served_model, self.drafts_in_parallel)
 
-    def cost_of(self, tokens: int) -> Cost | None:
+    def cost_of(self, tokens: int) -> CostRange | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
         return self.cost_model.at(self.load, tokens)
 
     @cached_property
-    def known_cost(self) -> Cost | None:
+    def known_cost(self) -> CostRange | None:
         """Cost at the planned number of draft tokens; None if unknown."""
         return self.cost_of(self.draft_tokens)
 
@@ -189,8 +189,7 @@ class SpeedupPlan(View):
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
             likely = LIKELY[probably_pays(self.pays_share_ratio)]
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
-        by = "what drafting costs others" if cost.is_typical else "the range of its cost"
-        bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} by {by}"
+        bounds = f"{depth.speedup_ratio_lower:.2f} to {depth.speedup_ratio_upper:.2f} {range_text(cost)}"
         says = claim(self.verdict)
         return f"{says}: {depth.speedup_ratio:.2f} times as fast as without it ({bounds}), decode only."
 
@@ -209,7 +208,7 @@ class SpeedupPlan(View):
         """Published costs at which this would pay; None with a cost that is about the server itself."""
         if self.known_cost is None or not self.known_cost.is_typical:
             return None
-        paying = self._fixed(Price(0.0, 1.0, self.cost_model.pays_every_step))
+        paying = self._fixed(StepCost(0.0, 1.0, self.cost_model.pays_every_step))
         accepted = sum(self.reached[: self.draft_tokens])
         return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
 
@@ -220,7 +219,7 @@ class SpeedupPlan(View):
             return "draft models differ too much, and too few published what theirs cost"
         return f"too few published what drafting by {self.method} costs"
 
-    def _depth(self, tokens: int, cost: Cost) -> PlannedDepth:
+    def _depth(self, tokens: int, cost: CostRange) -> PlannedDepth:
         coverage = 1.0 if self.observed is None else self.observed.coverage
         accepted, price = sum(self.reached[:tokens]), cost.guess
         value, lower, upper = (
@@ -241,7 +240,7 @@ class SpeedupPlan(View):
             measured=self.observed is not None and tokens <= self.observed.draft_tokens,
         )
 
-    def _fixed(self, price: Price) -> float:
+    def _fixed(self, price: StepCost) -> float:
         """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
         coverage = 1.0 if self.observed is None or not price.every_step else self.observed.coverage
         return price.step / coverage
@@ -257,7 +256,7 @@ def token_acceptance(tokens: int, length: float) -> float:
     return high
 
 
-def break_even_token_acceptance(tokens: int, price: Price) -> float | None:
+def break_even_token_acceptance(tokens: int, price: StepCost) -> float | None:
     """Return the acceptance of a token at break-even; None if even 1 is too low. c0 is that of a draft."""
     wanted = 1 + price.step + price.token * tokens
     return None if wanted > tokens + 1 else token_acceptance(tokens, wanted)
