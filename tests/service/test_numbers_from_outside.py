@@ -20,8 +20,8 @@ from spec_decode_exporter.cli.plan import plan_of
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
-from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.plan.report import as_json

@@ -59,6 +59,7 @@ class ExporterState:
         self.fleet, self.events, self.clock = fleet, events, clock
         self.errors = errors = errors or Isolation(clock.monotonic)
         self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
+        fleet.shared.prepare = self.metrics.prepare
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)

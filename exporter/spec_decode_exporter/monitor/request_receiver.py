@@ -19,8 +19,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
-from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
@@ -36,7 +36,7 @@ _SLICE: Final = 64
 _COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
 
-Costs = Callable[[str, str], Cost | None]
+Costs = Callable[[str, str], CostRange | None]
 """Cost of drafting now, by model name and target name; an empty target is any target."""
 
 _log = structlog.get_logger()
@@ -174,7 +174,7 @@ def costs_of(fleet: Fleet) -> Costs:
     An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
     The cost of several engines is the mean of those with the most certain source, within all their intervals.
     """
-    costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
+    costs: defaultdict[tuple[str, str], list[CostRange]] = defaultdict(list)
     for monitor in fleet:
         for model_name, cost in monitor.costs():
             costs[model_name, monitor.target.name].append(cost)
@@ -183,20 +183,20 @@ def costs_of(fleet: Fleet) -> Costs:
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 
 
-def _mean(costs: Sequence[Cost]) -> Cost:
+def _mean(costs: Sequence[CostRange]) -> CostRange:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
     first, *others = chosen = [cost for cost in costs if cost.source is source]
     if not others:
         return first
     tokens, steps = ([getattr(cost, name) for cost in chosen] for name in ("token", "step"))
     every_step = all(cost.every_step for cost in chosen)
-    return Cost(_spanning(tokens), _spanning(steps), source, running_requests=None, every_step=every_step)
+    return CostRange(_spanning(tokens), _spanning(steps), source, None, every_step)
 
 
-def _spanning(ranges: Sequence[Range]) -> Range:
+def _spanning(ranges: Sequence[Interval]) -> Interval:
     """Return the mean guess of ranges, between their lowest and their highest limit."""
     lows, guesses, highs = zip(*ranges, strict=True)
-    return Range(min(lows), sum(guesses) / len(guesses), max(highs))
+    return Interval(min(lows), sum(guesses) / len(guesses), max(highs))
 
 
 def _store_settings(settings: RequestSettings) -> RequestSettings:

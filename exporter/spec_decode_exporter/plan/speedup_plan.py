@@ -14,27 +14,28 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.analysis.depth import speedup
-from spec_decode_exporter.analysis.verdict import (
-    SpeedupRange,
-    Verdict,
-    drafts_what_it_finds,
-    pays_share,
-    speedup_verdict,
-)
+from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.costs.cost import Cost, CostModel, CostSource, Curve, Point, fixed_tokens
-from spec_decode_exporter.costs.methods import Range, kind_of
+from spec_decode_exporter.costs.cost import (
+    CostAtLoad,
+    CostByLoad,
+    CostRange,
+    CostSource,
+    CostSources,
+    StepCost,
+    fixed_tokens,
+)
+from spec_decode_exporter.costs.methods import Interval, drafts_what_it_finds, kind_of
 from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.costs.published import PublishedShare, published_steps
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text
+from spec_decode_exporter.views.verdict_text import LIKELY, claim, likely_text, range_text
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -100,11 +101,11 @@ class SpeedupPlan(View):
     # Cost
 
     @cached_property
-    def cost_model(self) -> CostModel:
+    def cost_model(self) -> CostSources:
         """All that is known of the cost, as the live exporter holds it."""
         seen = None if self.observation is None else self.observation.cost
         settings: CostSettings | None = None
-        measured: tuple[Curve, ...] = ()
+        measured: tuple[CostByLoad, ...] = ()
         if self.given_cost_ratio is not None:
             kind = kind_of(self.method, in_parallel=self.drafts_in_parallel)
             fixed = self.given_cost_ratio * fixed_tokens(kind, self.draft_tokens)
@@ -113,21 +114,18 @@ class SpeedupPlan(View):
             )
         elif seen is not None:
             ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
-            load, token = (
-                max(seen.running_requests or self.load, 1.0),
-                Range(*(max(end, 0.0) for end in ends)),
-            )
-            point = Point(load, token)
-            measured = (Curve((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
+            load = max(seen.running_requests or self.load, 1.0)
+            point = CostAtLoad(load, Interval(*(max(c, 0.0) for c in ends)))
+            measured = (CostByLoad((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
         target = target_model(self.model_name, self.architecture)
-        return CostModel(settings, measured, self.method, target, self.drafts_in_parallel)
+        return CostSources(settings, measured, self.method, target, self.drafts_in_parallel)
 
-    def cost_of(self, tokens: int) -> Cost | None:
+    def cost_of(self, tokens: int) -> CostRange | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
         return self.cost_model.at(self.load, tokens)
 
     @cached_property
-    def known_cost(self) -> Cost | None:
+    def known_cost(self) -> CostRange | None:
         """Cost at the planned number of draft tokens; None if unknown."""
         return self.cost_of(self.draft_tokens)
 
@@ -184,9 +182,9 @@ class SpeedupPlan(View):
             even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
             likely = LIKELY[probably_pays(self.pays_share_ratio)]
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
-        by = "at the typical cost of drafting" if cost.is_typical else "by the range of its cost"
         value, lower, upper = (f"{ratio:.2f}" for ratio in depth.bounds[:3])
-        return f"{claim(self.verdict)}: {value} times as fast as without it ({lower} to {upper} {by}), decode only."
+        bounds = f"{lower} to {upper} {range_text(cost)}"
+        return f"{claim(self.verdict)}: {value} times as fast as without it ({bounds}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:
@@ -203,7 +201,7 @@ class SpeedupPlan(View):
         """Published costs at which this would pay; None with a cost that is about the server itself."""
         if not self.has_typical_cost:
             return None
-        paying = self._fixed(Price(0.0, 1.0, self.cost_model.pays_every_step))
+        paying = self._fixed(StepCost(0.0, 1.0, self.cost_model.pays_every_step))
         accepted = sum(self.reached[: self.draft_tokens])
         return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
 
@@ -218,7 +216,7 @@ class SpeedupPlan(View):
         measured = f"{plural(len(steps), 'measurement')} of {plural(sources, 'source')}"
         return f"{reason}; in {measured} it was {min(speedups):.2f} to {max(speedups):.2f} times as fast"
 
-    def at_cost(self, tokens: int, cost: Cost) -> PlannedDepth:
+    def at_cost(self, tokens: int, cost: CostRange) -> PlannedDepth:
         """Return the speed-up of a number of draft tokens at a cost."""
         coverage = 1.0 if self.observation is None else self.observation.coverage
         accepted, price = sum(self.reached[:tokens]), cost.guess
@@ -237,7 +235,7 @@ class SpeedupPlan(View):
             measured=self.observation is not None and tokens <= self.observation.draft_tokens,
         )
 
-    def _fixed(self, price: Price) -> float:
+    def _fixed(self, price: StepCost) -> float:
         """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
         coverage = 1.0 if self.observation is None or not price.every_step else self.observation.coverage
         return price.step / coverage

@@ -29,7 +29,7 @@ from math import floor, log10
 from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
@@ -265,7 +265,7 @@ def added(parts: Iterable[Sums]) -> Sums:
     return Sums._make(map(sum, zip(NO_SUMS, *parts, strict=True)))
 
 
-def row_of(request: RequestRecord, cost: Cost | None) -> Sums:
+def row_of(request: RequestRecord, cost: CostRange | None) -> Sums:
     """Return the sums of one request."""
     return Sums._make((*_counted(request), *_evaluated(request, cost), *_binned(request)))
 
@@ -286,7 +286,7 @@ def _counted(request: RequestRecord) -> tuple[float, ...]:
     )
 
 
-def _evaluated(request: RequestRecord, cost: Cost | None) -> tuple[float, ...]:
+def _evaluated(request: RequestRecord, cost: CostRange | None) -> tuple[float, ...]:
     """Return the fields from ``evaluated`` to ``yy_high``, in their order."""
     x, drafts, tokens = request.decoded_tokens, request.drafts, request.draft_tokens
     steps = max(drafts, x - request.accepted_tokens)

@@ -20,7 +20,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.requests.advice import advice
 from spec_decode_exporter.requests.cells import (
     CELL_SECONDS,
@@ -155,7 +155,7 @@ class RequestStore:
         self.last = RequestFindings(enabled=settings.ingest)
         """The last result of ``findings``; empty before the first."""
 
-    def take(self, request: RequestRecord, now: float, cost: Cost | None) -> GroupKey:
+    def take(self, request: RequestRecord, now: float, cost: CostRange | None) -> GroupKey:
         """Count a request that ended ``now``, at the cost of its target; return the key of its group."""
         self._advance(now)
         key, row = self._key(request), row_of(request, cost)

@@ -14,10 +14,10 @@ from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.source import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.config.source import MAX_VALUES
 from spec_decode_exporter.config.types import MAX_SECRET_BYTES
+from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.hours import HOURS, HourCell
 from spec_decode_exporter.drops.sums import Sums
-from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import VERSION, StateFile

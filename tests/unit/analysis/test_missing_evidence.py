@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import (
     WAYS,
     Evidence,
-    Need,
+    MissingEvidence,
     missing,
     needs_cost,
     ways_to_know,
@@ -63,16 +63,16 @@ def test_more_data_are_needed(seconds, more, needs):
 def test_bounds_since_a_change_need_more_time_than_the_first_ones():
     since = busy_window(seconds=20, length=20.0)
     its = Evaluation([busy_window()], replace(knowledge(), since_change=since, change_wall=0.0))
-    assert its.missing == (Need(Evidence.SECONDS, 25.5, 20),)
+    assert its.missing == (MissingEvidence(Evidence.SECONDS, 25.5, 20),)
     assert its.countdown == pytest.approx((5.5, 5.5))
 
 
 @pytest.mark.parametrize(
     ("length", "need"),
     [
-        (Estimate(2.0, 1.2, 2.4, 0.3), Need(Evidence.HALF_WIDTH, 0.25, pytest.approx(0.4))),
+        (Estimate(2.0, 1.2, 2.4, 0.3), MissingEvidence(Evidence.HALF_WIDTH, 0.25, pytest.approx(0.4))),
         # A speed-up that may be below 1 needs a higher lower bound.
-        (Estimate(2.0, 1.8, 2.2, 0.1), Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.59)),
+        (Estimate(2.0, 1.8, 2.2, 0.1), MissingEvidence(Evidence.LOWEST_SPEEDUP, 1.0, 0.59)),
     ],
 )
 def test_a_whole_window_needs_narrower_bounds(length, need):

@@ -4,8 +4,8 @@ import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
 from spec_decode_exporter.requests.request_types import RequestTypes
@@ -55,8 +55,8 @@ async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
-    token, fixed = (Range(each - margin, each, each + margin) for each in (ratio, step))
-    return Cost(token, fixed, source, 8.0, every_step=False)
+    token, fixed = (Interval(each - margin, each, each + margin) for each in (ratio, step))
+    return CostRange(token, fixed, source, 8.0, every_step=False)
 
 
 def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():

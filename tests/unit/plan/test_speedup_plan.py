@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import Cost, CostModel, CostSource
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, StepCost
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.costs.model_architecture import target_model
-from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
 from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.plan.report import as_json, as_text
@@ -37,7 +36,7 @@ def test_a_search_takes_no_memory(method):
 
 # Speed-up
 
-prices = st.builds(Price, st.floats(0, 1), st.floats(0, 1), st.booleans())
+prices = st.builds(StepCost, st.floats(0, 1), st.floats(0, 1), st.booleans())
 
 
 def evaluated(its, price):
@@ -66,7 +65,7 @@ def drafting(positions=(), coverage=1.0, price=None, acceptance=0.7):
 
 
 def test_the_worked_example_of_the_semantics():
-    found = drafting([0.8, 0.65, 0.5, 0.35], price=Price(0.1, 0.0))
+    found = drafting([0.8, 0.65, 0.5, 0.35], price=StepCost(0.1, 0.0))
     speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
     assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
     assert found.best_tokens == 4
@@ -141,7 +140,7 @@ QWEN = ("--model-name", "Qwen/Qwen3-32B-AWQ", "--method", "eagle3", "--tokens", 
 
 def test_a_plan_by_name_has_the_bounds_that_a_server_with_this_acceptance_shows():
     plan = planned(*QWEN, "--running", "8", "--acceptance-length", "2.4")
-    model = CostModel(method="eagle3", target=target_model("Qwen/Qwen3-32B-AWQ"))
+    model = CostSources(method="eagle3", target=target_model("Qwen/Qwen3-32B-AWQ"))
     live = WindowEvaluation(window(1000, 3000, 1400, positions=[700, 450, 250]), Knowledge(cost=model))
     live.cost = live.possible_cost = model.at(8, 3)
     shown = live.speedup_range
@@ -216,7 +215,9 @@ def test_older_names_of_methods_are_those_of_today(older, method):
 
 
 def test_a_fixed_cost_that_decides_alone_is_named():
-    cost = Cost(Range(0.01, 0.1, 0.2), Range(0.0, 0.1, 2.0), CostSource.TYPICAL, None, every_step=False)
+    cost = CostRange(
+        Interval(0.01, 0.1, 0.2), Interval(0.0, 0.1, 2.0), CostSource.TYPICAL, None, every_step=False
+    )
     plan = SpeedupPlan(model_name="m", method="eagle3", acceptance=0.6)
     object.__setattr__(plan, "cost_of", lambda _: cost)
     assert plan.verdict is Verdict.UNCLEAR

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.learned.regression import fit, gram_matrix, upper_triangle
+from spec_decode_exporter.costs.regression import fit, gram_matrix, upper_triangle
 
 NUMBERS = st.floats(-3, 3).map(lambda value: round(value, 3))
 POLLS = st.lists(st.tuples(st.floats(0.5, 100), NUMBERS, NUMBERS, NUMBERS), min_size=6, max_size=20)

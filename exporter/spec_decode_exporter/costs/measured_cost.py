@@ -34,11 +34,17 @@ from itertools import islice
 from math import hypot, isfinite
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.cost import CostSource, Curve, Point, fixed_tokens, is_near, measured_curves
-from spec_decode_exporter.costs.methods import LAYER, Range
-from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
-from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
-from spec_decode_exporter.learned.steps import (
+from spec_decode_exporter.costs.cost import (
+    CostAtLoad,
+    CostByLoad,
+    CostSource,
+    fixed_tokens,
+    is_near,
+    measured_curves,
+)
+from spec_decode_exporter.costs.methods import LAYER, Interval
+from spec_decode_exporter.costs.regression import Fit, Matrix, added, deviation, fit
+from spec_decode_exporter.costs.steps import (
     LOAD,
     PROMPT,
     RATE,
@@ -51,6 +57,7 @@ from spec_decode_exporter.learned.steps import (
     StepTimes,
     total,
 )
+from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 
 MIN_SECONDS: Final = 60.0
 """Seconds of the engine near a load, with steps of both kinds."""
@@ -76,7 +83,7 @@ UNSURE: Final = 1.5
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
-NO_PASS: Final = Range(0.0, 0.0, 0.0)
+NO_PASS: Final = Interval(0.0, 0.0, 0.0)
 """Cost of a drafter that does not run in plain steps."""
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
@@ -84,13 +91,13 @@ ANOTHER_DAY: Final = 0.10
 _INSTRUMENTS: Final = {PROMPT: RATE, SHARE_PROMPT: SHARE_RATE}
 
 
-class PlainSteps(NamedTuple):
+class StepsWithoutSpeculation(NamedTuple):
     """Steps of others that serve the same model without speculation."""
 
     source: CostSource
     times: Sequence[StepTimes]
     another_day: bool = False
-    undrafted: Range = NO_PASS
+    undrafted: Interval = NO_PASS
     """What a drafter costs in them."""
     is_repeated: bool = False
     """True if drafting steps run as long a pass for each further token: κ limits it."""
@@ -98,10 +105,10 @@ class PlainSteps(NamedTuple):
 
 def costs(
     own: Sequence[StepTimes],
-    others: Iterable[PlainSteps],
+    others: Iterable[StepsWithoutSpeculation],
     kind: str = "",
-    undrafted: Range = NO_PASS,
-) -> tuple[Curve, ...]:
+    undrafted: Interval = NO_PASS,
+) -> tuple[CostByLoad, ...]:
     """Return the cost at every load that shows it.
 
     Args:
@@ -111,7 +118,7 @@ def costs(
         undrafted: What the drafter costs in the engine's own steps without drafts: see ``undrafted_pass``.
     """
     sources = [
-        PlainSteps(CostSource.MEASURED, (), False, undrafted, kind == LAYER),
+        StepsWithoutSpeculation(CostSource.MEASURED, (), False, undrafted, kind == LAYER),
         *(each for each in others if each.times),
     ]
     known = [(place, sums) for times in own for place, sums in times.places.items()]
@@ -120,7 +127,7 @@ def costs(
         return ()
     places = sorted({place for place, sums in known if sums.drafting})
     tokens = max((sums.tokens_of_draft for _, sums in known if sums.drafting), default=1.0)
-    fixed, found = fixed_tokens(kind, tokens), list[tuple[CostSource, Point]]()
+    fixed, found = fixed_tokens(kind, tokens), list[tuple[CostSource, CostAtLoad]]()
     for reach in REACHES:
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
@@ -128,7 +135,7 @@ def costs(
     return measured_curves(_surest(found), fixed)
 
 
-def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource, Point]]:
+def _surest(found: Sequence[tuple[CostSource, CostAtLoad]]) -> list[tuple[CostSource, CostAtLoad]]:
     """Return the costs without those near a much surer one within their range, which is valid there too.
 
     Beside a narrow range of loads without drafts, plain steps are at other loads than those that draft.
@@ -148,8 +155,8 @@ def _surest(found: Sequence[tuple[CostSource, Point]]) -> list[tuple[CostSource,
 
 
 def _costs(
-    own: Sequence[StepTimes], place: int, reach: int, sources: Iterable[PlainSteps], fixed: float
-) -> Iterator[tuple[CostSource, Point]]:
+    own: Sequence[StepTimes], place: int, reach: int, sources: Iterable[StepsWithoutSpeculation], fixed: float
+) -> Iterator[tuple[CostSource, CostAtLoad]]:
     """Yield the cost near a load by each source that shows it."""
     drafting = total(times.near(place, reach) for times in own)
     if drafting is None:
@@ -166,7 +173,9 @@ def _costs(
                 yield source.source, point
 
 
-def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: float) -> Point | None:
+def _point(
+    own: StepSums, plain: StepSums | None, source: StepsWithoutSpeculation, fixed: float
+) -> CostAtLoad | None:
     """Return the cost by one source; None if the steps do not show it."""
     try:
         kappa = step_ratio(own, plain, another_day=source.another_day)
@@ -179,12 +188,14 @@ def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: flo
     if source.is_repeated and passes > 0:
         # (K - 1)·pass ≤ s, so that its share of the steps without drafts is at most (κ - 1)/(K - 1).
         most = [max(0.0, each - 1) / passes for each in kappa]
-        shares = Range(*(min(own, each / max(1 - each, 0.1)) for own, each in zip(shares, most, strict=True)))
+        shares = Interval(
+            *(min(own, each / max(1 - each, 0.1)) for own, each in zip(shares, most, strict=True))
+        )
     longer = (each * (1 + share) for each, share in zip(kappa, shares, strict=True))
-    return Point(running, Range(*(max(0.0, each - 1) / tokens for each in longer)))
+    return CostAtLoad(running, Interval(*(max(0.0, each - 1) / tokens for each in longer)))
 
 
-def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:
+def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Interval | None:
     """Return κ with its bounds; None if the steps and the plain ones of others do not show it."""
     if plain is None:
         return _fitted(_claimed(own.gram, own), own.polls, 0.0)
@@ -198,7 +209,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
         return None
     day = ANOTHER_DAY if another_day else 0.0
     low, high = sorted((1.0, longer**STEEPEST_CONTEXT))
-    return Range(
+    return Interval(
         found.low * middle / (high * (1 + day)), found.guess, found.high * middle / (low * (1 - day))
     )
 
@@ -209,7 +220,7 @@ def _claimed(gram: Matrix, own: StepSums) -> Matrix:
     return added(added(gram, LOAD, 0, -load), SHARE_LOAD, SHARE, -load)
 
 
-def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
+def _fitted(gram: Matrix, polls: float, slow: float) -> Interval | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
     if deviation(gram, SHARE) <= MIN_DEVIATION:
         return None
@@ -227,7 +238,7 @@ def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     if len(known) < len(fits):
         return None
     low, high = min(value - half for value, half in known), max(value + half for value, half in known)
-    return Range(low, min(max(1 + likely.ratio(SHARE)[0], low), high), high)
+    return Interval(low, min(max(1 + likely.ratio(SHARE)[0], low), high), high)
 
 
 def _with_usual(gram: Matrix) -> Matrix:

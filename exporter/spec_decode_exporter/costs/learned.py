@@ -8,20 +8,16 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.drafting import Drafting, exceeds_steps
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
-from spec_decode_exporter.costs.cost import CostSource, Curve
-from spec_decode_exporter.costs.methods import every_step_pays, undrafted_pass
-from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
-from spec_decode_exporter.drops.sums import Drop
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary, newest_histograms
+from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
+from spec_decode_exporter.costs.cost import CostByLoad, CostSource
+from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
+from spec_decode_exporter.costs.methods import drafts_what_it_finds, every_step_pays, kind_of, undrafted_pass
+from spec_decode_exporter.costs.steps import StepReader, Steps, StepTimes, exceeds_steps, include
+from spec_decode_exporter.costs.time_saved import DayTime, TimeSaved
+from spec_decode_exporter.drops.drops import Drops, DropState
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
-from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, newest_requests
-from spec_decode_exporter.learned.blocks import BlocksByKey, Kept, Piece
-from spec_decode_exporter.learned.step_cost import PlainSteps, costs
-from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, include
-from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
 from spec_decode_exporter.window.history import History
@@ -34,19 +30,28 @@ WHOLE_TOKENS: Final = 0.05
 _Text = Annotated[str, Field(max_length=1024)]
 
 
-class Drafter(NamedTuple):
+class DraftingMethod(NamedTuple):
     """Method and draft model; unknown values are empty."""
 
     method: _Text = ""
     draft_model: _Text = ""
+    in_parallel: bool = False
+    """True if one pass of the drafter drafts all tokens."""
 
-    def is_another(self, other: Drafter) -> bool:
+    def is_another(self, other: DraftingMethod) -> bool:
         """Return whether the two contradict each other; unknown values do not."""
-        return any(own and its and own != its for own, its in zip(self, other, strict=True))
+        pairs = (self.method, other.method), (self.draft_model, other.draft_model)
+        return any(mine and theirs and mine != theirs for mine, theirs in pairs)
 
-    def completed(self, other: Drafter) -> Drafter:
+    def completed(self, other: DraftingMethod) -> DraftingMethod:
         """Return this, with unknown values from the other."""
-        return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
+        in_parallel = self.in_parallel or other.in_parallel
+        return DraftingMethod(self.method or other.method, self.draft_model or other.draft_model, in_parallel)
+
+    @property
+    def kind(self) -> str:
+        """How the method drafts; empty if it is unknown."""
+        return kind_of(self.method, in_parallel=self.in_parallel)
 
 
 @dataclass(slots=True)
@@ -54,7 +59,7 @@ class LearnedState:
     """Persisted state of an engine, with its K and drafter: the server may have another one later."""
 
     tokens: Annotated[int, Field(ge=0, le=MAX_POSITIONS)]
-    drafter: Drafter = field(default_factory=Drafter)
+    drafter: DraftingMethod = field(default_factory=DraftingMethod)
     drops: DropState = field(default_factory=DropState)
     plain: StepTimes = field(default_factory=StepTimes)
     """Steps of the polls without drafts, as of a schedule that pauses."""
@@ -67,11 +72,11 @@ class LearnedState:
 class Learned:
     """Learns from each increment of an engine. Another drafter or K resets all but the plain steps."""
 
-    def __init__(self, assumptions: Assumptions, baseline: Baseline | None = None) -> None:
-        """Learn about an engine with these assumptions, and about its model in ``baseline``."""
+    def __init__(self, baseline: Baseline | None = None) -> None:
+        """Learn about an engine whose method is not known yet, and about its model in ``baseline``."""
         self.baseline = Baseline() if baseline is None else baseline
         """Shared by the engines that serve the model."""
-        self.drops = Drops(assumptions.policy.drops)
+        self.drops = Drops(DropPolicy())
         self.drafting = StepTimes()
         """Steps of the polls with drafts."""
         self.saved = TimeSaved()
@@ -80,58 +85,47 @@ class Learned:
         """Polls by the number of draft tokens in use."""
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
-        self._drafter = Drafter()
+        self._method = self._known = DraftingMethod()
         self._speculates, self._tokens, self._resets = False, 0, 0
         self._wall = self._drafting_seconds = 0.0
         self._remembered: LearnedState | None = None
-        self.assume(assumptions)
 
-    def assume(self, assumptions: Assumptions) -> bool:
-        """Replace the assumptions; return whether they have another drafter, which resets the state."""
-        self._speculation = assumptions.speculation
-        self.drops.use(assumptions.policy.drops)
-        before, drafter = self._drafter, Drafter(self._speculation.method, self._speculation.draft_model)
-        is_another = drafter.is_another(before)
-        self._drafter = drafter if is_another else drafter.completed(before)
+    def assume(self, method: DraftingMethod, policy: DropPolicy) -> bool:
+        """Replace method and policy; return whether the method is another one, which resets the state."""
+        self.drops.use(policy)
+        self._method = method
+        is_another = method.is_another(self._known)
+        self._known = method if is_another else method.completed(self._known)
         if is_another:
             self.used = BlocksByKey()
             self._start_again()
         return is_another
 
     def observe(
-        self,
-        increment: Increment,
-        sample: Sample,
-        history: History,
-        drafting: Drafting = Drafting.DRAFTS,
-    ) -> tuple[Drop, ...]:
-        """Add an increment that ``history`` has already; return the drops that begin or end with it."""
+        self, increment: Increment, sample: Sample, history: History, *, speculates: bool | None = True
+    ) -> None:
+        """Add an increment that ``history`` has already; ``speculates`` is None if that is unknown."""
         if history.window_resets != self._resets:
             self._resets = history.window_resets
             self._start_again()
         self._recall(history.tokens, increment)
-        self._learn_steps(increment, sample, history, drafting)
+        self._learn_steps(increment, sample, history, speculates=speculates)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        adapts = self._speculation.chooses_tokens or history.varies_tokens
-        load = increment.load if adapts else None
-        steps = self._decode_steps(increment, history)
-        return self.drops.observe(drafts_of(increment, history.wall), steps, load)
 
-    def costs(self, arms: Sequence[Learned] = ()) -> tuple[Curve, ...]:
+    def costs(self, arms: Sequence[Learned] = ()) -> tuple[CostByLoad, ...]:
         """Return the measured cost by load; ``arms`` serve the model without speculation in an experiment."""
         kept = self.baseline.kept
-        others = [PlainSteps(CostSource.EXPERIMENT, [arm.plain for arm in arms])]
+        others = [StepsWithoutSpeculation(CostSource.EXPERIMENT, [arm.plain for arm in arms])]
         if kept is not None:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
-            others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
-        its = self._speculation
-        own = self.drafting, self._plain
-        return costs(own, others, its.kind, undrafted_pass(its.method))
+            others.append(StepsWithoutSpeculation(CostSource.BASELINE, [kept.steps], another_day))
+        own, method = (self.drafting, self._plain), self._method
+        return costs(own, others, method.kind, undrafted_pass(method.method))
 
-    def latency_baseline(self, arms: Sequence[Learned] = ()) -> RequestBaseline | None:
+    def latency_baseline(self, arms: Sequence[Learned] = ()) -> BaselineSummary | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
-        return newest_requests((self.baseline, *(arm.baseline for arm in arms)), self._wall)
+        return newest_histograms((self.baseline, *(arm.baseline for arm in arms)), self._wall)
 
     @property
     def plain(self) -> StepTimes:
@@ -152,7 +146,7 @@ class Learned:
             return replace(self._remembered, today=today)
         if not self._tokens:
             return None
-        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self.used.kept, today)
+        return LearnedState(self._tokens, self._known, self.drops.state, self._plain, self.used.kept, today)
 
     def remember(self, state: LearnedState) -> None:
         """Restore a state once the engine proves to draft with the same K and drafter; of the day at once."""
@@ -160,7 +154,7 @@ class Learned:
         self.saved.restore(state.today)
 
     def _learn_steps(
-        self, increment: Increment, sample: Sample, history: History, drafting: Drafting
+        self, increment: Increment, sample: Sample, history: History, *, speculates: bool | None
     ) -> None:
         """Learn the steps, and the baseline while the engine does not speculate.
 
@@ -171,14 +165,13 @@ class Learned:
         is_uncounted = not counters.drafts and exceeds_steps(
             counters.generation_tokens - counters.first_tokens, counters.decode_steps, increment.load
         )
-        speculates = drafting is Drafting.DRAFTS
-        if drafting not in (Drafting.DRAFTS, Drafting.OFF) or (history.knows_steps and is_uncounted):
+        if speculates is None or (history.knows_steps and is_uncounted):
             return
         if speculates and sample[Counter.DRAFTS] is None:
             return
         if speculates != self._speculates:
             self._speculates, self._latencies = speculates, None
-        pays = self._speculates and every_step_pays(self._speculation.method)
+        pays = self._speculates and every_step_pays(self._method.method)
         steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
         if not self._speculates:
             self._learn_baseline(steps, increment, sample)
@@ -208,21 +201,12 @@ class Learned:
 
     def _tokens_of(self, poll: Piece, most: int) -> int | None:
         """Return the number of draft tokens in use, of a search its maximum; None if a poll mixes several."""
-        if drafts_what_it_finds(self._speculation.method):
+        if drafts_what_it_finds(self._method.method):
             return most or None
         tokens = poll.draft_tokens / poll.drafts if poll.drafts else 0.0
         whole = min(round(tokens), MAX_POSITIONS)
         is_whole = not poll.drafts or poll.drafts >= DRAFTED_SHARE * poll.steps
         return whole if is_whole and abs(tokens - whole) <= WHOLE_TOKENS else None
-
-    def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
-        """Return the steps of an increment if a lack of drafts would be a drop: no pause, and no stall."""
-        speculation = self._speculation
-        searches = drafts_what_it_finds(speculation.method)
-        if not history.knows_steps or speculation.schedule:
-            return None
-        drafts_always = bool(speculation.method) and not searches
-        return DecodeSteps(increment.counters.decode_steps, searches, drafts_always)
 
     def _recall(self, tokens: int, increment: Increment) -> None:
         """Restore the persisted state, or what another drafter leaves of it, once K and drafter are known."""
@@ -237,9 +221,9 @@ class Learned:
         self._remembered = None
         for place, steps in saved.plain.places.items():
             include(self._plain.places, place, steps)
-        if saved.drafter.is_another(self._drafter):
+        if saved.drafter.is_another(self._known):
             return
-        self._drafter = self._drafter.completed(saved.drafter)
+        self._known = self._known.completed(saved.drafter)
         for number, each in ((number, each) for number, own in saved.used.items() for each in own):
             self.used.include(number, each)
         if saved.tokens == tokens:

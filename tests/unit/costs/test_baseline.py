@@ -5,8 +5,8 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.learned.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline, newest_requests
-from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepReader
+from spec_decode_exporter.costs.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline, newest_histograms
+from spec_decode_exporter.costs.steps import HALF_LIFE_SECONDS, StepReader
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from tests.fakes.windows import increment
@@ -50,11 +50,11 @@ class Target:
 
     @property
     def period(self):
-        return self.baseline.period(self.wall)
+        return self.baseline.summary(self.wall)
 
     @property
     def request(self):
-        return self.period.request
+        return self.period
 
 
 class TestPeriod:
@@ -137,8 +137,8 @@ class TestRequests:
     def test_too_few_of_them_have_no_mean(self):
         few = int(MIN_REQUESTS) - 1
         target = Target().plain(600, first_tokens=0).plain(10, first_tokens=few, decode_steps=1)
-        assert target.request is None
-        assert target.plain(10, first_tokens=2).request is not None
+        assert target.request.first_token_seconds is None
+        assert target.plain(10, first_tokens=2).request.first_token_seconds is not None
 
 
 LATENCY = Latency.TIME_PER_OUTPUT_TOKEN
@@ -178,11 +178,11 @@ class TestLatencies:
             with_latencies(arm, 50, 80),
             Target().plain(9 * HOUR).baseline,
         ]
-        found = newest_requests(baselines, arm.wall)
+        found = newest_histograms(baselines, arm.wall)
         assert found.histograms == {LATENCY: Buckets((0.1, inf), (50, 80))}
         assert found.name == "2 h without speculation on 12 November"
-        assert newest_requests(baselines[2:], arm.wall) is None
-        assert newest_requests([], 0.0) is None
+        assert newest_histograms(baselines[2:], arm.wall) is None
+        assert newest_histograms([], 0.0) is None
 
 
 SAVED = TypeAdapter(Baseline)
@@ -203,7 +203,7 @@ class TestPersistence:
         target.drafting()
         again = saved_again(target.baseline)
         assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
-        assert again.period(target.wall) == target.period
+        assert again.summary(target.wall) == target.period
         assert again.kept.steps == kept.steps
         assert again.kept.histograms[LATENCY].counts == (5, 8)
 

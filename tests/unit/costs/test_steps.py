@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.learned.steps import (
+from spec_decode_exporter.costs.steps import (
     MAX_LOAD,
     MAX_PLACES,
     StepReader,

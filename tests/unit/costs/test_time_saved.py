@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime, TimeSaved
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime, TimeSaved
 from spec_decode_exporter.window.history import NANO
 
 MIDNIGHT = 20_718 * DAY_SECONDS

@@ -17,12 +17,10 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.core.number_formats import long_time
 from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
+from spec_decode_exporter.costs.steps import HALF_LIFE_SECONDS, StepTimes, faded
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, faded
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import NANO
@@ -38,18 +36,40 @@ MAX_BUCKETS: Final = 64
 """Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlainPeriod:
-    """Length and age of the baseline of an engine, and its requests."""
+COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
+"""Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
 
-    seconds: float
+
+@dataclass(frozen=True, slots=True)
+class BaselineSummary:
+    """Time without speculation: its mean request, its length and its age.
+
+    Unknown values are None; of fewer than ``MIN_REQUESTS`` requests all are.
+    """
+
+    first_token_seconds: float | None = None
+    """P0: mean time to first token in seconds, time in the queue included; above 0."""
+    prefix_hit_ratio: float | None = None
+    """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
+    prompt_tokens: float | None = None
+    """Mean tokens of a prompt. A baseline with other prompts is not comparable."""
+    running_requests: float | None = None
+    """Mean running requests."""
+    requests: float = inf
+    """Requests of the mean."""
+    requests_per_second: float | None = None
+    context_tokens: float | None = None
+    """Mean tokens of a request in the middle of its answer."""
+    token_seconds: float | None = None
+    """Mean time per output token after the first, in seconds."""
+    histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
+    """Histograms over these requests, where they are asked for."""
+    seconds: float = 0.0
     """Time with requests."""
-    end: float
+    end: float = 0.0
     """Unix time of its end."""
-    age_seconds: float
+    age_seconds: float = 0.0
     """Time from its end to the newest poll; 0 while the target serves the model without speculation."""
-    request: RequestBaseline | None
-    """Its mean request; None if it had too few."""
 
     @property
     def name(self) -> str:
@@ -58,7 +78,7 @@ class PlainPeriod:
         return f"{long_time(self.seconds)} without speculation on {day.day} {day:%B}"
 
 
-class PlainRequests(NamedTuple):
+class BaselineRequests(NamedTuple):
     """Sums over the requests of a period; older ones have less weight."""
 
     first_tokens: Amount = 0.0
@@ -73,16 +93,16 @@ class PlainRequests(NamedTuple):
     decoded_requests: Amount = 0.0
     """First tokens since these three are counted: versions before did not keep them."""
 
-    def mean(self) -> RequestBaseline | None:
-        """Return the mean request; None with too few."""
+    def mean(self) -> BaselineSummary:
+        """Return the mean request; nothing is known of it with too few."""
         first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
         if not first_token or self.first_tokens < MIN_REQUESTS:
-            return None
+            return BaselineSummary()
         decoded = max(0.0, self.generation_tokens - self.decoded_requests)
         prompt = ratio(self.prompt_tokens, self.first_tokens)
         answer = ratio(self.generation_tokens, self.decoded_requests)
         hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
-        return RequestBaseline(
+        return BaselineSummary(
             first_token_seconds=first_token,
             prefix_hit_ratio=None if hits is None else min(hits, 1.0),
             prompt_tokens=prompt or None,
@@ -122,8 +142,8 @@ def _cumulative(found: dict[Latency, LearnedHistogram]) -> dict[Latency, Learned
     return {latency: each for latency, each in found.items() if each.is_cumulative}
 
 
-_waited: Final = attrgetter(*PlainRequests._fields[:5])
-_decoded: Final = attrgetter(*PlainRequests._fields[7:9], "first_tokens")
+_waited: Final = attrgetter(*BaselineRequests._fields[:5])
+_decoded: Final = attrgetter(*BaselineRequests._fields[7:9], "first_tokens")
 _Histograms = Annotated[dict[Latency, LearnedHistogram], AfterValidator(_cumulative)]
 
 
@@ -134,7 +154,7 @@ class Period:
     seconds: Seconds = 0.0
     """Time with requests."""
     end: UnixTime = 0.0
-    requests: PlainRequests = field(default_factory=PlainRequests)
+    requests: BaselineRequests = field(default_factory=BaselineRequests)
     steps: StepTimes = field(default_factory=StepTimes)
     histograms: _Histograms = field(default_factory=dict)
 
@@ -143,7 +163,7 @@ class Period:
         seconds = increment.end - increment.begin
         waited, decoded = _waited(increment.counters), _decoded(increment.counters)
         added = (*waited, seconds, seconds * running, *decoded)
-        self.requests = PlainRequests(*faded(self.requests, wall - self.end, added))
+        self.requests = BaselineRequests(*faded(self.requests, wall - self.end, added))
         self.seconds, self.end = self.seconds + seconds, max(self.end, wall)
 
     def add_latencies(
@@ -224,20 +244,20 @@ class Baseline:
         self.kept = found
         return True
 
-    def period(self, wall: float) -> PlainPeriod | None:
+    def summary(self, wall: float) -> BaselineSummary | None:
         """Return the baseline at a Unix time; None without one."""
         kept = self.kept
         if kept is None:
             return None
-        return PlainPeriod(kept.seconds, kept.end, max(0.0, wall - kept.end), kept.requests.mean())
+        age = max(0.0, wall - kept.end)
+        return replace(kept.requests.mean(), seconds=kept.seconds, end=kept.end, age_seconds=age)
 
 
-def newest_requests(baselines: Iterable[Baseline], wall: float) -> RequestBaseline | None:
-    """Return the newest mean request whose period has histograms, with these; None without one."""
+def newest_histograms(baselines: Iterable[Baseline], wall: float) -> BaselineSummary | None:
+    """Return the newest baseline that has histograms and a mean request, with these; None without one."""
     known = [each for each in baselines if each.kept is not None and each.kept.histograms]
     newest = max(known, key=attrgetter("end"), default=None)
-    period = newest.period(wall) if newest else None
-    if newest is None or newest.kept is None or period is None or period.request is None:
+    summary = newest.summary(wall) if newest else None
+    if newest is None or newest.kept is None or summary is None or summary.first_token_seconds is None:
         return None
-    histograms = {latency: each.buckets for latency, each in newest.kept.histograms.items()}
-    return replace(period.request, histograms=histograms, name=period.name)
+    return replace(summary, histograms={name: each.buckets for name, each in newest.kept.histograms.items()})

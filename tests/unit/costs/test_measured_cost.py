@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs.cost import CostSource, Point, fixed_tokens
-from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Range
-from spec_decode_exporter.learned import step_cost
-from spec_decode_exporter.learned.step_cost import (
+from spec_decode_exporter.costs import measured_cost
+from spec_decode_exporter.costs.cost import CostAtLoad, CostSource, fixed_tokens
+from spec_decode_exporter.costs.measured_cost import (
     ANOTHER_DAY,
     DRAFTING_PREFILLS,
     LEAST_ERROR,
@@ -19,11 +18,12 @@ from spec_decode_exporter.learned.step_cost import (
     MIN_SECONDS_BESIDE,
     UNSURE,
     USUAL_GROWTH,
-    PlainSteps,
+    StepsWithoutSpeculation,
     costs,
     step_ratio,
 )
-from spec_decode_exporter.learned.steps import Steps, StepSums, StepTimes, total
+from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Interval
+from spec_decode_exporter.costs.steps import Steps, StepSums, StepTimes, total
 
 WALL = 1_790_000_000.0
 KAPPA = 1.25
@@ -228,14 +228,17 @@ class TestTheCost:
         near = {"low": 23.9, "high": 24.1}
         assert costs([Server().times(mixed(int(MIN_SECONDS) - 1, **near))], [], "") == ()
         assert costs([Server().times(mixed(200, **near))], [], "") != ()
-        others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
         seconds = int(MIN_SECONDS_BESIDE)
         assert costs([Server().times(always(seconds - 1))], others, "") == ()
         assert costs([Server().times(always(seconds + 1))], others, "") != ()
 
     def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
         plain = Server(noise=0.0).times(always(share=0.0))
-        others = [PlainSteps(CostSource.EXPERIMENT, [plain]), PlainSteps(CostSource.BASELINE, [plain])]
+        others = [
+            StepsWithoutSpeculation(CostSource.EXPERIMENT, [plain]),
+            StepsWithoutSpeculation(CostSource.BASELINE, [plain]),
+        ]
         assert [each.source for each in costs([Server().times(mixed())], others, "")] == [CostSource.MEASURED]
         drafting = Server(noise=0.0).times(always())
         assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
@@ -260,7 +263,7 @@ class TestTheCost:
     def test_a_cost_that_is_much_less_certain_than_one_near_it_is_left_out(self, monkeypatch):
         times = Server(0.3).times(banded(low=14.0, high=36.0))
         ((kept),) = costs([times], [], "")
-        monkeypatch.setattr(step_cost, "UNSURE", inf)
+        monkeypatch.setattr(measured_cost, "UNSURE", inf)
         ((every),) = costs([times], [], "")
         left_out = {*every.points} - {*kept.points}
         surest = min(each.token.high - each.token.low for each in kept.points)
@@ -272,13 +275,13 @@ class TestTheCost:
     )
     def test_a_cost_that_contradicts_a_surer_one_near_it_remains(self, wide, is_kept):
         sure, other = (
-            Point(load, Range(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
+            CostAtLoad(load, Interval(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
         )
         found = [(CostSource.MEASURED, sure), (CostSource.MEASURED, other)]
-        assert step_cost._surest(found) == found[: 1 + is_kept]
+        assert measured_cost._surest(found) == found[: 1 + is_kept]
 
     def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
-        times, passed = [Server(noise=0.0).times(mixed())], Range(0.02, 0.05, 0.1)
+        times, passed = [Server(noise=0.0).times(mixed())], Interval(0.02, 0.05, 0.1)
         ((plain),), ((longer),) = costs(times, [], ""), costs(times, [], "", undrafted=passed)
         for point, other in zip(plain.points, longer.points, strict=True):
             for before, after, share in zip(point.token, other.token, passed, strict=True):
@@ -288,7 +291,7 @@ class TestTheCost:
     def test_a_layer_that_runs_for_each_token_cost_no_more_than_drafting_took_longer(self, kind, is_limited):
         times = [Server(noise=0.0).times(mixed())]
         ((plain),) = costs(times, [], kind)
-        ((longer),) = costs(times, [], kind, undrafted=Range(0.0, 0.0, 5.0))
+        ((longer),) = costs(times, [], kind, undrafted=Interval(0.0, 0.0, 5.0))
         tokens = TOKENS + fixed_tokens(kind, TOKENS)
         for before, after in zip(plain.points, longer.points, strict=True):
             kappa, highest = (1 + tokens * point.token.high for point in (before, after))
@@ -296,8 +299,8 @@ class TestTheCost:
             assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
 
     def test_plain_steps_of_others_have_no_drafter(self):
-        others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
-        drafting, passed = Server().times(always()), Range(0.02, 0.05, 0.1)
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        drafting, passed = Server().times(always()), Interval(0.02, 0.05, 0.1)
         assert costs([drafting], others, "", undrafted=passed) == costs([drafting], others, "")
 
     @settings(max_examples=60, deadline=None)
@@ -305,7 +308,9 @@ class TestTheCost:
     def test_any_valid_saved_sums_give_finite_costs(self, seed):
         chance = Random(seed)
         own, plain = (self.changed(times, chance) for times in self.saved)
-        for curve in costs([own], [PlainSteps(CostSource.BASELINE, [plain], another_day=True)], "eagle3"):
+        for curve in costs(
+            [own], [StepsWithoutSpeculation(CostSource.BASELINE, [plain], another_day=True)], "eagle3"
+        ):
             for point in curve.points:
                 assert isfinite(point.running_requests)
                 assert 0 <= point.token.low <= point.token.guess <= point.token.high < inf

@@ -19,9 +19,9 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from spec_decode_exporter.core.numbers import Amount, Product, UnixTime
-from spec_decode_exporter.costs.cost import CostModel
+from spec_decode_exporter.costs.cost import CostSources
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
-from spec_decode_exporter.figures.window_figures import Work
+from spec_decode_exporter.figures.window_figures import DecodeWork
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
@@ -99,7 +99,7 @@ class Blocks(NamedTuple):
         """(G - F)/S; None with too few blocks."""
         return self._ratio(self.sums.tokens, self.sums.steps, *self.squares[3:])
 
-    def speedup(self, model: CostModel) -> Estimate | None:
+    def speedup(self, model: CostSources) -> Estimate | None:
         """Return the speed-up of decoding by the cost at this load; None without drafts, cost or bounds."""
         its, sampled = self.sums, self.tokens_per_step
         if not its.drafts or sampled is None:
@@ -108,9 +108,9 @@ class Blocks(NamedTuple):
         if cost is None:
             return None
         counts = (its.tokens, its.steps, min(its.drafts, its.steps), its.draft_tokens)
-        work = Work(*map(round, counts))
+        work = DecodeWork(*map(round, counts))
         prices = zip(sampled[:3], (cost.guess, cost.high, cost.low), strict=True)
-        value, low, high = (tokens * its.steps / work.plain_steps(price) for tokens, price in prices)
+        value, low, high = (tokens * its.steps / price.plain_steps(work) for tokens, price in prices)
         return Estimate(value, min(value, low), max(value, high), sampled.standard_error)
 
     def _ratio(self, x: float, y: float, xx: float, xy: float, yy: float) -> Estimate | None:

@@ -7,20 +7,19 @@ import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drafting import DraftCounters
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
-from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.costs.baseline import COMPARED
 from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.learned import DraftingMethod, Learned, LearnedState
 from spec_decode_exporter.costs.methods import undrafted_pass
-from spec_decode_exporter.drops.drops import DropState
+from spec_decode_exporter.drops.drops import DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, Transition
-from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
 
 SAVED = TypeAdapter(LearnedState)
 WALL = 1_790_000_000.0
-EAGLE, DRAFT_MODEL = Assumptions(Speculation("eagle3")), Assumptions(Speculation("draft_model"))
+EAGLE, DRAFT_MODEL, POLICY = DraftingMethod("eagle3"), DraftingMethod("draft_model"), DropPolicy()
 
 
 class Engine:
@@ -29,9 +28,10 @@ class Engine:
     A step that drafts takes 1.4 plain ones; a request has its first token after 50 ms.
     """
 
-    def __init__(self, make_sample, assumptions=EAGLE, moment=0.0):
+    def __init__(self, make_sample, method=EAGLE, moment=0.0):
         self.make_sample = make_sample
-        self.history, self.learned, self.counters = History(300.0), Learned(assumptions), DraftCounters()
+        self.history, self.learned, self.counters = History(300.0), Learned(), DraftCounters()
+        self.learned.assume(method, POLICY)
         self.moment = self.begin = moment
         self.counts, self.positions = [0] * 7, []
         self.changes = []
@@ -79,8 +79,9 @@ class Engine:
         sample = self.counters.complete(sample)
         taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
         if taken.increment:
-            drafting = self.counters.drafting
-            self.changes += self.learned.observe(taken.increment, sample, self.history, drafting)
+            speculates = self.counters.drafting.speculates
+            self.learned.observe(taken.increment, sample, self.history, speculates=speculates)
+            self.changes += self.learned.drops.observe(drafts_of(taken.increment, WALL + self.moment))
 
     @property
     def baseline(self):
@@ -93,7 +94,7 @@ class Engine:
 
     @property
     def period(self):
-        return self.learned.baseline.period(WALL + self.moment)
+        return self.learned.baseline.summary(WALL + self.moment)
 
 
 @pytest.fixture(name="fed")
@@ -121,12 +122,12 @@ def test_only_another_k_begins_the_baseline_again_after_a_restart(fed, tokens, b
 
 
 @pytest.mark.parametrize(
-    "other", [Speculation("mtp"), Speculation("eagle3", draft_model="other"), Speculation("mtp", "", "one")]
+    "other", [DraftingMethod("mtp"), DraftingMethod("eagle3", "other"), DraftingMethod("mtp", "one")]
 )
 def test_another_drafter_begins_everything_again(make_sample, other):
-    fed = Engine(make_sample, Assumptions(Speculation("eagle3", draft_model="one")))
+    fed = Engine(make_sample, DraftingMethod("eagle3", "one"))
     fed.run(200)
-    fed.learned.assume(Assumptions(other))
+    fed.learned.assume(other, POLICY)
     assert fed.baseline is None
 
 
@@ -136,15 +137,15 @@ class TestADrafterThatIsNotKnown:
     @pytest.mark.parametrize(
         "others",
         [
-            [Speculation()],
-            [Speculation(), Speculation("eagle3")],
-            [Speculation("eagle3", draft_model="one"), Speculation(), Speculation(draft_model="one")],
+            [DraftingMethod()],
+            [DraftingMethod(), DraftingMethod("eagle3")],
+            [DraftingMethod("eagle3", "one"), DraftingMethod(), DraftingMethod(draft_model="one")],
         ],
     )
     def test_begins_nothing_again(self, fed, others):
         fed.run(200)
         for other in others:
-            fed.learned.assume(Assumptions(other))
+            fed.learned.assume(other, POLICY)
         assert fed.baseline is not None
 
 
@@ -167,7 +168,7 @@ class TestWhatIsSaved:
         assert again.baseline == pytest.approx(fed.baseline, abs=0.002)
 
     @pytest.mark.parametrize(
-        "changed", [{"tokens": 3}, {"tokens": 0}, {"drafter": Drafter("mtp")}, {"drops": DropState()}]
+        "changed", [{"tokens": 3}, {"tokens": 0}, {"drafter": DraftingMethod("mtp")}, {"drops": DropState()}]
     )
     def test_of_another_drafter_or_k_or_without_drops_is_ignored(self, saved, again, changed):
         again.learned.remember(replace(saved, **changed))
@@ -218,7 +219,7 @@ class TestTheBaseline:
         assert token.guess == pytest.approx(0.1, rel=0.01)
         assert server.period.name == "10 min without speculation on 21 September"
         assert server.period.age_seconds == pytest.approx(140)
-        request = server.period.request
+        request = server.period
         assert request.first_token_seconds == pytest.approx(0.05)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         histograms = server.learned.baseline.kept.histograms
@@ -236,7 +237,7 @@ class TestTheBaseline:
         assert Engine(make_sample).run(120).learned.latency_baseline() is None
 
 
-class TestPlainSteps:
+class TestStepsWithoutDrafts:
     def test_pauses_of_the_same_process_are_measured(self, make_sample):
         server = Engine(make_sample, DRAFT_MODEL).run(600, drafts=False, step=0.04)
         server.restart().run(120).run(120, pause=True).run(60)
@@ -262,7 +263,7 @@ class TestPlainSteps:
         assert again.run(120, tokens=3).cost()[0] is CostSource.MEASURED
 
     def test_steps_that_search_in_vain_are_not_plain(self, make_sample):
-        ngram = Assumptions(Speculation("ngram"))
+        ngram = DraftingMethod("ngram")
         server = Engine(make_sample, ngram).run(120)
         assert server.run(120, pause=True).learned.costs() == ()
 
@@ -289,7 +290,7 @@ class TestUseByDraftTokens:
         assert not server.learned.used.kept
         assert server.run(2).learned.used.kept.keys() == {4}
 
-    @pytest.mark.parametrize("known", [DRAFT_MODEL, Assumptions(Speculation("ngram", tokens=6))])
+    @pytest.mark.parametrize("known", [DRAFT_MODEL, DraftingMethod("ngram")])
     def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, make_sample, known):
         server = Engine(make_sample, known)
         server.make_sample = lambda drafts, _, *others, **more: make_sample(drafts, None, *others, **more)
@@ -299,7 +300,7 @@ class TestUseByDraftTokens:
 
     @pytest.mark.parametrize("method", ["ngram", "suffix"])
     def test_a_search_uses_the_number_that_it_may_draft(self, make_sample, method):
-        server = Engine(make_sample, Assumptions(Speculation(method, tokens=6)))
+        server = Engine(make_sample, DraftingMethod(method))
         server.history.configure_tokens(6)
         assert server.run(300, tokens=4).learned.used.kept.keys() == {6}
 
@@ -314,5 +315,5 @@ class TestUseByDraftTokens:
 
     def test_another_drafter_begins_again(self, make_sample):
         server = Engine(make_sample, DRAFT_MODEL).run(300)
-        server.learned.assume(EAGLE)
+        server.learned.assume(EAGLE, POLICY)
         assert not server.learned.used.kept

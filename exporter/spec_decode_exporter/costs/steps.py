@@ -1,4 +1,4 @@
-"""Times of decode steps by load, as sums for a regression; ``step_cost`` has the formula.
+"""Times of decode steps by load, as sums for a regression; ``measured_cost`` has the formula.
 
 An observation is a poll. Its weight is S; it has
 
@@ -25,9 +25,9 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from spec_decode_exporter.core.numbers import Amount, UnixTime
-from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
+from spec_decode_exporter.costs.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
-from spec_decode_exporter.window.poll import Increment
+from spec_decode_exporter.window.poll import TORN_DRAFTS, Increment
 
 HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night."""
@@ -42,10 +42,20 @@ SLOW_DEVIATION: Final = 0.03
 2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
 SLOW_SECONDS: Final = 60.0
 """Time constant of this variation, the stay of requests."""
+UNCOUNTED_SHARE: Final = 0.02
+"""Tokens beyond one a decode step, as a share of the steps, that accepted drafts alone explain."""
 _wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
+
+
+def exceeds_steps(tokens: int, steps: int, running: float = 0.0) -> bool:
+    """Return whether decode steps yielded more tokens than one each: drafts were accepted.
+
+    ``running`` requests are counted while the page is rendered.
+    """
+    return tokens - steps > UNCOUNTED_SHARE * steps + TORN_DRAFTS + 2 * running
 
 
 def faded(older: Sequence[float], age: float, newer: Sequence[float]) -> Iterable[float]:

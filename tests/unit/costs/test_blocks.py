@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.costs.cost import CostModel
-from spec_decode_exporter.learned.blocks import (
+from spec_decode_exporter.costs.blocks import (
     BLOCK_SECONDS,
     HALF_WEEK,
     MAX_KEYS,
@@ -16,6 +15,7 @@ from spec_decode_exporter.learned.blocks import (
     BlocksByKey,
     Piece,
 )
+from spec_decode_exporter.costs.cost import CostSources
 
 WALL = 3000 * HALF_WEEK
 """Begin of a half week."""
@@ -90,7 +90,7 @@ class TestSums:
 
 
 class TestSpeedup:
-    MODEL = CostModel(CostSettings(draft_cost_ratio=0.1, running_requests=8.0))
+    MODEL = CostSources(CostSettings(draft_cost_ratio=0.1, running_requests=8.0))
 
     def test_its_bounds_contain_the_sampling_and_the_range_of_the_cost(self):
         exact, sampled = (blocks(each).speedup(self.MODEL) for each in ([2.0] * 20, [1.0, 3.0] * 10))
@@ -100,7 +100,7 @@ class TestSpeedup:
     def test_without_drafts_without_a_cost_and_of_few_blocks_it_is_unknown(self):
         paused = blocks([0.0] * 20, tokens=0)._replace(sums=piece(0.0)._replace(drafts=0.0, draft_tokens=0.0))
         assert paused.speedup(self.MODEL) is None
-        assert blocks([2.0] * 20).speedup(CostModel()) is None
+        assert blocks([2.0] * 20).speedup(CostSources()) is None
         assert blocks([2.0] * 3).speedup(self.MODEL) is None
 
     @pytest.mark.parametrize("field", Piece._fields)
