@@ -55,20 +55,18 @@ class DraftCounters:
     def __init__(self) -> None:
         """Begin before the first sample."""
         self.drafting = Drafting.UNKNOWN
-        self.front_end = ""
-        """``PageReading.front_end``: vLLM's Rust one counts drafts without speculation too."""
         self.counts_tokens = False
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation = Speculation()
+        self._speculation, self._front_end = Speculation(), ""
         self._has_reported = False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 
-    def use(self, speculation: Speculation) -> None:
-        """Use other settings."""
-        self._speculation = speculation
+    def use(self, speculation: Speculation, front_end: str = "") -> None:
+        """Use other settings, and ``PageReading.front_end``: a Rust one counts drafts without speculation."""
+        self._speculation, self._front_end = speculation, front_end
 
     def complete(self, sample: Sample) -> Sample:
         """Return a sample with the counters that follow from others and from the settings."""
@@ -128,7 +126,7 @@ class DraftCounters:
             case Absence.ZERO:
                 return self._by_seconds(sample) if is_counted else Drafting.UNKNOWN
             case Absence.NO_COUNTERS:
-                is_late = self.front_end == "rust" and not self._speculation.schedule
+                is_late = self._front_end == "rust" and not self._speculation.schedule
                 is_sure = is_counted and (not is_late or bool(sample.positions))
                 return Drafting.DRAFTS if is_sure else self._by_steps(sample)
 
@@ -161,7 +159,7 @@ class DraftCounters:
         generated, first, steps = counts
         if exceeds_steps(generated - first, steps, _running(sample)):
             return Drafting.UNCOUNTED
-        is_late = self.front_end in _LATE and generated - first < UNDRAFTED_TOKENS
+        is_late = self._front_end in _LATE and generated - first < UNDRAFTED_TOKENS
         return Drafting.UNDECIDED if is_late else Drafting.OFF
 
 
