@@ -97,12 +97,12 @@ class DraftCounters:
         counts = _known(sample, Counter.ACCEPTED_TOKENS, *_STEPS)
         if sample.kind.counts_at_end or counts is None:
             return sample
-        (accepted, generated, first, steps), torn = counts, _torn(sample)
+        (accepted, generated, first, steps), tolerance = counts, _race_tolerance(sample)
         decoded = generated - first
-        if accepted > UNCOUNTED_SHARE * decoded + torn:
+        if accepted > UNCOUNTED_SHARE * decoded + tolerance:
             # Tokens beyond the end of an answer are accepted too: then D + A exceeds what was generated.
-            is_whole = (sample[Counter.DRAFTS] or 0) + accepted <= decoded + torn
-            self.counts_tokens = is_whole and abs(steps - decoded) <= STEP_PER_TOKEN * accepted + torn
+            is_whole = (sample[Counter.DRAFTS] or 0) + accepted <= decoded + tolerance
+            self.counts_tokens = is_whole and abs(steps - decoded) <= STEP_PER_TOKEN * accepted + tolerance
         if not self.counts_tokens:
             return sample
         latencies = None if sample.latencies is None else dict(sample.latencies)
@@ -179,7 +179,7 @@ def _running(sample: Sample) -> float:
     return sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
 
 
-def _torn(sample: Sample) -> float:
+def _race_tolerance(sample: Sample) -> float:
     return TORN_DRAFTS + 2 * _running(sample)
 
 
@@ -188,4 +188,6 @@ def _appears(before: Sample, sample: Sample) -> bool:
     drafts, generated = sample[Counter.DRAFTS], sample[Counter.GENERATION_TOKENS]
     if before[Counter.DRAFTS] is not None or not drafts:
         return False
-    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _torn(sample)
+    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _race_tolerance(
+        sample
+    )
