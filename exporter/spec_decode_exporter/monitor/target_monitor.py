@@ -314,6 +314,7 @@ class TargetMonitor:
             self._server.engine_kind,
             f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
             self._server.kv_cache,
+            config.place,
             self._server.front_end,
             self._ranks.get(name.replica, 1) > 1,
         )
