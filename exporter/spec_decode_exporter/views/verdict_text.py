@@ -148,8 +148,7 @@ def likely_so_far(its: WindowEvaluation) -> str:
     found = its.speedup_range
     if its.likely_share_ratio is None or found is None:
         return ""
-    likely = LIKELY[its.probably_pays]
-    says = f"So far {likely[0].lower()}{likely[1:]}"
+    says = f"So far {LIKELY[its.probably_pays][0].lower()}{LIKELY[its.probably_pays][1:]}"
     if its.published_share is not None:
         return f"{says}. {published_text(its.published_share, is_of_kind=its.cost is not None)} "
     value, low, high = map(_about, found.by_known[:3])
