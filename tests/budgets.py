@@ -16,7 +16,7 @@ BUDGETS = {
     "config": 1982,  # schedules, memory of the drafter
     "scrape": 2491,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1145,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
-    "window": 900,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
+    "window": 898,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 2089,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
     "analysis": 2506,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands

@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostSources
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
@@ -32,6 +33,7 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    settings_place: SettingsPlace = "flags"
 
     def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
@@ -104,6 +106,8 @@ class Knowledge:
     """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     kv_cache: KvCache | None = None
     """KV cache that speculation leaves; None if the page does not show it."""
+    settings_place: SettingsPlace = "flags"
+    """Place of the exporter's settings."""
 
     @property
     def speculates(self) -> bool:

@@ -341,6 +341,7 @@ class EngineMonitor:
             wall=wall,
             counts_tokens=self.counters.counts_tokens,
             kv_cache=assumed.kv_cache,
+            settings_place=assumed.settings_place,
         )
 
     @property

@@ -36,7 +36,7 @@ MIN_ENGINES: Final = 16
 _OWN_MEMORY: Final = 80 * 2**20
 """Bytes of the process without engines, during a request of the page."""
 _ENGINE_MEMORY: Final = 256 * 2**10
-"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.thousand`."""
+"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.cost job`."""
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of the container: cgroups of version 2 and 1."""
 TargetKey = tuple[str, str]

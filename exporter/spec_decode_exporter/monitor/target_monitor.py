@@ -312,6 +312,7 @@ class TargetMonitor:
             self._server.engine_kind,
             f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
             self._server.kv_cache,
+            config.place,
         )
 
     def _use_served(self, *, is_another: bool = False) -> None:
