@@ -20,7 +20,7 @@ BUDGETS = {
     "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 2089,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
     "analysis": 2506,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
-    "drops": 1121,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
+    "drops": 800,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
     "experiments": 759,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 680,  # drafts that are missing, servers without a verdict, an FP8 cache; what cannot be acted on is gone (715 before)
     "requests": 1794,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
