@@ -5,7 +5,7 @@ The order is that of the families on the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import astuple
 from enum import StrEnum
 from functools import cache, partial
@@ -33,9 +33,15 @@ from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.cells import Effect, Percentiles, RequestHistogram, Sums
 from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.requests.summary import (
+    Effect,
+    Percentiles,
+    RequestHistogram,
+    RequestSummary,
+    RequestTotals,
+)
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.poll import Check, Reset
@@ -151,28 +157,20 @@ def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]
     return lambda its: [(str(basis), value(speedup)) for basis, speedup in its.speedups.items()]
 
 
-def _since(value: Callable[[Sums], Number]) -> Callable[[GroupRequests], Number]:
-    """Return the reader of a sum over a group's requests since the start."""
+def _since(value: Callable[[RequestTotals], Number | Numbers]) -> Callable[[GroupRequests], Number | Numbers]:
+    """Return the reader of sums over a group's requests since the start."""
     return lambda group: None if group.since_start is None else value(group.since_start)
 
 
-def _histogram(which: Callable[[Sums], RequestHistogram]) -> Callable[[GroupRequests], Numbers]:
-    """Return the reader of a histogram over a group's requests since the start."""
-
-    def read(group: GroupRequests) -> Iterator[tuple[tuple[str, ...], Number]]:
-        if group.since_start is None:
-            return
-        histogram = which(group.since_start)
-        bounds = (*(str(float(bound)) for bound in histogram.upper_bounds), "+Inf")
-        for bound, number in zip(bounds, accumulate(histogram.counts), strict=True):
-            yield ("_bucket", bound), number
-        yield ("_count", ""), histogram.count
-        yield ("_sum", ""), histogram.sum
-
-    return read
+def _buckets(histogram: RequestHistogram) -> Numbers:
+    """Return the cumulative buckets of a histogram, its count and its sum."""
+    bounds = (*(str(float(bound)) for bound in histogram.upper_bounds), "+Inf")
+    buckets = zip(bounds, accumulate(histogram.counts), strict=True)
+    sums = (("_count", ""), histogram.count), (("_sum", ""), histogram.sum)
+    return [*((("_bucket", bound), number) for bound, number in buckets), *sums]
 
 
-def _percentiles(which: Callable[[Sums], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
+def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
     """Return the reader of the percentiles over a group's requests in a window."""
 
     def read(group: GroupFindings) -> Numbers:
@@ -293,8 +291,8 @@ METRICS: Final[tuple[Metric, ...]] = (
 
     _group(MINIMAL, "spec_decode_requests_total", "Requests that reported their own speculation, since the exporter first saw the group.", _since(lambda its: its.requests), kind="counter"),
     _group(STANDARD, "spec_decode_request_saved_tokens_total", "Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.", _since(lambda its: its.accepted_tokens), kind="counter"),
-    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_ratio_histogram), kind="histogram"),
-    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_length_tokens_histogram), kind="histogram"),
+    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _buckets(its.acceptance_ratio_histogram)), kind="histogram"),
+    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _buckets(its.acceptance_length_tokens_histogram)), kind="histogram"),
     _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.requests),
     _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", _percentiles(lambda its: its.acceptance_ratio)),
     _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", _percentiles(lambda its: its.acceptance_length_tokens)),
