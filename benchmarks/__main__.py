@@ -18,9 +18,8 @@ from typing import Final
 from benchmarks.options import parser
 
 SHORT: Final = (
-    *("against_promql", "arm_traffic", "coverage", "decisions", "drops", "end_to_end"),
-    *("experiments", "learned_cost", "page", "poll_cpu", "published", "thousand"),
-    "verdict_truth",
+    *("against_promql", "arm_traffic", "cost", "coverage", "decisions", "drops", "end_to_end"),
+    *("experiments", "learned_cost", "published", "verdict_truth"),
 )
 LONG: Final = ("gpu_passes", "hostile", "soak")
 """Benchmarks of 20 minutes or more, and the one that needs a GPU."""

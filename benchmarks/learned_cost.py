@@ -26,9 +26,8 @@ from benchmarks.truth.gpu_server import GpuServer
 from benchmarks.truth.server import Server
 from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.learned.learned import Learned
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.costs.learned import DraftingMethod, Learned
 from spec_decode_exporter.window.history import History
 
 K: Final = -1
@@ -277,7 +276,8 @@ class Run(NamedTuple):
 
     def _learned(self, processes: Sequence[Polls], until: float) -> Learned:
         history = History(300.0)
-        learned = Learned(Assumptions(speculation=Speculation(method=self.method, tokens=self.tokens)))
+        learned = Learned()
+        learned.assume(DraftingMethod(self.method), DropPolicy())
         for polls in processes:
             for moment, page in zip(polls.moments, polls.pages, strict=True):
                 if moment > until:
@@ -285,7 +285,7 @@ class Run(NamedTuple):
                 shown = sample(page, created=WALL + polls.moments[0], speculates=polls.speculates)
                 step = history.observe(shown, START + moment, WALL + moment, self.interval)
                 if step.increment:
-                    learned.observe(step.increment, shown, history)
+                    learned.observe(step.increment, shown, history, speculates=polls.speculates)
         return learned
 
 

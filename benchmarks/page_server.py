@@ -1,4 +1,4 @@
-"""A recorded vLLM page on many loopback addresses, its counters advancing, from a process of its own.
+"""The page of a simulated vLLM on many loopback addresses, its counters advancing, from a process of its own.
 
     python -m benchmarks.page_server
 
@@ -14,16 +14,19 @@ import re
 import sys
 from collections import Counter
 from functools import lru_cache
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.process import Answering
-
-RECORDED = Path(__file__).parents[1] / "tests/data/pages/vllm-0.32.0-python-ngram-k4.prom"
-
-_COUNTING = re.compile(r"^(\S+_(?:total|count|sum|bucket)(?:\{.*\})?) (\S+)$")
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 
 _USER_AGENT = re.compile(rb"\r\nuser-agent: ([a-z-]+)", re.IGNORECASE)
+
+
+def simulated() -> Simulation:
+    """Return the server: a healthy drafter under a constant load."""
+    return Simulation(Scenario(), seed=1)
 
 
 def addresses(number: int) -> list[str]:
@@ -43,27 +46,9 @@ class PageServer(Answering):
         return served
 
 
-def _advance(line: str, step: int) -> str:
-    match = _COUNTING.match(line)
-    return f"{match[1]} {float(match[2]) * (step + 1)}" if match else line
-
-
-def _only(lines: list[str], names: set[str]) -> list[str]:
-    kept: list[str] = []
-    comments: list[str] = []
-    for line in lines:
-        if line.startswith("#"):
-            comments = [*comments[-1:], line]
-        elif re.split("[ {]", line, maxsplit=1)[0] in names:
-            kept += [*comments, line]
-            comments = []
-    return kept
-
-
 class _Pages:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._recorded = RECORDED.read_text().splitlines()
-        self._loop = loop
+        self._simulation, self._loop = simulated(), loop
         self._started = loop.time()
         self.requests: Counter[str] = Counter()
 
@@ -79,11 +64,10 @@ class _Pages:
         parts = urlsplit(target)
         if not parts.path.startswith("/metrics"):
             return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
-        names = set(parse_qs(parts.query).get("name[]", ())) if parts.path == "/metrics/" else set()
-        lines = [_advance(line, step) for line in (_only(self._recorded, names) if names else self._recorded)]
-        body = "".join(f"{line}\n" for line in lines)
+        self._simulation.advance(step - self._simulation.now)
+        body = metrics_page(self._simulation, parse_qs(parts.query).get("name[]", ()))
         head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(body)}\r\n"
-        return f"{head}content-type: text/plain; version=0.0.4; charset=utf-8\r\n\r\n{body}".encode()
+        return f"{head}content-type: text/plain; version=0.0.4; charset=utf-8\r\n\r\n".encode() + body
 
 
 class _Protocol(asyncio.Protocol):

@@ -132,7 +132,7 @@ class Recording:
 
 
 def reported(evaluation: Evaluation) -> Reported:
-    cost, judged = evaluation.cost, evaluation.evaluated
+    cost, judged = evaluation.cost, evaluation.verdict_window
     bounds = judged.speedup_bounds
     return Reported(
         verdict=str(evaluation.verdict.value),

@@ -7,11 +7,10 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.schema import Config, Metrics, Profile
-from spec_decode_exporter.learned.baseline import Baseline, LearnedHistogram, Period, PlainRequests
+from spec_decode_exporter.costs.baseline import COMPARED, Baseline, BaselineRequests, LearnedHistogram, Period
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -52,7 +51,7 @@ def typical_engine(tokens: int) -> EngineSnapshot:
 
 def _baseline() -> Baseline:
     """Return an hour of the same requests without speculation, which took twice as long."""
-    requests = PlainRequests(14_400.0, 14_400 * 2e8, seconds=3600.0, running_seconds=4 * 3600.0)
+    requests = BaselineRequests(14_400.0, 14_400 * 2e8, seconds=3600.0, running_seconds=4 * 3600.0)
     before = LearnedHistogram((0.1, 1.0), (0.0, 14_400.0, 14_400.0), -60.0)
     histograms = dict.fromkeys(COMPARED, before)
     return Baseline(Period(3600.0, -60.0, requests, histograms=histograms), ended=True)

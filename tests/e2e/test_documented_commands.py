@@ -21,7 +21,7 @@ MINUTES = 20
 ADDRESS = re.compile(r"(http://)?[\w.-]+:\d+|\$SERVER")
 ENDLESS = "--for 0"
 MEASURED = {0, 3, 4}
-"""Exit statuses of a report: it pays, nobody knows, it does not."""
+"""Exit statuses of a report: it pays, it is unclear, it does not."""
 
 
 class Demo:

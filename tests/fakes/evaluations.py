@@ -6,8 +6,8 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
-from spec_decode_exporter.costs.cost import CostModel, CostSource, Point, fixed_tokens, measured_curves
-from spec_decode_exporter.costs.methods import Range, kind_of
+from spec_decode_exporter.costs.cost import CostAtLoad, CostSource, CostSources, fixed_tokens, measured_curves
+from spec_decode_exporter.costs.methods import Interval, kind_of
 from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
@@ -52,7 +52,9 @@ def busy_window(
 
 def curve(*points, margin=0.02, source=CostSource.MEASURED, method=""):
     """A measured cost, of pairs of load and c."""
-    found = [(source, Point(load, Range((1 - margin) * c, c, (1 + margin) * c))) for load, c in points]
+    found = [
+        (source, CostAtLoad(load, Interval((1 - margin) * c, c, (1 + margin) * c))) for load, c in points
+    ]
     return measured_curves(found, fixed_tokens(kind_of(method), 1.0))[0]
 
 
@@ -61,7 +63,9 @@ def knowledge(*measured, method="", cost=None, architecture=None, schedule=None,
     named = {} if schedule is None else {"schedule": schedule}
     target = TargetModel(architecture)
     speculation = Speculation(method, "configured" if method else "", target=target, **named)
-    return Knowledge(speculation, CostModel(cost, measured, method, target), **{"has_drafted": True, **more})
+    return Knowledge(
+        speculation, CostSources(cost, measured, method, target), **{"has_drafted": True, **more}
+    )
 
 
 def evaluation(known, survival=GOOD, **more):
@@ -78,6 +82,6 @@ def advised(snapshot, setting, speculation, action, **known):
         replace(its.known, speculation=speculation, **known),
         its.latencies,
     )
-    changed.shown = changed.own._replace(advice=Advice(action))
+    changed.shown_decision = changed.computed_decision._replace(advice=Advice(action))
     changed.shown_setting = setting
     return replace(snapshot, evaluation=changed)

@@ -18,8 +18,9 @@ from itertools import accumulate, compress, islice
 from operator import add, sub
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.costs.cost import StepCost
 from spec_decode_exporter.figures.estimate import ratio, standard_error
-from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import columns, position_columns
 
 MAX_EXTRAPOLATED: Final = 2
@@ -44,12 +45,12 @@ class Depth(NamedTuple):
 NO_SPECULATION: Final = Depth(0, 1.0, "measured", None)
 
 
-def speedup(price: Price, coverage: float, accepted: float, drafted: float) -> float:
+def speedup(price: StepCost, coverage: float, accepted: float, drafted: float) -> float:
     """Return S(k) with ``accepted`` of the ``drafted`` tokens of a draft in the mean; cov is ``coverage``."""
     return (1 + coverage * accepted) / plain_steps(price, coverage, drafted)
 
 
-def plain_steps(price: Price, coverage: float, drafted: float) -> float:
+def plain_steps(price: StepCost, coverage: float, drafted: float) -> float:
     """Return the plain decode steps that a step takes."""
     fixed = price.step * (1.0 if price.every_step else coverage)
     return 1 + fixed + price.token * coverage * drafted
@@ -73,15 +74,15 @@ class Depths:
     def __len__(self) -> int:
         return len(self._reached)
 
-    def speedup(self, price: Price, tokens: int) -> float:
+    def speedup(self, price: StepCost, tokens: int) -> float:
         """Return S(k)."""
         return speedup(price, self._coverage, self._accepted[tokens], self._drafted[tokens])
 
-    def pays(self, price: Price, tokens: int) -> bool:
+    def pays(self, price: StepCost, tokens: int) -> bool:
         """Return whether k tokens are at least as fast as none, less the share of discarded tokens."""
         return 0 < tokens <= len(self) and self.speedup(price, tokens) * self._kept >= 1
 
-    def recommended(self, price: Price, tolerance: float) -> int:
+    def recommended(self, price: StepCost, tolerance: float) -> int:
         """Return the fewest tokens that pay and are as fast as the best; 0 if even the best does not pay.
 
         As fast: within ``tolerance``, a share of the best, or within one standard error of the difference.
@@ -96,7 +97,7 @@ class Depths:
                 return tokens
         return 0
 
-    def is_faster(self, price: Price, tokens: int, tolerance: float) -> bool:
+    def is_faster(self, price: StepCost, tokens: int, tolerance: float) -> bool:
         """Return whether k tokens are faster than K by more than ``tolerance`` and one standard error.
 
         ``recommended`` requires the same to prefer more tokens to fewer.
@@ -108,7 +109,7 @@ class Depths:
             return False
         return present < other - self.error(price, self.known, tokens)
 
-    def each(self, price: Price) -> list[Depth]:
+    def each(self, price: StepCost) -> list[Depth]:
         """Return every number of tokens with its speed-up.
 
         The marginal benefit is that of the drafts with the position; a limit if their number is unknown.
@@ -121,7 +122,7 @@ class Depths:
             found.append(Depth(tokens, before, basis, benefit))
         return found
 
-    def speedups_alone(self, price: Price, most: int, *, searches: bool) -> list[float]:
+    def speedups_alone(self, price: StepCost, most: int, *, searches: bool) -> list[float]:
         """Return S(0) … S(most), each of a server that drafts this number of tokens at most, at one load.
 
         They hold at a load at which the schedule in force drafts nothing: p_i is that of the drafts with
@@ -137,7 +138,7 @@ class Depths:
         )
         return [1.0, *islice(each, 1, most + 1)]
 
-    def error(self, price: Price, tokens: int, other: int) -> float:
+    def error(self, price: StepCost, tokens: int, other: int) -> float:
         """Return the standard error of S(other) - S(tokens); 0 if the window has no bounds.
 
         By the delta method: S is linear in p_i. Both depths depend on the same drafts.
@@ -181,7 +182,7 @@ class Depths:
         return min(max(decoded, 0) / (steps + accepted), 1.0)
 
     @staticmethod
-    def _paying(price: Price, coverage: float) -> float:
+    def _paying(price: StepCost, coverage: float) -> float:
         """Return the share of steps that pay c0."""
         return 1.0 if price.every_step else coverage
 
@@ -206,7 +207,7 @@ class Depths:
         sums = accumulate(residuals, lambda one, other: list(map(add, one, other)))
         return [[0.0] * len(active), *sums], residuals[-1]
 
-    def _changes(self, price: Price, tokens: int) -> list[float]:
+    def _changes(self, price: StepCost, tokens: int) -> list[float]:
         """Return the contribution of each increment to S(k), with the decay taken as exact."""
         sums, last = self._residuals
         gain = self._coverage / plain_steps(price, self._coverage, self._drafted[tokens])

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
+from spec_decode_exporter.costs.methods import drafts_what_it_finds
+from spec_decode_exporter.costs.steps import UNCOUNTED_SHARE, exceeds_steps
 from spec_decode_exporter.scrape.engines import Absence, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import NANO
@@ -21,8 +22,6 @@ UNDRAFTED_TOKENS: Final = 100
 """Tokens decoded without any draft that show that a server does not speculate."""
 UNDRAFTED_SECONDS: Final = 30.0
 """Seconds of decoding, summed over requests, that show the same of an engine that counts ended requests."""
-UNCOUNTED_SHARE: Final = 0.02
-"""Tokens beyond one a decode step, as a share of the steps, that accepted drafts alone explain."""
 STEP_PER_TOKEN: Final = 0.1
 """Share of A by which S may differ from G - F if it counts a token as a step."""
 _LATE: Final = frozenset({"rust", "ray"})
@@ -44,13 +43,10 @@ class Drafting(StrEnum):
     UNKNOWN = "unknown"
     """Its page does not tell."""
 
-
-def exceeds_steps(tokens: int, steps: int, running: float = 0.0) -> bool:
-    """Return whether decode steps yielded more tokens than one each: drafts were accepted.
-
-    ``running`` requests are counted while the page is rendered.
-    """
-    return tokens - steps > UNCOUNTED_SHARE * steps + TORN_DRAFTS + 2 * running
+    @property
+    def speculates(self) -> bool | None:
+        """Whether it speculates; None if that is unknown."""
+        return {Drafting.DRAFTS: True, Drafting.OFF: False}.get(self)
 
 
 class DraftCounters:

@@ -6,18 +6,15 @@ are faster by (P0 + S·D1) / (P1 + D1), a ratio of sums over requests. Without a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf, sqrt
 from operator import add
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import NANO
 
 BASELINE_ERROR: Final = 0.10
@@ -32,36 +29,6 @@ MIN_HITS: Final = 0.01
 """Share of prompt tokens from the cache below which a baseline had no hits to lose."""
 COMPARABLE_PROMPTS, COMPARABLE_LOAD = 1.25, 2.0
 """A baseline is comparable if mean prompt lengths and running requests differ by at most these factors."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestBaseline:
-    """Mean request of the same model without speculation."""
-
-    first_token_seconds: float
-    """P0: mean time to first token in seconds, time in the queue included; above 0."""
-    prefix_hit_ratio: float | None
-    """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
-    prompt_tokens: float | None = None
-    """Mean tokens of a prompt; None if unknown. A baseline with other prompts is not comparable."""
-    running_requests: float | None = None
-    """Mean running requests; None if unknown."""
-    requests: float = inf
-    """Requests of the mean."""
-    requests_per_second: float | None = None
-    context_tokens: float | None = None
-    """Mean tokens of a request in the middle of its answer; None if unknown."""
-    token_seconds: float | None = None
-    """Mean time per output token after the first, in seconds."""
-    histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
-    """Histograms over these requests."""
-    name: str = ""
-    """Name in a sentence: ``3 h without speculation on 12 November``."""
-
-    @property
-    def error(self) -> float:
-        """Relative error of the time to first token."""
-        return max(BASELINE_ERROR, REQUEST_VARIATION / sqrt(self.requests))
 
 
 class EndToEndBasis(StrEnum):
@@ -93,7 +60,7 @@ _LOWEST: Final = (Verdict.HARMFUL, Verdict.INSUFFICIENT)
 
 
 def end_to_end(
-    figures: WindowFigures, speedup: float, bounds: Estimate | None, baseline: RequestBaseline | None
+    figures: WindowFigures, speedup: float, bounds: Estimate | None, baseline: BaselineSummary | None
 ) -> EndToEnd | None:
     """Return the speed-up of whole requests; None if their time is unknown.
 
@@ -107,14 +74,14 @@ def end_to_end(
         return None
     first, decoding = figures.request_seconds
     basis, known = EndToEndBasis.SAME_FIRST_TOKEN, None
-    if baseline is not None and is_comparable(baseline, figures):
+    if baseline is not None and baseline.first_token_seconds and is_comparable(baseline, figures):
         basis, known = EndToEndBasis.BASELINE, baseline
         first = baseline.first_token_seconds * (figures.total.first_tokens or 0)
     value = (first + speedup * decoding) / sum(figures.request_seconds)
     return EndToEnd(value, basis, _bounds(figures, value, bounds, known) if bounds and known else None)
 
 
-def is_prefix_cache_lost(figures: WindowFigures, baseline: RequestBaseline | None) -> bool:
+def is_prefix_cache_lost(figures: WindowFigures, baseline: BaselineSummary | None) -> bool:
     """Return whether many look-ups in the prefix cache found nothing, though without speculation some may.
 
     vLLM counts no look-ups if the prefix cache is disabled.
@@ -126,7 +93,12 @@ def is_prefix_cache_lost(figures: WindowFigures, baseline: RequestBaseline | Non
     return looked_up >= MIN_LOOKED_UP and requests >= MIN_LOST_REQUESTS
 
 
-def is_comparable(baseline: RequestBaseline, figures: WindowFigures) -> bool:
+def first_token_error(requests: float) -> float:
+    """Return the relative error of a baseline's mean time to first token over some requests."""
+    return max(BASELINE_ERROR, REQUEST_VARIATION / sqrt(requests))
+
+
+def is_comparable(baseline: BaselineSummary, figures: WindowFigures) -> bool:
     """Return whether a baseline had similar prompts and a similar load; unknown ones count as similar."""
     prompts = ratio(figures.total.prompt_tokens, figures.total.first_tokens)
     running = figures.window.mean.running_requests
@@ -136,12 +108,13 @@ def is_comparable(baseline: RequestBaseline, figures: WindowFigures) -> bool:
 
 
 def _bounds(
-    figures: WindowFigures, value: float, speedup: Estimate, baseline: RequestBaseline
+    figures: WindowFigures, value: float, speedup: Estimate, baseline: BaselineSummary
 ) -> Estimate | None:
     """Return the bounds: the lower one at the lower bounds of S and P0, the upper one at the upper bounds."""
     names = ("first_token_nanoseconds", "decode_nanoseconds", "first_tokens")
     first, decoding, started = figures.columns(*names)
-    total, mean = list(map(add, first, decoding)), baseline.first_token_seconds * NANO
+    total, mean = list(map(add, first, decoding)), (baseline.first_token_seconds or 0.0) * NANO
+    error_of_first = first_token_error(baseline.requests)
 
     def at(gain: float, first_token: float) -> Estimate | None:
         """Return the ratio at exact S and P0 in nanoseconds, with the error of the sums over the window."""
@@ -150,8 +123,8 @@ def _bounds(
         ]
         return estimate_of(without, total, figures.cosines, (0.0, inf))
 
-    low = at(speedup.lower, mean * max(0.0, 1 - baseline.error))
-    high = at(speedup.upper, mean * (1 + baseline.error))
+    low = at(speedup.lower, mean * max(0.0, 1 - error_of_first))
+    high = at(speedup.upper, mean * (1 + error_of_first))
     if low is None or high is None:
         return None
     error, degrees = max(low.standard_error, high.standard_error), min(low.degrees, high.degrees)

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, 
 from spec_decode_exporter.analysis.missing_evidence import (
     MIN_SECONDS,
     Countdown,
-    Need,
+    MissingEvidence,
     countdown,
     least_seconds,
     missing,
@@ -34,7 +34,7 @@ from spec_decode_exporter.analysis.verdict import (
     is_stalled,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
@@ -74,7 +74,7 @@ class Evaluation:
         self.known = known
         self.latencies = latencies or {}
         self.windows = tuple(WindowEvaluation(window, known) for window in windows)
-        self.shown: Decision | None = None
+        self.shown_decision: Decision | None = None
         """Decision to show; None: that of these windows alone."""
         self.shown_setting: SpeculationSetting | None = None
         """Setting to show; None: that of these windows alone."""
@@ -108,7 +108,7 @@ class Evaluation:
         return State.ACTIVE if self.longest.total.drafts or is_busy else State.IDLE
 
     @cached_property
-    def evaluated(self) -> WindowEvaluation:
+    def verdict_window(self) -> WindowEvaluation:
         """The window that a verdict is about: the newest data that are enough and not contradicted.
 
         It begins at the last change. A shorter window replaces it if both cannot be right. It has no data if
@@ -143,25 +143,25 @@ class Evaluation:
 
     @cached_property
     def basis(self) -> Basis:
-        """Reason for ``evaluated``."""
-        if self.evaluated in self.windows[:-1]:
+        """Reason for ``verdict_window``."""
+        if self.verdict_window in self.windows[:-1]:
             return Basis.SHORTER
         return Basis.CHANGE if self._shorter(self.known.since_change) else Basis.LONGEST
 
     @property
     def since(self) -> float | None:
-        """Unix time of the change at which ``evaluated`` begins; None if it begins at none."""
+        """Unix time of the change at which ``verdict_window`` begins; None if it begins at none."""
         return self.known.change_wall if self.basis is Basis.CHANGE else None
 
     @property
     def is_early(self) -> bool:
-        """True if ``evaluated`` covers less than half of the longest window."""
-        return self.evaluated.window.seconds < self.longest.window.length / 2
+        """True if ``verdict_window`` covers less than half of the longest window."""
+        return self.verdict_window.window.seconds < self.longest.window.length / 2
 
     @property
     def is_whole(self) -> bool:
-        """True if ``evaluated`` covers a whole longest window."""
-        return self.evaluated.window.seconds >= WHOLE_WINDOW * self.longest.window.length
+        """True if ``verdict_window`` covers a whole longest window."""
+        return self.verdict_window.window.seconds >= WHOLE_WINDOW * self.longest.window.length
 
     # Verdict
 
@@ -173,7 +173,7 @@ class Evaluation:
     @property
     def pays_share_ratio(self) -> float | None:
         """Share of the possible speed-ups at which speculation pays; 0 or 1 by a verdict that is sure."""
-        return _SHARES.get(self.verdict, self.evaluated.pays_share_ratio)
+        return _SHARES.get(self.verdict, self.verdict_window.pays_share_ratio)
 
     @property
     def is_excluded(self) -> bool:
@@ -182,19 +182,19 @@ class Evaluation:
         return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
 
     @cached_property
-    def missing(self) -> tuple[Need, ...]:
+    def missing(self) -> tuple[MissingEvidence, ...]:
         """Evidence that a verdict needs, any one of them; empty with a verdict."""
-        is_missing = bool(self.windows) and self.evaluated.verdict is Verdict.INSUFFICIENT
-        return missing(self.evaluated, self.longest.window.length) if is_missing else ()
+        is_missing = bool(self.windows) and self.verdict_window.verdict is Verdict.INSUFFICIENT
+        return missing(self.verdict_window, self.longest.window.length) if is_missing else ()
 
     @property
     def countdown(self) -> Countdown | None:
         """Time to first bounds and verdict; None with a verdict, or if time alone brings none."""
         is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
-        return countdown(self.evaluated, self.longest.window.length) if is_missing else None
+        return countdown(self.verdict_window, self.longest.window.length) if is_missing else None
 
     @property
-    def cost(self) -> Cost | None:
+    def cost(self) -> CostRange | None:
         """Cost of speculation in the longest window; None if unknown."""
         return self.longest.cost
 
@@ -212,27 +212,31 @@ class Evaluation:
     @cached_property
     def crossover(self) -> float | None:
         """Running requests above which speculation does not pay; None if the engine adapts to the load."""
-        return self.known.cost.crossover(self.evaluated.work) if self.evaluated.counts_verified else None
+        return (
+            self.known.cost.crossover(self.verdict_window.work)
+            if self.verdict_window.counts_verified
+            else None
+        )
 
     # Advice
 
     @cached_property
     def is_advisable(self) -> bool:
         """True with a verdict since a change, or over a whole longest window."""
-        if self.evaluated.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
+        if self.verdict_window.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
             return False
         return self.basis is Basis.CHANGE or self.is_whole
 
     @cached_property
-    def own(self) -> Decision:
+    def computed_decision(self) -> Decision:
         """Decision by these windows alone."""
-        advice = self.evaluated.advice(self.crossover) if self.is_advisable else Advice()
-        return Decision(self.evaluated.verdict, advice)
+        advice = self.verdict_window.advice(self.crossover) if self.is_advisable else Advice()
+        return Decision(self.verdict_window.verdict, advice)
 
     @property
     def decision(self) -> Decision:
         """Decision to show."""
-        return self.own if self.shown is None else self.shown
+        return self.computed_decision if self.shown_decision is None else self.shown_decision
 
     @property
     def action(self) -> Action:
@@ -242,7 +246,7 @@ class Evaluation:
     @cached_property
     def depths(self) -> list[Depth]:
         """Numbers of draft tokens from 1 on with their speed-up, by the evaluated window."""
-        its = self.evaluated
+        its = self.verdict_window
         return [] if its.cost is None or its.depths is None else its.depths.each(its.cost.guess)
 
     @property
@@ -254,30 +258,30 @@ class Evaluation:
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
-        return self.own_setting() if self.shown_setting is None else self.shown_setting
+        return self.computed_setting() if self.shown_setting is None else self.shown_setting
 
-    def own_setting(self) -> SpeculationSetting:
+    def computed_setting(self) -> SpeculationSetting:
         """Return the recommended setting by these windows and the advice to show."""
         running = self.longest.window.mean.running_requests
-        return recommended_setting(self.evaluated, self.decision.advice, running)
+        return recommended_setting(self.verdict_window, self.decision.advice, running)
 
     # Readers
 
-    def settle(self) -> None:
+    def compute_for_readers(self) -> None:
         """Compute what readers of a snapshot read from columns of increments, and drop the columns."""
         _ = self.state, self.recommended, self.crossover, self.setting
-        for its in {*self.windows, self.evaluated}:
-            its.settle()
+        for its in {*self.windows, self.verdict_window}:
+            its.compute_for_readers()
 
-    def forget(self) -> None:
+    def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
         for its in self.windows:
-            its.forget()
-        if "evaluated" in self.__dict__:
-            self.evaluated.forget()
+            its.release_columns()
+        if "verdict_window" in self.__dict__:
+            self.verdict_window.release_columns()
 
 
-class PlainEvaluation(Evaluation):
+class FallbackEvaluation(Evaluation):
     """Evaluation after an internal error: the state by the counters alone, and figures without bounds."""
 
     def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
@@ -296,11 +300,11 @@ class PlainEvaluation(Evaluation):
         return State.ACTIVE if self.longest.total.drafts else State.IDLE
 
     @cached_property
-    def evaluated(self) -> WindowEvaluation:
+    def verdict_window(self) -> WindowEvaluation:
         """The longest window, which has no verdict."""
         return self.longest
 
     @cached_property
-    def missing(self) -> tuple[Need, ...]:
+    def missing(self) -> tuple[MissingEvidence, ...]:
         """None: more data give no verdict."""
         return ()

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostModel, Curve
+from spec_decode_exporter.config.types import SettingsPlace
+from spec_decode_exporter.costs.baseline import BaselineSummary
+from spec_decode_exporter.costs.cost import CostByLoad, CostSources
+from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
@@ -32,12 +33,13 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    settings_place: SettingsPlace = "flags"
 
-    def cost_model(self, measured: Sequence[Curve]) -> CostModel:
+    def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its, settings = self.speculation, self.cost
         about = its.method, its.target, its.drafts_in_parallel
-        return CostModel(settings, tuple(measured), *about)
+        return CostSources(settings, tuple(measured), *about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Knowledge:
     """All that an evaluation depends on besides the windows."""
 
     speculation: Speculation = field(default_factory=Speculation)
-    cost: CostModel = field(default_factory=CostModel)
+    cost: CostSources = field(default_factory=CostSources)
     policy: Policy = field(default_factory=Policy)
     drafting: Drafting = Drafting.DRAFTS
     has_drafted: bool = False
@@ -85,10 +87,10 @@ class Knowledge:
     """Unix time of that change."""
     changes: int = 0
     """Number of changes and window resets so far: one ends the advice of the time before it."""
-    request_baseline: RequestBaseline | None = None
-    """Requests of the same model without speculation; None if unknown."""
-    latency_baseline: RequestBaseline | None = None
-    """Newest requests of the model without speculation, of the engine's target or of a plain arm."""
+    baseline: BaselineSummary | None = None
+    """Time of the same model without speculation; None if unknown."""
+    latency_baseline: BaselineSummary | None = None
+    """Newest such time with histograms, of the engine's target or of an arm without speculation."""
     faster_method: FasterMethod | None = None
     """Another method for the same model that is significantly faster, by an experiment."""
     last_drafts: LastDrafts | None = None
@@ -104,6 +106,8 @@ class Knowledge:
     """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     kv_cache: KvCache | None = None
     """KV cache that speculation leaves; None if the page does not show it."""
+    settings_place: SettingsPlace = "flags"
+    """Place of the exporter's settings."""
 
     @property
     def speculates(self) -> bool:

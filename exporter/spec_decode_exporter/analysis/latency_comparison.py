@@ -12,7 +12,8 @@ from enum import StrEnum
 from math import sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.end_to_end import COMPARABLE_PROMPTS, RequestBaseline, are_within
+from spec_decode_exporter.analysis.end_to_end import COMPARABLE_PROMPTS, are_within
+from spec_decode_exporter.costs.baseline import COMPARED, BaselineSummary
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import (
     LATENCY_QUANTILES,
@@ -25,8 +26,6 @@ from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 
-COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
-"""Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
 COMPARABLE_QUANTILE_LOAD: Final = sqrt(2)
 """Largest ratio of loads: step times then differ by 12 % at most, with an exponent of 1/3."""
 
@@ -48,7 +47,7 @@ class Incomparable(StrEnum):
 class LatencyComparison(NamedTuple):
     """Comparison of an engine's latencies with those of a baseline."""
 
-    baseline: RequestBaseline
+    baseline: BaselineSummary
     reason: Incomparable | None
     """Reason against all ratios."""
     latencies: Mapping[Latency, Mapping[Quantile, QuantileRatio | Incomparable]]
@@ -58,7 +57,7 @@ class LatencyComparison(NamedTuple):
 def compared_latencies(
     now: Mapping[Latency, Buckets],
     figures: WindowFigures,
-    baseline: RequestBaseline | None,
+    baseline: BaselineSummary | None,
 ) -> LatencyComparison | None:
     """Compare the histograms of a window with those of a baseline; None if they have none in common."""
     before = baseline.histograms if baseline else {}
@@ -74,7 +73,7 @@ def compared_latencies(
     return LatencyComparison(baseline, reason, ratios)
 
 
-def _reason(figures: WindowFigures, baseline: RequestBaseline) -> Incomparable | None:
+def _reason(figures: WindowFigures, baseline: BaselineSummary) -> Incomparable | None:
     """Return why all of a baseline's requests are not comparable; unknown figures count as similar."""
     total = figures.total
     prompts = ratio(total.prompt_tokens, total.first_tokens)

@@ -28,7 +28,7 @@ from pydantic import Field
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.costs.cost import Curve
+from spec_decode_exporter.costs.cost import CostByLoad
 from spec_decode_exporter.figures.estimate import Estimate
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))
@@ -77,7 +77,7 @@ class _Cell(NamedTuple):
         return self.guess[tokens] >= (1 - tolerance) * max(self.guess)
 
 
-def load_bands(its: WindowEvaluation, curve: Curve, most: int) -> tuple[LoadBand, ...]:
+def load_bands(its: WindowEvaluation, curve: CostByLoad, most: int) -> tuple[LoadBand, ...]:
     """Return the bands of load from 1 to the highest load with a known cost, ascending and without gaps.
 
     Below the lowest known load its cost counts. ``most`` limits the draft tokens. Empty without drafts or
@@ -100,7 +100,7 @@ def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
     return BatchSchedule(tuple(band.first for band in steps), tuple(band.tokens for band in steps))
 
 
-def _cells(its: WindowEvaluation, curve: Curve, most: int) -> Iterator[_Cell]:
+def _cells(its: WindowEvaluation, curve: CostByLoad, most: int) -> Iterator[_Cell]:
     depths, known, schedule = its.depths, its.known, its.known.speculation.schedule
     if depths is None:
         return

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.methods import is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
@@ -35,7 +36,7 @@ class Evidence(StrEnum):
     """Lower bound of the speed-up."""
 
 
-class Need(NamedTuple):
+class MissingEvidence(NamedTuple):
     """Evidence that is needed, and how much of it was seen."""
 
     evidence: Evidence
@@ -43,7 +44,7 @@ class Need(NamedTuple):
     seen: float
 
 
-def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
+def missing(its: WindowEvaluation, longest: float) -> tuple[MissingEvidence, ...]:
     """Return the evidence that is missing for a verdict; any one of several suffices.
 
     Args:
@@ -52,17 +53,21 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
     """
     drafts, polls, policy = its.total.drafts or 0, its.window.polls, its.known.policy
     if drafts < policy.min_drafts:
-        return (Need(Evidence.DRAFTS, policy.min_drafts, drafts),)
+        return (MissingEvidence(Evidence.DRAFTS, policy.min_drafts, drafts),)
     if polls < MIN_INCREMENTS:
-        return (Need(Evidence.POLLS, MIN_INCREMENTS, polls),)
+        return (MissingEvidence(Evidence.POLLS, MIN_INCREMENTS, polls),)
     if its.is_partial:
         return _until_enough(its, longest)
     if its.speedup_range is not None and not its.is_insufficient:
-        return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower),)
+        return (
+            MissingEvidence(
+                Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower
+            ),
+        )
     length = its.acceptance_length_bounds
     if length is None:
-        return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.effective_requests or 0.0),)
-    return (Need(Evidence.HALF_WIDTH, policy.max_half_width, length.half_width / length.value),)
+        return (MissingEvidence(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.effective_requests or 0.0),)
+    return (MissingEvidence(Evidence.HALF_WIDTH, policy.max_half_width, length.half_width / length.value),)
 
 
 def least_seconds(length: float, longest: float) -> float:
@@ -70,14 +75,16 @@ def least_seconds(length: float, longest: float) -> float:
     return min(FIRST_SECONDS if length >= longest else MIN_SECONDS, longest / 2)
 
 
-def _until_enough(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
+def _until_enough(its: WindowEvaluation, longest: float) -> tuple[MissingEvidence, ...]:
     """Return the ends of a wait for bounds, or for half of the longest window."""
     seconds, requests, half = its.window.seconds, its.effective_requests, longest / 2
     if requests is not None and requests < MIN_BOUND_REQUESTS:
-        return Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
+        return MissingEvidence(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), MissingEvidence(
+            Evidence.SECONDS, half, seconds
+        )
     least = least_seconds(its.window.length, longest)
     is_early = requests is not None and seconds < least
-    return (Need(Evidence.SECONDS, least if is_early else half, seconds),)
+    return (MissingEvidence(Evidence.SECONDS, least if is_early else half, seconds),)
 
 
 class Countdown(NamedTuple):
@@ -117,8 +124,8 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Way to know whether speculation pays."""
+class CostMeasurement:
+    """CostMeasurement to know whether speculation pays."""
 
     name: str
     text: str
@@ -128,7 +135,24 @@ class Way:
     costs: str = "no speed"
     """Its price in speed."""
     paste: str = ""
-    """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
+    """Flags or YAML to paste; capital letters are to replace. Empty without one."""
+    place: str = ""
+    """Where to paste it."""
+
+
+class Paste(NamedTuple):
+    """Texts to paste: flags, and YAML of the configuration, which the chart has below ``config``."""
+
+    flags: str = ""
+    setting: str = ""
+
+    def at(self, place: SettingsPlace) -> tuple[str, str]:
+        """Return the text for a place, and the place's name; both empty without a text."""
+        if place == "flags" and self.flags:
+            return self.flags, "the exporter's flags"
+        if place == "chart" and self.setting:
+            return f"config: {{{{{self.setting}}}}}", "the chart's values"
+        return self.setting, self.setting and "the exporter's configuration"
 
 
 def _is_measured(its: WindowEvaluation) -> bool:
@@ -142,17 +166,21 @@ def _lacks_baseline(its: WindowEvaluation) -> bool:
 
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
-_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], Way], ...]] = (
-    (lambda its: its.cost is None and not its.known.speculation.method, Way("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others", "a minute", paste="--speculative.method METHOD")),
-    (_is_measured, Way("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic")),
-    (lambda its: its.known.speculation.schedule.pauses, Way("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
-    (_lacks_baseline, Way("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_lacks_baseline, Way("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes")),
-    (lambda _: True, Way("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
-    (lambda its: its.counts_verified, Way("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, Paste], ...]] = (
+    (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely", "a minute"),
+        Paste("--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]")),
+    (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), Paste()),
+    (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), Paste()),
+    (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
+        Paste("--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}")),
+    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), Paste()),
+    (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server"),
+        Paste(setting='experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+    (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
+        Paste("--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
-WAYS: Final = tuple(way.name for _, way in _WAYS)
+WAYS: Final = tuple(way.name for _, way, _ in _WAYS)
 """Names of the ways, cheapest first."""
 
 
@@ -166,20 +194,23 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
     return found.at_highest_cost < its.known.policy.speedup.harmful <= found.at_lowest_cost
 
 
-def ways_to_know(its: WindowEvaluation) -> tuple[Way, ...]:
+def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
     method, running = its.known.speculation.method, its.drafting_requests
+    place = its.known.settings_place
     numbers = {
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
         "factor": _more_traffic(its),
+        "server": f"'{its.known.server}'" if its.known.server else "URL",
+        "volume": ", if a volume keeps `state.file`" if place == "chart" else "",
     }
+    rows = ((way, *paste.at(place)) for applies, way, paste in _WAYS if applies(its))
     return tuple(
-        replace(way, text=way.text.format_map(numbers), paste=way.paste.format_map(numbers))
-        for applies, way in _WAYS
-        if applies(its)
+        replace(way, text=way.text.format_map(numbers), paste=paste.format_map(numbers), place=name)
+        for way, paste, name in rows
     )
 
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
-from spec_decode_exporter.costs.methods import DRAFT_MODEL, kind_of, present_name
+from spec_decode_exporter.costs.learned import DraftingMethod
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
@@ -48,9 +49,9 @@ class Speculation:
     """Weights of the drafter on the GPUs of an engine; 0 if unknown."""
 
     @property
-    def kind(self) -> str:
-        """How the method drafts; empty if it is unknown."""
-        return kind_of(self.method, in_parallel=self.drafts_in_parallel)
+    def drafting_method(self) -> DraftingMethod:
+        """Method and draft model, which decide the cost of drafting."""
+        return DraftingMethod(self.method, self.draft_model, self.drafts_in_parallel)
 
     @property
     def chooses_tokens(self) -> bool:

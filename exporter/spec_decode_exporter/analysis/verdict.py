@@ -166,11 +166,6 @@ def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, flo
     return claims.get(verdict, (0.0, inf))
 
 
-def drafts_what_it_finds(method: str) -> bool:
-    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
-    return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))
-
-
 def is_stalled(recent: Window, min_drafts: int) -> bool:
     """Return whether a whole window has decode steps, and none of them a draft."""
     is_whole = recent.seconds >= WHOLE_WINDOW * recent.length

@@ -21,11 +21,11 @@ from spec_decode_exporter.analysis.verdict import (
     pays_share,
     speedup_verdict,
 )
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange, StepCost
 from spec_decode_exporter.costs.model_architecture import cache_bytes
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
-from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
@@ -72,7 +72,7 @@ class WindowEvaluation(WindowFigures):
     # Cost
 
     @cached_property
-    def cost(self) -> Cost | None:
+    def cost(self) -> CostRange | None:
         """Cost of speculation at the load of the window's drafts; None if unknown."""
         if not self.known.speculates:
             return None
@@ -84,13 +84,13 @@ class WindowEvaluation(WindowFigures):
         return found and self._of_verified(found)
 
     @cached_property
-    def possible_cost(self) -> Cost:
+    def possible_cost(self) -> CostRange:
         """The cost, or the range of an unknown one."""
         if self.cost is not None:
             return self.cost
         return self.known.cost.possible(self.drafting_requests)
 
-    def _of_verified(self, cost: Cost) -> Cost:
+    def _of_verified(self, cost: CostRange) -> CostRange:
         """Return a cost that is not measured, down to that of A tokens if not all of T were verified."""
         verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
         if self.counts_verified or verified is None or not cost.is_typical:
@@ -103,7 +103,7 @@ class WindowEvaluation(WindowFigures):
         if self.cost is None or self.work is None or not self.counts_verified:
             return None
         price = self.cost.guess
-        steps = ratio(self.work.fixed_steps(price), self.work.draft_tokens)
+        steps = ratio(price.paying_steps(self.work), self.work.draft_tokens)
         return None if steps is None else price.token + price.step * steps
 
     @cached_property
@@ -111,7 +111,7 @@ class WindowEvaluation(WindowFigures):
         """Cost of a draft token below which speculation pays, (G - F - S - c0·D)/T; c0 = 0 if unknown."""
         if self.work is None:
             return None
-        fixed = 0.0 if self.cost is None else self.cost.step.guess * self.work.fixed_steps(self.cost.guess)
+        fixed = 0.0 if self.cost is None else self.cost.step.guess * self.cost.guess.paying_steps(self.work)
         return ratio(self.work.tokens - self.work.steps - fixed, self.work.draft_tokens)
 
     @cached_property
@@ -126,8 +126,8 @@ class WindowEvaluation(WindowFigures):
             return None
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
-    def _break_even_at(self, price: Price) -> Estimate | None:
-        gains = [its.tokens - its.steps - price.step * its.fixed_steps(price) for its in self.works]
+    def _break_even_at(self, price: StepCost) -> Estimate | None:
+        gains = [its.tokens - its.steps - price.step * price.paying_steps(its) for its in self.works]
         return estimate_of(gains, [its.draft_tokens for its in self.works], self.cosines, (-inf, inf))
 
     # Speed-up
@@ -164,7 +164,7 @@ class WindowEvaluation(WindowFigures):
         speedup = self.estimated_speedup_ratio
         if speedup is None:
             return None
-        return end_to_end(self, speedup, self.speedup_bounds, self.known.request_baseline)
+        return end_to_end(self, speedup, self.speedup_bounds, self.known.baseline)
 
     # Return on memory
 
@@ -212,10 +212,10 @@ class WindowEvaluation(WindowFigures):
             return None
         return rate / running * GIGABYTE / (each * self.context_tokens)
 
-    def _speedup_at(self, price: Price) -> float | None:
-        return None if self.work is None else self.work.speedup(price)
+    def _speedup_at(self, price: StepCost) -> float | None:
+        return None if self.work is None else price.speedup(self.work)
 
-    def _bounds_at(self, cost: Cost) -> Estimate | None:
+    def _bounds_at(self, cost: CostRange) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""
         if self.work is None or not self.cosines:
             return None
@@ -225,7 +225,7 @@ class WindowEvaluation(WindowFigures):
         lower, upper = self._with_prefills(cost, min(guess.lower, slow.lower), max(guess.upper, fast.upper))
         return guess._replace(lower=lower, upper=upper)
 
-    def _with_prefills(self, cost: Cost, lower: float, upper: float) -> tuple[float, float]:
+    def _with_prefills(self, cost: CostRange, lower: float, upper: float) -> tuple[float, float]:
         """Return bounds of the speed-up with the time of prefills; each stays on its side of 1.
 
         Drafts do not shorten prefills: a bound is nearer to 1. But where c falls with the load, as that of a
@@ -240,7 +240,7 @@ class WindowEvaluation(WindowFigures):
         highest = max(upper + gain, 1 + (upper + gain - 1) * decoding)
         return lower, min(highest, 1.0) if upper < 1 else highest
 
-    def _falls_with_load(self, cost: Cost) -> bool:
+    def _falls_with_load(self, cost: CostRange) -> bool:
         """Return whether a draft token costs less at twice the load."""
         if cost.is_typical:
             return False
@@ -248,11 +248,11 @@ class WindowEvaluation(WindowFigures):
         double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens)
         return double is not None and double.token.guess < cost.token.guess
 
-    def _sampled_speedup(self, price: Price) -> Estimate | None:
+    def _sampled_speedup(self, price: StepCost) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""
         if self.work is None:
             return None
-        tokens, plain = self.work.tokens, self.work.plain_steps(price)
+        tokens, plain = self.work.tokens, price.plain_steps(self.work)
         error = self.least_deviation(tokens / plain * price.token) * sqrt(self.total.drafts or 0) / plain
         number = len(self.positions)
         longest = 1 + price.step + price.token * number
@@ -301,13 +301,13 @@ class WindowEvaluation(WindowFigures):
         work = self.work
         if work is None or not work.drafts or not work.draft_tokens or not self.has_typical_cost:
             return None
-        gain, paying = (work.tokens - work.steps, work.fixed_steps(self.possible_cost.guess))
+        gain, paying = (work.tokens - work.steps, self.possible_cost.guess.paying_steps(work))
         tokens = (each / work.drafts for each in (work.draft_tokens, gain, paying))
         return self.known.cost.published_share(self.drafting_requests, *tokens)
 
     @property
     def has_typical_cost(self) -> bool:
-        """True if the cost is what drafting costs others, or unknown."""
+        """True if the cost is by published measurements, or unknown."""
         return self.possible_cost.is_typical
 
     @property
@@ -418,13 +418,13 @@ class WindowEvaluation(WindowFigures):
 
     # Readers
 
-    def settle(self) -> None:
+    def compute_for_readers(self) -> None:
         """Compute the bounds that a page reads, and drop the columns that they are computed from."""
         for name in _BOUNDED:
             getattr(self, name)
-        self.forget()
+        self.release_columns()
 
-    def forget(self) -> None:
+    def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
         for name in _COLUMNS:
             self.__dict__.pop(name, None)

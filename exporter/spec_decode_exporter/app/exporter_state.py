@@ -59,13 +59,13 @@ class ExporterState:
         self.fleet, self.events, self.clock = fleet, events, clock
         self.errors = errors = errors or Isolation(clock.monotonic)
         self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
+        fleet.shared.prepare = self.metrics.prepare
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
         self._receiver = RequestReceiver(fleet.config.requests, fleet, clock, errors)
         self._status = status or self._plain_status
-        self._numbers = count(1)
-        self._lock, self._changes = asyncio.Lock(), 0
+        self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
         self._shared_until = -inf
         self.adopt(fleet.config)
@@ -135,6 +135,10 @@ class ExporterState:
         await self.errors.attempt_async("comparison", work)
         return requests
 
+    async def metrics_text(self) -> str:
+        """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
+        return self.metrics.text(await self.take())
+
     def labels(self) -> list[str]:
         """Return the names of the labels that engines have."""
         return [*ENGINE.labels, *self._own_labels()]
@@ -168,8 +172,3 @@ class ExporterState:
     def _plain_status(self) -> ExporterStatus:
         targets = {CONFIGURED: sum(1 for _ in self.fleet)}
         return ExporterStatus(targets=targets, reload_success_timestamp=self.adopted_at)
-
-
-async def metrics_text(state: ExporterState) -> str:
-    """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
-    return state.metrics.text(await state.take())

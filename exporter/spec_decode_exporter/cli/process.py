@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from math import inf
 from typing import Any, Final, TextIO, TypeVar
 
@@ -49,18 +48,13 @@ class DetachedThreadPool(ThreadPoolExecutor):
 
 
 def run_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run on uvloop if it is installed, else on asyncio's own loop."""
+    """Run a coroutine in an event loop of its own, and return its result."""
 
     async def run() -> Result:
         asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
         return await coroutine
 
-    if find_spec("uvloop") is None:
-        return asyncio.run(run())
-    import uvloop
-
-    result: Result = uvloop.run(run())
-    return result
+    return asyncio.run(run())
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:

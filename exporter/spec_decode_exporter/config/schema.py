@@ -21,11 +21,13 @@ from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
+    Context,
     Duration,
     DurationOrOff,
     LocatedFile,
     NotEmpty,
     Section,
+    SettingsPlace,
     Size,
     format_duration,
     refuses,
@@ -156,6 +158,17 @@ class Config(Section):
     state: StateSettings = Field(default_factory=StateSettings, description="State that survives a restart of the exporter.")
     log: Log = Field(default_factory=Log, description="The log.")
     limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
+
+    _place: SettingsPlace = "flags"
+
+    def model_post_init(self, context: Any) -> None:  # noqa: ANN401  as pydantic
+        """Keep the place of the settings, which ``load`` knows."""
+        self._place = context.place if isinstance(context, Context) else "flags"
+
+    @property
+    def place(self) -> SettingsPlace:
+        """Place of the settings."""
+        return self._place
 
     @field_validator("poll", "policy", "targets", "experiments")
     @classmethod

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -53,6 +53,10 @@ _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 
 
+SettingsPlace = Literal["flags", "file", "chart"]
+"""Place of the exporter's settings, into which advice about them is pasted; ``chart``: its values."""
+
+
 class Section(BaseModel):
     """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
@@ -80,6 +84,7 @@ class Context:
     directory: Path
     read_rates: ReadRates | None = None
     """Reads reference files; without it they are not read."""
+    place: SettingsPlace = "file"
     taken: dict[str, set[object]] = field(default_factory=dict)
 
     def take(self, kind: str, value: object) -> bool:

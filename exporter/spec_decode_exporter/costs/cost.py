@@ -19,16 +19,16 @@ from math import log, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
-from spec_decode_exporter.costs.methods import ANY, Range, every_step_pays, kind_of
+from spec_decode_exporter.costs.methods import ANY, Interval, every_step_pays, kind_of
 from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
-from spec_decode_exporter.figures.window_figures import Price, Work
+from spec_decode_exporter.figures.window_figures import DecodeWork
 
 VALID_FACTOR: Final = 2.0
 """A cost is valid from its load divided by this to its load times this."""
 CONFIGURED_MARGIN: Final = 0.25
 """Assumed relative error of a configured cost: another day, other prompts, a number read from a chart."""
-UNKNOWN_STEP: Final = Range(LEAST, 1.0, 100.0)
+UNKNOWN_STEP: Final = Interval(LEAST, 1.0, 100.0)
 """Extra cost of a step with a draft if nothing is known of it."""
 UNSTATED_LOAD: Final = 4.0
 """Load of a cost that is configured without one: people measure with few requests."""
@@ -45,16 +45,39 @@ class CostSource(StrEnum):
     """Step times with drafts, and those learned while the target served the model without speculation."""
     CONFIGURED = "configured"
     TYPICAL = "typical"
-    """What drafting by the method cost others: see ``published``."""
+    """Published costs of the method's kind of drafters: see ``published``."""
+
+
+class StepCost(NamedTuple):
+    """One possible cost of speculation, in plain decode steps of the target model."""
+
+    token: float
+    """c: one more draft token, drafted and verified."""
+    step: float
+    """c0: a step that drafts, independent of its draft tokens."""
+    every_step: bool = False
+    """True if steps without a draft pay c0 too, as those of an n-gram search."""
+
+    def paying_steps(self, work: DecodeWork) -> int:
+        """Return the number of steps that pay c0."""
+        return work.steps if self.every_step else work.drafts
+
+    def plain_steps(self, work: DecodeWork) -> float:
+        """Return the number of plain decode steps that take as long: S + c0·D + c·T."""
+        return work.steps + self.step * self.paying_steps(work) + self.token * work.draft_tokens
+
+    def speedup(self, work: DecodeWork) -> float:
+        """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
+        return work.tokens / self.plain_steps(work)
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CostRange:
     """Cost of speculation at one load: the best guess, between the lowest and the highest possible one."""
 
-    token: Range
+    token: Interval
     """c."""
-    step: Range
+    step: Interval
     """c0."""
     source: CostSource
     running_requests: float | None
@@ -63,26 +86,26 @@ class Cost:
     """True if steps without a draft pay c0 too."""
 
     @property
-    def low(self) -> Price:
+    def low(self) -> StepCost:
         """Lowest possible cost."""
-        return Price(self.token.low, self.step.low, self.every_step)
+        return StepCost(self.token.low, self.step.low, self.every_step)
 
     @property
-    def guess(self) -> Price:
+    def guess(self) -> StepCost:
         """Best guess."""
-        return Price(self.token.guess, self.step.guess, self.every_step)
+        return StepCost(self.token.guess, self.step.guess, self.every_step)
 
     @property
-    def high(self) -> Price:
+    def high(self) -> StepCost:
         """Highest possible cost."""
-        return Price(self.token.high, self.step.high, self.every_step)
+        return StepCost(self.token.high, self.step.high, self.every_step)
 
     @property
     def is_typical(self) -> bool:
-        """True if it is what drafting costs others, and not about the server itself."""
+        """True if it is by published costs, and not about the server itself."""
         return self.source is CostSource.TYPICAL
 
-    def spanning(self, other: Cost) -> Cost:
+    def spanning(self, other: CostRange) -> CostRange:
         """Return this cost with a range that contains that of another one."""
         token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
         return replace(self, token=token, step=step)
@@ -94,22 +117,22 @@ class Cost:
         return running_requests is not None and is_near(self.running_requests, running_requests)
 
 
-class Point(NamedTuple):
+class CostAtLoad(NamedTuple):
     """c at one load."""
 
     running_requests: float
-    token: Range
+    token: Interval
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class CostByLoad:
     """c by load, interpolated linearly between the known loads.
 
     Its range contains the interpolation by the logarithm too: c of a dense model grows in proportion to the
     load before arithmetic limits it, and that of a mixture of experts falls with each doubling, or faster.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[CostAtLoad, ...]
     """Ascending by load; at least one."""
     source: CostSource
     step: float = 0.0
@@ -117,7 +140,7 @@ class Curve:
     step_tokens: float = 0.0
     """Part of c0 that is proportional to c, in draft tokens."""
 
-    def at(self, running_requests: float) -> Point:
+    def at(self, running_requests: float) -> CostAtLoad:
         """Return c at a load; beyond the known loads that of the nearest, with its load."""
         above = bisect_left(self.points, running_requests, key=_load)
         if above in {0, len(self.points)}:
@@ -130,27 +153,27 @@ class Curve:
         lowest = min(linear.low, curved.low)
         if 0 < high.low < low.low:  # that of a mixture falls in proportion to a power of the load
             lowest = min(lowest, low.low * (high.low / low.low) ** share)
-        token = Range(lowest, linear.guess, max(linear.high, curved.high))
-        return Point(running_requests, token)
+        token = Interval(lowest, linear.guess, max(linear.high, curved.high))
+        return CostAtLoad(running_requests, token)
 
-    def step_at(self, point: Point) -> Range:
+    def step_at(self, point: CostAtLoad) -> Interval:
         """Return c0 at one of the loads; a configured one has a range of its own."""
         if self.source is CostSource.CONFIGURED:
             return _around(self.step)
-        return Range(*(self.step + self.step_tokens * each for each in point.token))
+        return Interval(*(self.step + self.step_tokens * each for each in point.token))
 
-    def guess(self, running_requests: float, *, every_step: bool) -> Price:
+    def guess(self, running_requests: float, *, every_step: bool) -> StepCost:
         """Return the best guess of the cost at a load."""
         point = self.at(running_requests)
-        return Price(point.token.guess, self.step_at(point).guess, every_step)
+        return StepCost(point.token.guess, self.step_at(point).guess, every_step)
 
 
 @dataclass(frozen=True)
-class CostModel:
+class CostSources:
     """Everything that is known of an engine's cost."""
 
     settings: CostSettings | None = None
-    measured: tuple[Curve, ...] = ()
+    measured: tuple[CostByLoad, ...] = ()
     """Measured cost, the most certain source first: see ``measured_curves``."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
@@ -158,7 +181,7 @@ class CostModel:
     in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
 
-    def at(self, running_requests: float | None, tokens: float) -> Cost | None:
+    def at(self, running_requests: float | None, tokens: float) -> CostRange | None:
         """Return the cost at a load from the most certain source; None if unknown."""
         measured = []
         if running_requests is not None:
@@ -167,22 +190,22 @@ class CostModel:
         known = next(here, None) or self._configured(running_requests) or next(iter(measured), None)
         return known or self.typical(running_requests, tokens)
 
-    def typical(self, running_requests: float | None, tokens: float) -> Cost | None:
-        """Return what a step with this many draft tokens cost others; None if too few published it."""
+    def typical(self, running_requests: float | None, tokens: float) -> CostRange | None:
+        """Return the published cost of this many draft tokens; None with too few measurements."""
         costs = published_costs(self.kind, self.method, running_requests)
         if costs is None:
             return None
         token, step = split(self.kind, tokens)
         return self._cost(CostSource.TYPICAL, costs.range.times(token), costs.range.times(step))
 
-    def possible(self, running_requests: float | None) -> Cost:
+    def possible(self, running_requests: float | None) -> CostRange:
         """Return the range of an unknown cost; it says nothing of other numbers of tokens.
 
         It is that of all drafters if the method is unknown, and wide if too few published what it costs.
         """
         costs = None if self.kind else published_costs(ANY, "", running_requests)
         step = UNKNOWN_STEP if costs is None else costs.range
-        return self._cost(CostSource.TYPICAL, Range(0.0, 0.0, 0.0), step)
+        return self._cost(CostSource.TYPICAL, Interval(0.0, 0.0, 0.0), step)
 
     def published_share(
         self, running_requests: float | None, draft_tokens: float, gain: float, paying: float = 1.0
@@ -206,17 +229,17 @@ class CostModel:
         """How the method drafts; empty if the method is unknown."""
         return kind_of(self.method, in_parallel=self.in_parallel)
 
-    def by_curve(self, curve: Curve, running_requests: float) -> Cost:
+    def by_curve(self, curve: CostByLoad, running_requests: float) -> CostRange:
         """Return the cost at a load by the nearest known one, with a wider range if that is another."""
         point = curve.at(running_requests)
         factor = max(running_requests, 1.0) / point.running_requests
         if is_near(point.running_requests, running_requests):
             factor = 1.0 if self.target.architecture is Architecture.DENSE else sqrt(factor)
         low, guess, high = curve.step_at(point)
-        step = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
+        step = Interval(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
         return self._cost(curve.source, self._widened(point.token, factor), step, point.running_requests)
 
-    def crossover(self, work: Work | None) -> float | None:
+    def crossover(self, work: DecodeWork | None) -> float | None:
         """Return the load above which speculation does not pay, at the acceptance of ``work``.
 
         The gain is interpolated between known loads. None if speculation pays at all of them, or at none.
@@ -226,7 +249,7 @@ class CostModel:
             return None
 
         def gain(load: float) -> float:
-            return work.tokens - work.plain_steps(curve.guess(load, every_step=self.pays_every_step))
+            return work.tokens - curve.guess(load, every_step=self.pays_every_step).plain_steps(work)
 
         for (low, _), (high, _) in pairwise(curve.points):
             before, after = gain(low), gain(high)
@@ -235,7 +258,7 @@ class CostModel:
         return None
 
     @cached_property
-    def best_curve(self) -> Curve | None:
+    def best_curve(self) -> CostByLoad | None:
         """Most certain cost that is known at several loads; None if there is none."""
         curves = (*self.measured, self._stated)
         return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
@@ -246,17 +269,17 @@ class CostModel:
         return every_step_pays(self.method)
 
     @cached_property
-    def _stated(self) -> Curve | None:
+    def _stated(self) -> CostByLoad | None:
         """Cost that the configuration states, by load or at one; None if it states nothing."""
         its = self.settings
         if its is None or (its.draft_cost_ratio is None and not its.loads):
             return None
         loads = [(each.running_requests, each.draft_cost_ratio) for each in its.loads]
         loads = loads or [(its.running_requests or UNSTATED_LOAD, its.draft_cost_ratio or 0.0)]
-        points = tuple(Point(load, _around(ratio)) for load, ratio in loads)
-        return Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
+        points = tuple(CostAtLoad(load, _around(ratio)) for load, ratio in loads)
+        return CostByLoad(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
 
-    def _configured(self, running_requests: float | None) -> Cost | None:
+    def _configured(self, running_requests: float | None) -> CostRange | None:
         curve = self._stated
         if curve is None:
             return None
@@ -265,7 +288,7 @@ class CostModel:
         token = _spanning([point.token for point in curve.points])
         return self._cost(curve.source, token, _around(curve.step), curve.points[0].running_requests)
 
-    def _widened(self, token: Range, factor: float) -> Range:
+    def _widened(self, token: Interval, factor: float) -> Interval:
         """Return c at ``factor`` times the load at which it is known: from c to c times the factor.
 
         A verified token costs the same while memory limits decoding, and in proportion to the load beyond;
@@ -274,25 +297,27 @@ class CostModel:
         lower, higher = min(factor, 1.0), max(factor, 1.0)
         if self.target.architecture is not Architecture.DENSE:
             lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
-        return Range(token.low * lower, token.guess, token.high * higher)
+        return Interval(token.low * lower, token.guess, token.high * higher)
 
-    def _cost(self, source: CostSource, token: Range, step: Range, load: float | None = None) -> Cost:
+    def _cost(
+        self, source: CostSource, token: Interval, step: Interval, load: float | None = None
+    ) -> CostRange:
         """Return a cost within what is physically possible."""
-        token = Range(min(token.low, token.guess), token.guess, max(token.high, token.guess))
-        step = Range(min(step.low, step.guess), step.guess, max(step.high, step.guess))
-        return Cost(token, step, source, load, self.pays_every_step)
+        token = Interval(min(token.low, token.guess), token.guess, max(token.high, token.guess))
+        step = Interval(min(step.low, step.guess), step.guess, max(step.high, step.guess))
+        return CostRange(token, step, source, load, self.pays_every_step)
 
 
 def measured_curves(
-    found: Iterable[tuple[CostSource, Point]],
+    found: Iterable[tuple[CostSource, CostAtLoad]],
     fixed: float = 0.0,
-) -> tuple[Curve, ...]:
+) -> tuple[CostByLoad, ...]:
     """Return measured costs by source, the most certain first; ``fixed`` is that of ``fixed_tokens``."""
-    by_source: dict[CostSource, list[Point]] = {}
+    by_source: dict[CostSource, list[CostAtLoad]] = {}
     for source, point in found:
         by_source.setdefault(source, []).append(point)
     return tuple(
-        Curve(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed)
+        CostByLoad(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed)
         for source in CostSource
         if source in by_source
     )
@@ -309,19 +334,19 @@ def is_near(known: float, running_requests: float) -> bool:
     return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
 
 
-def _around(value: float) -> Range:
+def _around(value: float) -> Interval:
     """Return a configured value with its relative error."""
-    return Range((1 - CONFIGURED_MARGIN) * value, value, (1 + CONFIGURED_MARGIN) * value)
+    return Interval((1 - CONFIGURED_MARGIN) * value, value, (1 + CONFIGURED_MARGIN) * value)
 
 
-def _spanning(ranges: Sequence[Range]) -> Range:
+def _spanning(ranges: Sequence[Interval]) -> Interval:
     """Return the range of several ranges, with the guess of the first."""
-    return Range(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
+    return Interval(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
 
 
-def _load(point: Point) -> float:
+def _load(point: CostAtLoad) -> float:
     return point.running_requests
 
 
-def _between(share: float, begin: Range, end: Range) -> Range:
-    return Range(*(low + share * (high - low) for low, high in zip(begin, end, strict=True)))
+def _between(share: float, begin: Interval, end: Interval) -> Interval:
+    return Interval(*(low + share * (high - low) for low, high in zip(begin, end, strict=True)))

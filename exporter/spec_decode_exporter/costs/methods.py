@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.costs.model_architecture import base_name
 
 
-class Range(NamedTuple):
+class Interval(NamedTuple):
     """Best guess of a ratio, between its lowest and its highest plausible value."""
 
     low: float
@@ -23,9 +23,9 @@ class Range(NamedTuple):
         """Distance of the highest value from the best guess."""
         return self.high - self.guess
 
-    def times(self, factor: float) -> Range:
+    def times(self, factor: float) -> Interval:
         """Return this range times a factor."""
-        return Range(self.low * factor, self.guess * factor, self.high * factor)
+        return Interval(self.low * factor, self.guess * factor, self.high * factor)
 
 
 LAYER, PASS, MODEL, SEARCH, ANY = "layer", "pass", "model", "search", "any"
@@ -40,7 +40,7 @@ DRAFT_MODEL: Final = "draft_model"
 METHODS: Final = (*KINDS, "custom_class", "extract_hidden_states")
 _CACHE_ALONE: Final = frozenset({"dflash", "dspark"})
 """Methods that only store keys and values in a step without drafts."""
-_UNDRAFTED: Final = Range(0.0, 0.06, 0.5)
+_UNDRAFTED: Final = Interval(0.0, 0.06, 0.5)
 """A pass of a drafter in a step without drafts."""
 
 
@@ -66,10 +66,15 @@ def every_step_pays(method: str) -> bool:
     return KINDS.get(present_name(method)) == SEARCH
 
 
-def undrafted_pass(method: str) -> Range:
+def drafts_what_it_finds(method: str) -> bool:
+    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
+    return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))
+
+
+def undrafted_pass(method: str) -> Interval:
     """Return what the drafter costs in a step without drafts."""
     name = present_name(method)
-    return Range(0.0, 0.0, 0.0) if every_step_pays(name) or name in _CACHE_ALONE else _UNDRAFTED
+    return Interval(0.0, 0.0, 0.0) if every_step_pays(name) or name in _CACHE_ALONE else _UNDRAFTED
 
 
 class UsualLength(NamedTuple):

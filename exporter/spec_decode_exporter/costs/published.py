@@ -1,4 +1,4 @@
-"""Published measurements of what a step with a draft cost others.
+"""Published costs of a step with a draft.
 
 A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took
 κ = length / speed-up plain steps. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,
@@ -22,7 +22,7 @@ from spec_decode_exporter.costs.methods import (
     MODEL,
     PASS,
     SEARCH,
-    Range,
+    Interval,
     data_rows,
     present_name,
 )
@@ -83,7 +83,7 @@ class PublishedCosts(NamedTuple):
     """Extra costs that others published near a load, ascending."""
 
     extras: Sequence[float]
-    range: Range
+    range: Interval
     """Range of the extra cost."""
 
     def paid_by(self, extra: float) -> PublishedShare:
@@ -129,7 +129,7 @@ def costs_near(
     # At high loads few published a cost: the low end is that of any load, so that it never grows there.
     lowest = min(_quantile(extras, weights, LOW), _quantile(*everywhere, LOW))
     guess, highest = (max(_quantile(extras, weights, share), LEAST) for share in (0.5, HIGH))
-    bounds = Range(min(max(lowest / CHEAPER, LEAST), guess), guess, highest * DEARER)
+    bounds = Interval(min(max(lowest / CHEAPER, LEAST), guess), guess, highest * DEARER)
     return PublishedCosts(extras, bounds)
 
 

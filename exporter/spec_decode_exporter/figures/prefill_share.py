@@ -6,7 +6,7 @@ Drafts do not shorten it. Over the polls, weighted by their steps S, y = t + p·
     u                  uncached prompt tokens per second
     v = u·y            uncached prompt tokens of a step of the whole batch, by Little's law
 
-v contains the noise of y, so u is its instrument, as in ``learned.step_cost``. The share is p·v̄/ȳ.
+v contains the noise of y, so u is its instrument, as in ``costs.measured_cost``. The share is p·v̄/ȳ.
 """
 
 from __future__ import annotations

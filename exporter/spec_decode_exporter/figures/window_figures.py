@@ -49,36 +49,13 @@ DRAFTED_SHARE: Final = 0.95
 """Share of the steps that have a draft if all of them draft: a page is rendered while the engine counts."""
 
 
-class Price(NamedTuple):
-    """One possible cost of speculation, in plain decode steps of the target model."""
-
-    token: float
-    """c: one more draft token, drafted and verified."""
-    step: float
-    """c0: a step that drafts, independent of its draft tokens."""
-    every_step: bool = False
-    """True if steps without a draft pay c0 too, as those of an n-gram search."""
-
-
-class Work(NamedTuple):
+class DecodeWork(NamedTuple):
     """Decode steps of a window or of an increment, as far as they decide whether speculation pays."""
 
     tokens: int
     steps: int
     drafts: int
     draft_tokens: int
-
-    def fixed_steps(self, price: Price) -> int:
-        """Return the number of steps that pay the fixed cost."""
-        return self.steps if price.every_step else self.drafts
-
-    def plain_steps(self, price: Price) -> float:
-        """Return the number of plain decode steps that take as long: S + c0·D + c·T."""
-        return self.steps + price.step * self.fixed_steps(price) + price.token * self.draft_tokens
-
-    def speedup(self, price: Price) -> float:
-        """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
-        return self.tokens / self.plain_steps(price)
 
 
 class WindowFigures:
@@ -311,7 +288,7 @@ class WindowFigures:
     # Work
 
     @cached_property
-    def work(self) -> Work | None:
+    def work(self) -> DecodeWork | None:
         """Work of the window's steps; None without steps, without drafts counted, or on a torn page.
 
         If S is unknown, a step gave one token and the accepted ones of its draft. If G or F is unknown too,
@@ -327,20 +304,20 @@ class WindowFigures:
         elif steps is None:
             steps = max(tokens - accepted, drafts)
         # A page is rendered while the engine counts on: a short window may have more drafts than steps.
-        return Work(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
+        return DecodeWork(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
 
     @cached_property
-    def works(self) -> list[Work]:
+    def works(self) -> list[DecodeWork]:
         """Work of each increment for bounds, with steps as ``work`` takes them."""
         drafts, drafted, accepted = self.columns("drafts", "draft_tokens", "accepted_tokens")
         if self.total.decoded_tokens is None:
-            return list(map(Work, map(add, drafts, accepted), drafts, drafts, drafted))
+            return list(map(DecodeWork, map(add, drafts, accepted), drafts, drafts, drafted))
         generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
         is_counted = self.total.first_tokens is not None
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
-        return list(map(Work, tokens, steps, drafts, drafted))
+        return list(map(DecodeWork, tokens, steps, drafts, drafted))
 
     @cached_property
     def speedup_ceiling_ratio(self) -> float | None:

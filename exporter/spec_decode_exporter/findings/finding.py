@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
@@ -74,7 +74,7 @@ class FindingContext:
     @property
     def its(self) -> WindowEvaluation:
         """Evaluated window."""
-        return self.evaluation.evaluated
+        return self.evaluation.verdict_window
 
     @property
     def drafts(self) -> int:
@@ -141,7 +141,7 @@ def above(name: str, value: float | None, threshold: float) -> Values | None:
     return {name: value, "threshold": threshold} if value is not None and value > threshold else None
 
 
-def cost_range(cost: Cost) -> Values:
+def cost_range(cost: CostRange) -> Values:
     """Return the possible costs of a draft token in decode steps."""
     return {"lowest_cost": cost.low.token, "highest_cost": cost.high.token}
 

@@ -248,7 +248,7 @@ def kv_pressure(context: FindingContext) -> Found | None:
 @FAULTS.finding(drafting)
 def prefix_cache_lost(context: FindingContext) -> Found | None:
     text = "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} s, and found none. With some hybrid models speculation disables the prefix cache without a warning (vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If the second first token is as slow as the first one, update vLLM, set --prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the counter is wrong. Prompts without a common beginning have no hits either."
-    total, baseline = context.its.total, context.known.request_baseline
+    total, baseline = context.its.total, context.known.baseline
     queries, requests = total.prefix_cache_queries, total.first_tokens
     if not is_prefix_cache_lost(context.its, baseline) or queries is None or requests is None:
         return None
@@ -338,7 +338,7 @@ def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     is_drafter = acceptance < context.policy.findings.low_first_position
     if is_drafter or not is_measured or not cache.dtype.startswith("fp8"):
         return None
-    return Found(text, {"acceptance": acceptance, "steps": work.plain_steps(cost.guess) / work.steps})
+    return Found(text, {"acceptance": acceptance, "steps": cost.guess.plain_steps(work) / work.steps})
 
 
 @HINTS.finding(drafting)

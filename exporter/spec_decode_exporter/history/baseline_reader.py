@@ -17,6 +17,7 @@ from typing import Final
 
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.costs.baseline import Baseline
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
@@ -34,7 +35,6 @@ from spec_decode_exporter.history.history_targets import (
     without_twins,
 )
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries
-from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, MODEL_LABEL, Counter
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, Sample

@@ -18,9 +18,9 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.policy import DepthPolicy
 from spec_decode_exporter.core.number_formats import number_range
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult, TimedEvent
-from spec_decode_exporter.learned.baseline import PlainPeriod
 
 SPECULATING: Final = (SlotOutcome.PAID, SlotOutcome.HURT, SlotOutcome.UNCLEAR)
 """Outcomes of slots with drafts."""
@@ -209,7 +209,7 @@ class EngineHistoryResult:
     """In the order of time."""
     events: Sequence[TimedEvent]
     """Drops and resets, in the order of time."""
-    baselines: Sequence[PlainPeriod]
+    baselines: Sequence[BaselineSummary]
     """Periods without speculation."""
     setting: HistorySetting | None = None
     """Draft tokens by load that would have been best; None without drafts."""

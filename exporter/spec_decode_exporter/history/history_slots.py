@@ -18,13 +18,13 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.costs.cost import CostSource, Curve
+from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary
+from spec_decode_exporter.costs.cost import CostByLoad, CostSource
+from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
+from spec_decode_exporter.costs.steps import StepTimes
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.query_api import HistoryError
-from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, PlainPeriod
-from spec_decode_exporter.learned.step_cost import PlainSteps, costs
-from spec_decode_exporter.learned.steps import StepTimes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO, Window
@@ -117,13 +117,13 @@ class KnownPeriod:
     """Plain steps and requests of a period without speculation."""
 
     steps: StepTimes
-    period: PlainPeriod
+    period: BaselineSummary
 
-    def at(self, time: float) -> PlainSteps:
+    def at(self, time: float) -> StepsWithoutSpeculation:
         """Return the plain steps for a Unix time; those of another day are less certain."""
         begin, end = self.period.end - self.period.seconds, self.period.end
         away = max(begin - time, time - end, 0.0)
-        return PlainSteps(CostSource.BASELINE, (self.steps,), away > SAME_DAY_SECONDS)
+        return StepsWithoutSpeculation(CostSource.BASELINE, (self.steps,), away > SAME_DAY_SECONDS)
 
 
 class PlainPeriods:
@@ -139,7 +139,7 @@ class PlainPeriods:
 
     def update(self, wall: float, *, speculates: bool) -> None:
         """Keep the present period, or end it."""
-        kept, period = self.baseline.kept, self.baseline.period(wall)
+        kept, period = self.baseline.kept, self.baseline.summary(wall)
         if speculates:
             self._is_open = False
         elif kept is not None and period is not None:
@@ -224,7 +224,7 @@ class EngineSlots:
 
     def evaluated(self) -> Iterator[SlotResult]:
         """Yield each slot with its evaluation, in the order of time."""
-        found: dict[tuple[int, int], tuple[Curve, ...]] = {}
+        found: dict[tuple[int, int], tuple[CostByLoad, ...]] = {}
         ends = [slot.end for slot in self.slots]
         for slot in self.slots:
             source = bisect_right(ends, slot.end + COST_AFTER) - 1
@@ -239,14 +239,14 @@ class EngineSlots:
         """Return the knowledge of the engine at the end of a slot, with the costs learned until then."""
         return self._knowledge(slot, self._costs(slot, slot.end))
 
-    def _costs(self, slot: Slot, time: float) -> tuple[Curve, ...]:
+    def _costs(self, slot: Slot, time: float) -> tuple[CostByLoad, ...]:
         """Return the costs by the steps that a slot knows, and by the plain period next to a Unix time."""
         period = self.periods.nearest(time)
         plain = () if period is None else (period.at(time),)
-        its = self._assumptions.speculation
-        return costs(slot.steps, plain, its.kind)
+        method = self._assumptions.speculation.drafting_method
+        return costs(slot.steps, plain, method.kind)
 
-    def _knowledge(self, slot: Slot, measured: tuple[Curve, ...]) -> Knowledge:
+    def _knowledge(self, slot: Slot, measured: tuple[CostByLoad, ...]) -> Knowledge:
         assumptions, period = self._assumptions, self.periods.nearest(slot.end)
         return Knowledge(
             assumptions.speculation,
@@ -254,13 +254,13 @@ class EngineSlots:
             assumptions.policy,
             drafting=slot.drafting,
             has_drafted=slot.has_drafted,
-            request_baseline=period.period.request if period else None,
+            baseline=period.period if period else None,
             wall=slot.end,
         )
 
 
 def _result(slot: Slot, evaluation: Evaluation) -> SlotResult:
-    its, total = evaluation.evaluated, slot.window.total
+    its, total = evaluation.verdict_window, slot.window.total
     return SlotResult(
         slot.begin,
         slot.end,
@@ -287,14 +287,14 @@ def _result(slot: Slot, evaluation: Evaluation) -> SlotResult:
 
 def _speedup(evaluation: Evaluation) -> Estimate | None:
     """Return the speed-up; None without bounds, or with too few data for a verdict."""
-    speedup = evaluation.evaluated.speedup_range
+    speedup = evaluation.verdict_window.speedup_range
     if speedup is None or not speedup.is_bounded or evaluation.verdict is Verdict.INSUFFICIENT:
         return None
     return speedup.estimate
 
 
 def _outcome(evaluation: Evaluation) -> SlotOutcome:
-    its = evaluation.evaluated
+    its = evaluation.verdict_window
     if not its.total.drafts:
         worked = its.total.decode_steps or its.total.generation_tokens
         return SlotOutcome.PLAIN if worked else SlotOutcome.IDLE

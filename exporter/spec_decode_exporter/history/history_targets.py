@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
+from spec_decode_exporter.costs.baseline import COMPARED
 from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import (
     DRAFTS,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from spec_decode_exporter.analysis.figure_table import LONGEST, Figure, Windows
+from spec_decode_exporter.analysis.figure_table import FIGURE, Figure
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
 from spec_decode_exporter.metrics.subject import ENGINE, Parts, Subject
@@ -15,11 +15,11 @@ Number = float | None
 """None: the series is left out of the page."""
 Numbers = Iterable[tuple[str, Number] | tuple[tuple[str, ...], Number]]
 """Numbers with their own label value, or several."""
-Series = tuple[tuple[str, ...], Number]
-Kind = Literal["counter", "gauge", "histogram", "unknown"]
-"""Type in the exposition formats. Quantiles are ``unknown``, without a count of observations: decision 17."""
-
-_PLACES: Final = {Windows.EACH: slice(None), Windows.SHORTEST: slice(1)}
+Kind = Literal["counter", "gauge", "histogram"]
+"""Type in the exposition formats. Quantiles are gauges, without a count of observations: decision 17."""
+Windows = Literal["each", "longest", "shortest", "bare"]
+"""Windows of which a metric has series; ``bare`` is the longest one, without the label ``window``."""
+_PLACES: Final = {"each": slice(None), "shortest": slice(1)}
 _LONGEST: Final = slice(-1, None)
 """Windows of a metric among those of its subject."""
 
@@ -53,57 +53,47 @@ class Metric:
     @property
     def label_names(self) -> tuple[str, ...]:
         """Labels beyond those of the subject, in the order of the values that ``series`` yields."""
-        return self.labels if self.windows in {None, Windows.BARE} else ("window", *self.labels)
+        return self.labels if self.windows in {None, "bare"} else ("window", *self.labels)
 
-    @property
-    def is_plain(self) -> bool:
-        """True if a subject, or each of its windows, has one series."""
-        return not self.labels and self.kind != "histogram"
-
-    @property
-    def family(self) -> str:
-        """Name of its family in OpenMetrics, which for a counter lacks ``_total``."""
-        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
-
-    def places(self, view: object, parts: Parts[Any], windows: Windows | None) -> Parts[Any]:
-        """Return the subject, or its windows that have series, with the label ``window`` or an empty text."""
-        if windows is None:
-            return (("", view),)
-        chosen = parts[_PLACES.get(windows, _LONGEST)]
-        return [("", part) for _, part in chosen] if windows is Windows.BARE else chosen
-
-    def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> Sequence[Series]:
-        """Return label values and number of each series of a subject, of these windows alone.
-
-        The metric is not plain: see ``is_plain``.
-        """
-        found: list[tuple[tuple[str, ...], Any]] = [
-            ((label,) if label else (), self.read(part))
-            for label, part in self.places(view, parts, windows)
-            if part is not None
-        ]
-        return [
-            ((*before, own) if isinstance(own, str) else (*before, *own), number)
-            for before, numbers in found
-            for own, number in numbers or ()
-        ]
+    def series(
+        self, view: object, parts: Parts[Any], windows: Windows | None
+    ) -> Iterator[tuple[tuple[str, ...], Number]]:
+        """Yield label values and number of each series of a subject, or of its windows of this kind."""
+        chosen = (("", view),) if windows is None else parts[_PLACES.get(windows, _LONGEST)]
+        has_one = not self.labels and self.kind != "histogram"
+        for label, part in chosen:
+            before = () if windows in {None, "bare"} else (label,)
+            found: Any = None if part is None else self.read(part)
+            if has_one:
+                yield before, found
+                continue
+            for own, number in found or ():
+                yield (*before, own) if isinstance(own, str) else (*before, *own), number
 
 
-def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
-    """Yield the metric of each figure, and those of its bounds."""
-    for its in figures:
-        name, source, labels = its.metric, its.sources, (its.index,) if its.index else ()
-        yield Metric(
-            *(its.group, its.profile, name, its.help, _reader(its), labels, its.windows, its.reduced),
-            source=source,
-        )
-        reduced = LONGEST if its.windows is Windows.EACH else None
-        for side in ("lower", "upper") if its.bounds else ():
-            text, read = f"The {side} 95 % bound of {name} in the window.", _bound_reader(its, side)
-            yield Metric(
-                *(its.group, its.bounds_profile, f"{name}_{side}", text, read, (), its.windows, reduced),
-                source=source,
-            )
+def figure_metrics(
+    group: Group,
+    profile: Profile,
+    *names: str,
+    bounds_profile: Profile = Profile.STANDARD,
+    windows: Windows = "each",
+    reduced: Windows | None = None,
+) -> Iterator[Metric]:
+    """Yield the metrics of figures, and of their bounds, by their names on the page.
+
+    Below ``full``, bounds are of the longest window alone.
+    """
+    for name in names:
+        base, _, side = name.rpartition("_")
+        figure = FIGURE.get(name.removeprefix("spec_decode_"))
+        if figure:
+            labels, read, text = (figure.index,) if figure.index else (), _reader(figure), figure.help
+            kinds = profile, windows, reduced
+        else:
+            figure, labels = FIGURE[base.removeprefix("spec_decode_")], ()
+            text, read = f"The {side} 95 % bound of {base} in the window.", _bound_reader(figure, side)
+            kinds = bounds_profile, windows, "longest" if windows == "each" else None
+        yield Metric(group, kinds[0], name, text, read, labels, *kinds[1:], source=figure.sources)
 
 
 def _reader(figure: Figure) -> Callable[[WindowEvaluation], Number | Numbers]:

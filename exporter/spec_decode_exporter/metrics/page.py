@@ -1,7 +1,6 @@
 """Write the page: one pass over the metric table, in the text format of Prometheus or in OpenMetrics.
 
-The bytes are those of prometheus_client, which sorts the labels of a line by name. A line is a template with
-a place for each label of its subject, made once for all engines and pages.
+The bytes are those of prometheus_client, which sorts the labels of a line by name.
 
 Text format: https://prometheus.io/docs/instrumenting/exposition_formats/; OpenMetrics 1.0:
 https://prometheus.io/docs/specs/om/open_metrics_spec/.
@@ -10,29 +9,30 @@ https://prometheus.io/docs/specs/om/open_metrics_spec/.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from math import isfinite
-from operator import itemgetter
+from functools import lru_cache, partial
+from math import inf, isfinite
+from operator import itemgetter, methodcaller
 from typing import Any, Final, NamedTuple
 
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
-from spec_decode_exporter.analysis.figure_table import Windows
-from spec_decode_exporter.config.schema import Metrics, Profile
+from spec_decode_exporter.config.schema import Group, Metrics, Profile
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.metrics.metric import Metric
+from spec_decode_exporter.metrics.metric import Metric, Windows
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.subject import Parts, Subject
+from spec_decode_exporter.metrics.subject import ENGINE, Parts, Subject
 from spec_decode_exporter.metrics.table import METRICS
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
 SLICE_SECONDS: Final = 0.005
 """Time after which other tasks run. An engine's part of a family comes on top: a millisecond at most."""
+_SLACK: Final = 1.0  # seconds by which two pages may be later than two evaluations
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
-_PROFILES: Final = tuple(Profile)
 _MAX_DIGITS: Final = 6
 """Digits before the point, up to which Go writes a number without an exponent."""
 _SHORT: Final = 10.0**_MAX_DIGITS
@@ -40,24 +40,49 @@ _PART: Final = "metrics"
 """Part of the log for labels and process metrics; that of a family is its name."""
 
 
+Row = tuple[Metric, Windows | None]
+"""A metric, and its windows in a configuration."""
+
+
 class _View(NamedTuple):
     """Subject with its windows, and with its labels by name and as they are written."""
 
     labels: Mapping[str, str]
+    names: tuple[str, ...]
     texts: tuple[str, ...]
     subject: Any
     parts: Parts[Any]
+    prepared: Mapping[object, str]
+
+    @classmethod
+    def of(cls, subject: Subject, labels: Mapping[str, str], part: Any) -> _View:  # noqa: ANN401  as in Subject
+        names = tuple(sorted(labels))
+        texts = tuple(label_text(name, labels[name]) for name in names)
+        prepared = part.lines.get(texts, {}) if subject is ENGINE else {}
+        return cls(labels, names, texts, part, subject.parts(part), prepared)
+
+    def lines(self, row: Row) -> str:
+        """Return the lines of a metric, as they were written with the evaluation if they were."""
+        if (prepared := self.prepared.get(row)) is not None:
+            return prepared
+        lines, (metric, windows) = "", row
+        for own, number in metric.series(self.subject, self.parts, windows):
+            if number is not None:
+                lines += f"{_template(metric, self.names, own) % self.texts} {number_text(number)}\n"
+        return lines
 
 
-def selected_metrics(settings: Metrics) -> Iterator[tuple[Metric, Windows | None]]:
-    """Yield the metrics of a configuration and their windows; an enabled group has all of them."""
-    profile = _PROFILES.index(settings.profile)
-    for metric in METRICS:
-        if str(metric.group) in settings.enable:
-            yield metric, metric.windows
-        elif str(metric.group) not in settings.disable and _PROFILES.index(metric.profile) <= profile:
-            is_full = settings.profile is Profile.FULL
-            yield metric, metric.windows if is_full else metric.reduced or metric.windows
+@lru_cache(maxsize=16)
+def selected_metrics(settings: Metrics) -> Sequence[Row]:
+    """Return the metrics of a configuration and their windows; an enabled group has all of them."""
+    rank, is_full = [*Profile].index, settings.profile is Profile.FULL
+    enabled, shown = set(settings.enable), {*Group} - set(settings.disable)
+    return [
+        (metric, metric.windows if is_full or metric.group in enabled else metric.reduced or metric.windows)
+        for metric in METRICS
+        if metric.group in enabled
+        or (metric.group in shown and rank(metric.profile) <= rank(settings.profile))
+    ]
 
 
 class MetricsPage:
@@ -79,6 +104,20 @@ class MetricsPage:
         self._errors = errors or Isolation()
         self._collectors = collectors
         self._now = now
+        self._rendered = deque([-inf], maxlen=2)  # moments of the last pages
+
+    def prepare(self, labels: Mapping[str, str], engine: EngineSnapshot, pace: float) -> None:
+        """Write the gauges of an engine with its evaluation, so that pages only join them.
+
+        Only if pages are read as often as engines are evaluated, each ``pace`` seconds.
+        """
+        if self._now() - self._rendered[0] < 2 * pace + _SLACK:
+            view = _View.of(ENGINE, labels, engine)
+            engine.lines[view.texts] = {
+                row: self._errors.attempt(row[0].name, labels, partial(view.lines, row)) or ""
+                for row in selected_metrics(self._settings())
+                if row[0].subject is ENGINE and row[0].kind == "gauge"
+            }
 
     async def render(self, snapshot: Snapshot, format_: Format) -> AsyncIterator[bytes]:
         """Yield the page in pieces; other tasks run between them.
@@ -86,6 +125,7 @@ class MetricsPage:
         The pieces are not kept, so that a large page is never in memory as a whole.
         """
         text: list[str] = []
+        self._rendered.append(self._now())
         until = self._now() + SLICE_SECONDS
         for lines in self._lines(snapshot, is_open=format_.is_open):
             text.append(lines)
@@ -103,10 +143,17 @@ class MetricsPage:
     def _lines(self, snapshot: Snapshot, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of each family for each engine; a family without lines has no header."""
         views: dict[Subject, list[_View]] = {}
-        for metric, windows in selected_metrics(self._settings()):
+        for row in selected_metrics(self._settings()):
+            metric = row[0]
             if metric.subject not in views:
                 views[metric.subject] = list(self._views(metric.subject, snapshot))
-            yield from self._family(metric, windows, views[metric.subject], is_open=is_open)
+            # Only names of counters end in ``_total``, which those of families in OpenMetrics lack.
+            name = metric.name.removesuffix("_total") if is_open else metric.name
+            head, lines_of = _header(name, metric.help, metric.kind), methodcaller("lines", row)
+            for lines in self._errors.each(metric.name, views[metric.subject], itemgetter(0), lines_of):
+                if lines:
+                    yield head + lines
+                    head = ""
         for collector in self._collectors:
             for family in self._errors.whole(_PART, NO_ITEM, collector.collect):
                 write = partial(_library_lines, family, is_open=is_open)
@@ -118,81 +165,43 @@ class MetricsPage:
         """Write the labels of views; omit a view that has other label names than the first."""
         names: set[tuple[str, ...]] = set()
 
-        def written(view: tuple[Mapping[str, str], object]) -> _View:
-            labels, own = view[0], tuple(sorted(view[0]))
-            if names and own not in names:
-                raise ValueError(f"the labels are {own}, and those of the others {names}")
-            names.add(own)
-            texts = tuple(label_text(name, labels[name]) for name in own)
-            return _View(labels, texts, view[1], subject.parts(view[1]))
+        def written(labelled: tuple[Mapping[str, str], object]) -> _View:
+            view = _View.of(subject, *labelled)
+            if names and view.names not in names:
+                raise ValueError(f"the labels are {view.names}, and those of the others {names}")
+            names.add(view.names)
+            return view
 
         found = self._errors.whole(_PART, NO_ITEM, lambda: subject.views(snapshot))
         return self._errors.each(_PART, found, itemgetter(0), written)
 
-    def _family(
-        self, metric: Metric, windows: Windows | None, views: Sequence[_View], *, is_open: bool
-    ) -> Iterator[str]:
-        name = metric.family if is_open else metric.name
-        head = _header(name, metric.help, metric.kind, is_open=is_open)
-        templates = _Templates(metric, tuple(sorted(views[0].labels)) if views else ())
 
-        def written(view: _View) -> str:
-            texts, lines = view.texts, ""
-            for own, number in metric.series(view.subject, view.parts, windows):
-                if number is not None:
-                    lines += f"{templates[own] % texts} {number_text(number)}\n"
-            return lines
-
-        def written_plain(view: _View) -> str:
-            texts, lines = view.texts, ""
-            for label, part in metric.places(view.subject, view.parts, windows):
-                number: Any = None if part is None else metric.read(part)
-                if number is not None:
-                    own = templates[(label,) if label else ()]
-                    lines += f"{own % texts} {number_text(number)}\n"
-            return lines
-
-        write = written_plain if metric.is_plain else written  # most are plain, and need no list of series
-        for lines in self._errors.each(metric.name, views, itemgetter(0), write):
-            if lines:
-                yield head + lines
-                head = ""
+def _header(name: str, text: str, kind: str) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
 
 
-def _header(name: str, text: str, kind: str, *, is_open: bool) -> str:
-    written = "untyped" if kind == "unknown" and not is_open else kind
-    return f"# HELP {name} {text}\n# TYPE {name} {written}\n"
+@lru_cache(maxsize=4096)
+def _template(metric: Metric, names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    """Return a line's name and labels by its own label values, with ``%s`` for each label of the subject.
 
-
-class _Templates(dict[tuple[str, ...], str]):
-    """Name and labels of a line by its own label values, with ``%s`` for each label of the subject."""
-
-    def __init__(self, metric: Metric, names: tuple[str, ...]) -> None:
-        """Write lines of a metric whose subject has labels with these names."""
-        self._metric, self._names = metric, names
-
-    def __missing__(self, values: tuple[str, ...]) -> str:
-        """Make a template.
-
-        Raises:
-            ValueError: The values are not those of the metric's labels.
-        """
-        metric, suffix = self._metric, ""
-        if metric.kind == "histogram":
-            suffix, bound = values
-            own = {"le": bound} if bound else {}
-        else:
-            own = dict(zip(metric.label_names, values, strict=True))
-        texts = {name: label_text(name, value).replace("%", "%%") for name, value in own.items()}
-        labels = ",".join(texts.get(name, "%s") for name in sorted({*self._names, *own}))
-        self[values] = f"{metric.name}{suffix}{{{labels}}}" if labels else f"{metric.name}{suffix}"
-        return self[values]
+    Raises:
+        ValueError: The values are not those of the metric's labels.
+    """
+    suffix, own = "", dict[str, str]()
+    if metric.kind == "histogram":
+        suffix, bound = values
+        own = {"le": bound} if bound else {}
+    else:
+        own = dict(zip(metric.label_names, values, strict=True))
+    texts = {name: label_text(name, value).replace("%", "%%") for name, value in own.items()}
+    labels = ",".join(texts.get(name, "%s") for name in sorted({*names, *own}))
+    return f"{metric.name}{suffix}{{{labels}}}" if labels else f"{metric.name}{suffix}"
 
 
 def _library_lines(family: Family, *, is_open: bool) -> str:
     """Return the lines of a family of prometheus_client, without its time of creation."""
     suffix = "_total" if family.type == "counter" and not is_open else ""
-    lines = [_header(f"{family.name}{suffix}", family.documentation, family.type, is_open=is_open)]
+    lines = [_header(f"{family.name}{suffix}", family.documentation, family.type)]
     for sample in family.samples:
         labels = ",".join(label_text(name, value) for name, value in sorted(sample.labels.items()))
         if sample.name != f"{family.name}_created":

@@ -15,7 +15,7 @@ from spec_decode_exporter.requests.findings import (
     RequestFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.summary import RequestTotals
+from spec_decode_exporter.requests.totals import RequestTotals
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")

@@ -5,16 +5,15 @@ The order is that of the families on the page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import astuple
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import cache, partial
 from itertools import accumulate
 from math import isfinite
+from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
-from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONGEST, MINIMAL, STANDARD
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -35,43 +34,33 @@ from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.requests.summary import (
-    Effect,
-    Percentiles,
-    RequestHistogram,
-    RequestSummary,
-    RequestTotals,
-)
+from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
+from spec_decode_exporter.requests.totals import RequestHistogram, RequestTotals
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.poll import Check, Reset
 
+MINIMAL, STANDARD, FULL = Profile
 _TENTHS: Final = (*(str(tenth / 10) for tenth in range(1, 11)), "+Inf")
 
 
-def _total(profile: Profile, key: str, text: str, counter: str = "") -> Metric:
+def _total(profile: Profile, name: str, text: str, counter: str = "") -> Metric:
     """Return the row of a counter since the exporter first saw the engine."""
-    name = counter or key
+    counter = counter or name.removeprefix("spec_decode_").removesuffix("_total")
 
     def read(engine: EngineSnapshot) -> Number:
-        count: int = getattr(engine.totals.counters, name)
-        return seconds(count) if name.endswith("_nanoseconds") else count
+        count: int = getattr(engine.totals.counters, counter)
+        return seconds(count) if counter.endswith("_nanoseconds") else count
 
     text = f"{text} since the exporter first saw the engine."
-    return Metric(
-        Group.COUNTERS, profile, f"spec_decode_{key}_total", text, read, kind="counter", source=(name,)
-    )
+    return Metric(Group.COUNTERS, profile, name, text, read, kind="counter", source=(counter,))
 
 
-def _decode_time(key: str, name: str, text: str) -> Metric:
+def _decode_time(name: str, sum_: str, text: str) -> Metric:
     """Return the row of a sum of decode time."""
-
-    def read(engine: EngineSnapshot) -> Number:
-        time: float = getattr(engine.decode_time, name)
-        return time
-
     source = *_WORK, "decode_nanoseconds"
-    return Metric(Group.PAY, STANDARD, f"spec_decode_{key}_total", text, read, kind="counter", source=source)
+    read = attrgetter(f"decode_time.{sum_}")
+    return Metric(Group.PAY, STANDARD, name, text, read, kind="counter", source=source)
 
 
 @cache
@@ -80,20 +69,23 @@ def _one_of(members: type[StrEnum], present: StrEnum) -> Numbers:
     return [(str(member), float(member == present)) for member in members]
 
 
+def _buckets(bounds: Iterable[str], counts: Sequence[int], total: float) -> Numbers:
+    """Return the series of a histogram by its upper bounds, cumulative counts and sum."""
+    buckets = [(("_bucket", bound), count) for bound, count in zip(bounds, counts, strict=True)]
+    return [*buckets, (("_count", ""), counts[-1]), (("_sum", ""), total)]
+
+
 def _poll_histogram(engine: EngineSnapshot) -> Numbers:
-    counts = engine.totals.poll_buckets
-    buckets = [(("_bucket", bound), count) for bound, count in zip(_TENTHS, counts, strict=True)]
-    return [*buckets, (("_count", ""), counts[-1]), (("_sum", ""), engine.totals.counters.accepted_tokens)]
+    return _buckets(_TENTHS, engine.totals.poll_buckets, engine.totals.counters.accepted_tokens)
 
 
 def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of a latency's quantiles over the longest window."""
 
     def read(engine: EngineSnapshot) -> Numbers:
-        buckets = engine.evaluation.latencies.get(latency)
+        label, buckets = engine.evaluation.longest.label, engine.evaluation.latencies.get(latency)
         if buckets is None:
             return []
-        label = engine.evaluation.longest.label
         return [((label, each.label), quantile(each.share, buckets)) for each in LATENCY_QUANTILES]
 
     return read
@@ -119,12 +111,8 @@ def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation]
 
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
-
-    def read(engine: EngineSnapshot) -> Numbers:
-        cost = engine.evaluation.cost
-        return [] if cost is None else [(str(cost.source), getattr(cost.token, side))]
-
-    return read
+    value = attrgetter(f"token.{side}")
+    return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.cost] if cost]
 
 
 def _depth_speedups(engine: EngineSnapshot) -> Numbers:
@@ -134,10 +122,7 @@ def _depth_speedups(engine: EngineSnapshot) -> Numbers:
 
 def _marginal_benefits(engine: EngineSnapshot) -> Numbers:
     its = engine.evaluation
-    return [
-        ((its.longest.label, str(position)), depth.marginal_benefit)
-        for position, depth in enumerate(its.depths)
-    ]
+    return [((its.longest.label, str(n)), depth.marginal_benefit) for n, depth in enumerate(its.depths)]
 
 
 def _recommended(engine: EngineSnapshot) -> Numbers:
@@ -158,16 +143,13 @@ def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]
 
 
 def _since(value: Callable[[RequestTotals], Number | Numbers]) -> Callable[[GroupRequests], Number | Numbers]:
-    """Return the reader of sums over a group's requests since the start."""
+    """Return the reader of a sum over a group's requests since the start."""
     return lambda group: None if group.since_start is None else value(group.since_start)
 
 
-def _buckets(histogram: RequestHistogram) -> Numbers:
-    """Return the cumulative buckets of a histogram, its count and its sum."""
+def _request_buckets(histogram: RequestHistogram) -> Numbers:
     bounds = (*(str(float(bound)) for bound in histogram.upper_bounds), "+Inf")
-    buckets = zip(bounds, accumulate(histogram.counts), strict=True)
-    sums = (("_count", ""), histogram.count), (("_sum", ""), histogram.sum)
-    return [*((("_bucket", bound), number) for bound, number in buckets), *sums]
+    return _buckets(bounds, [*accumulate(histogram.counts)], histogram.sum)
 
 
 def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
@@ -175,8 +157,7 @@ def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Calla
 
     def read(group: GroupFindings) -> Numbers:
         found = which(group.summary)
-        pairs = zip(SPREAD_QUANTILES, astuple(found) if found else (), strict=False)
-        return [(each.label, value) for each, value in pairs]
+        return [(each.label, getattr(found, each.name)) for each in SPREAD_QUANTILES] if found else []
 
     return read
 
@@ -208,41 +189,59 @@ _PROMPT: Final = ("response: usage.prompt_tokens", *_ANSWER)
 
 # fmt: off
 _reported = partial(Metric, Group.ACCEPTANCE, STANDARD)
-_sum = partial(Metric, Group.SUMS, windows=EACH)
-_quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE_LABEL), kind="unknown")
-_ratio_bound = partial(Metric, Group.LATENCY, FULL, labels=("window", QUANTILE_LABEL), kind="unknown")
-_spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows=EACH, reduced=LONGEST, source=("accepted_tokens", "draft_tokens"))
+_sum = partial(Metric, Group.SUMS, windows="each")
+_quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE_LABEL))
+_ratio_bound = partial(Metric, Group.LATENCY, FULL, labels=("window", QUANTILE_LABEL))
+_spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows="each", reduced="longest", source=("accepted_tokens", "draft_tokens"))
 _pay = partial(Metric, Group.PAY, source=_WORK)
-_end_to_end = partial(Metric, Group.PAY, windows=LONGEST, labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
+_end_to_end = partial(Metric, Group.PAY, windows="longest", labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
 _drop = partial(Metric, Group.DROPS, source=("accepted_tokens", "drafts"))
-_arm = partial(Metric, Group.EXPERIMENTS, subject=subject.ARM, windows=EACH, reduced=LONGEST)
+_arm = partial(Metric, Group.EXPERIMENTS, subject=subject.ARM, windows="each", reduced="longest")
 _group = partial(Metric, Group.REQUESTS, subject=subject.GROUP, source=_ANSWER)
-_window = partial(_group, windows=EACH, reduced=LONGEST)
-_percentile = partial(_window, STANDARD, labels=(QUANTILE_LABEL,), kind="unknown")
+_window = partial(_group, windows="each", reduced="longest")
+_percentile = partial(_window, STANDARD, labels=(QUANTILE_LABEL,))
 _receiver = partial(Metric, Group.EXPORTER, MINIMAL, subject=subject.RECEIVER, kind="counter")
 _target = partial(Metric, Group.EXPORTER, subject=subject.TARGET)
 _own = partial(Metric, Group.EXPORTER, subject=subject.EXPORTER)
 
 METRICS: Final[tuple[Metric, ...]] = (
-    _total(MINIMAL, "drafts", "Drafts"),
-    _total(MINIMAL, "draft_tokens", "Draft tokens"),
-    _total(MINIMAL, "accepted_tokens", "Accepted draft tokens"),
-    _total(MINIMAL, "generation_tokens", "Generated tokens"),
-    _total(STANDARD, "first_tokens", "First tokens of requests, which no decode step gives,"),
-    _total(STANDARD, "decode_steps", "Decode steps, counted once for each running request,"),
-    _total(STANDARD, "decode_seconds", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
-    _decode_time("evaluated_decode_seconds", "actual", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine."),
-    _decode_time("plain_decode_seconds", "plain", "Seconds that the evaluated decoding would have taken without speculation, by the best guess of the cost."),
-    _decode_time("plain_decode_seconds_lower", "plain_lower", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total."),
-    _decode_time("plain_decode_seconds_upper", "plain_upper", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total."),
+    _total(MINIMAL, "spec_decode_drafts_total", "Drafts"),
+    _total(MINIMAL, "spec_decode_draft_tokens_total", "Draft tokens"),
+    _total(MINIMAL, "spec_decode_accepted_tokens_total", "Accepted draft tokens"),
+    _total(MINIMAL, "spec_decode_generation_tokens_total", "Generated tokens"),
+    _total(STANDARD, "spec_decode_first_tokens_total", "First tokens of requests, which no decode step gives,"),
+    _total(STANDARD, "spec_decode_decode_steps_total", "Decode steps, counted once for each running request,"),
+    _total(STANDARD, "spec_decode_decode_seconds_total", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
+    _decode_time("spec_decode_evaluated_decode_seconds_total", "actual", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine."),
+    _decode_time("spec_decode_plain_decode_seconds_total", "plain", "Seconds that the evaluated decoding would have taken without speculation, by the best guess of the cost."),
+    _decode_time("spec_decode_plain_decode_seconds_lower_total", "plain_lower", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total."),
+    _decode_time("spec_decode_plain_decode_seconds_upper_total", "plain_upper", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total."),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_position_accepted_tokens_total", "Draft tokens accepted at each draft position since the exporter first saw the engine.", lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",), kind="counter", source=("positions",)),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_poll_acceptance_ratio", "Acceptance rate of each poll, weighted by draft tokens: _count is draft tokens, _sum accepted tokens.", _poll_histogram, kind="histogram", source=("accepted_tokens", "draft_tokens")),
-    *figure_metrics(FIGURES),
+    *figure_metrics(Group.ACCEPTANCE, MINIMAL, "spec_decode_draft_acceptance_ratio", "spec_decode_draft_acceptance_ratio_lower", "spec_decode_draft_acceptance_ratio_upper", "spec_decode_acceptance_length_tokens", "spec_decode_acceptance_length_tokens_lower", "spec_decode_acceptance_length_tokens_upper"),
+    *figure_metrics(Group.PAY, MINIMAL, "spec_decode_estimated_speedup_ratio", "spec_decode_estimated_speedup_ratio_lower", "spec_decode_estimated_speedup_ratio_upper", bounds_profile=MINIMAL),
+    *figure_metrics(Group.PAY, STANDARD, "spec_decode_speedup_ceiling_ratio", reduced="longest"),
+    *figure_metrics(Group.PAY, MINIMAL, "spec_decode_break_even_acceptance_ratio", windows="bare"),
+    *figure_metrics(Group.PAY, STANDARD, "spec_decode_break_even_cost_ratio", "spec_decode_break_even_cost_ratio_lower", "spec_decode_break_even_cost_ratio_upper", windows="bare"),
+    *figure_metrics(Group.PAY, FULL, "spec_decode_gained_tokens_per_second_per_gigabyte", "spec_decode_gained_tokens_per_second_per_gigabyte_lower", "spec_decode_gained_tokens_per_second_per_gigabyte_upper", windows="bare", bounds_profile=FULL),
+    *figure_metrics(Group.ACCEPTANCE, STANDARD, "spec_decode_position_acceptance_ratio"),
+    *figure_metrics(Group.ACCEPTANCE, STANDARD, "spec_decode_position_conditional_acceptance_ratio", "spec_decode_acceptance_decay_ratio", reduced="longest"),
+    *figure_metrics(Group.DISTRIBUTION, FULL, "spec_decode_accepted_length_ratio"),
+    *figure_metrics(Group.ACCEPTANCE, STANDARD, "spec_decode_draft_length_tokens", reduced="longest"),
+    *figure_metrics(Group.ACCEPTANCE, STANDARD, "spec_decode_coverage_ratio", "spec_decode_effective_tokens_per_step"),
+    *figure_metrics(Group.RATES, STANDARD, "spec_decode_drafts_per_second", "spec_decode_draft_tokens_per_second", "spec_decode_accepted_tokens_per_second", reduced="longest"),
+    *figure_metrics(Group.RATES, FULL, "spec_decode_rejected_tokens_per_second"),
+    *figure_metrics(Group.RATES, STANDARD, "spec_decode_generation_tokens_per_second", reduced="shortest"),
+    *figure_metrics(Group.LATENCY, STANDARD, "spec_decode_step_seconds", "spec_decode_time_per_output_token_seconds", reduced="longest"),
+    *figure_metrics(Group.LATENCY, STANDARD, "spec_decode_time_to_first_token_seconds", "spec_decode_first_token_time_ratio", windows="longest"),
+    *figure_metrics(Group.LOAD, MINIMAL, "spec_decode_running_requests"),
+    *figure_metrics(Group.LOAD, STANDARD, "spec_decode_waiting_requests"),
+    *figure_metrics(Group.LOAD, STANDARD, "spec_decode_kv_cache_usage_ratio", "spec_decode_prefix_cache_hit_ratio", "spec_decode_preemptions_per_second", windows="longest"),
     _reported("spec_decode_engine_reported_acceptance_ratio", "Acceptance rate that the engine itself reports, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO), source=("vllm:spec_decode_draft_acceptance_rate", "sglang:spec_accept_rate")),
     _reported("spec_decode_engine_reported_acceptance_length_tokens", "Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH), source=("sglang:spec_accept_length",)),
     _sum(STANDARD, "spec_decode_window_draft_tokens", "Draft tokens in the window.", lambda its: its.total.draft_tokens, source=("draft_tokens",)),
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
-    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced=LONGEST, source=("decode_nanoseconds",)),
+    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced="longest", source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
     _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(_FIRST), source=_SOURCE[_FIRST]),
     _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(_TOKEN), source=_SOURCE[_TOKEN]),
@@ -252,7 +251,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _quantiles("spec_decode_time_per_output_token_quantile_baseline_ratio", "Quantiles of the time per output token in the longest window over those of the baseline; below 1 is faster.", _baseline_ratio(_TOKEN), source=_SOURCE[_TOKEN]),
     _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 1), source=_SOURCE[_TOKEN]),
     _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 2), source=_SOURCE[_TOKEN]),
-    _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,), kind="unknown"),
+    _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,)),
     _spread("spec_decode_interval_acceptance_ratio_min", "Lowest acceptance rate of a poll in the window.", lambda its: its.poll_rates[0][0] if its.poll_rates else None),
     _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
     _pay(MINIMAL, "spec_decode_engine_info", "Method of speculation, source of this information, and draft model; empty if unknown; always 1.", lambda engine: [((its.method, its.source, its.draft_model), 1.0) for its in [engine.evaluation.known.speculation]], labels=("method", "method_source", "draft_model"), source=("configuration", "discovery label", "pod arguments", "/server_info")),
@@ -264,7 +263,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _end_to_end(MINIMAL, "spec_decode_end_to_end_speedup_ratio", "Speed of whole requests relative to no speculation in the window, by source of its time to first token.", _request(lambda its: its.value)),
     _end_to_end(STANDARD, "spec_decode_end_to_end_speedup_ratio_lower", "The lower 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", _request(lambda its: its.bounds and its.bounds.lower)),
     _end_to_end(STANDARD, "spec_decode_end_to_end_speedup_ratio_upper", "The upper 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", _request(lambda its: its.bounds and its.bounds.upper)),
-    _pay(STANDARD, "spec_decode_schedule_change_ratio", "Share of the polls in the window in which the schedule changed the number of draft tokens.", _schedule_changes, windows=LONGEST, source=("decode_steps", "drafts", "draft_tokens")),
+    _pay(STANDARD, "spec_decode_schedule_change_ratio", "Share of the polls in the window in which the schedule changed the number of draft tokens.", _schedule_changes, windows="longest", source=("decode_steps", "drafts", "draft_tokens")),
     _pay(FULL, "spec_decode_position_marginal_benefit_ratio", "Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.", _marginal_benefits, labels=("window", "position"), source=("positions",)),
     _pay(STANDARD, "spec_decode_depth_speedup_ratio", "Estimated speed-up with this number of draft tokens, by the acceptance in the evaluated window.", _depth_speedups, labels=("window", "tokens", "basis"), source=("positions",)),
     _pay(MINIMAL, "spec_decode_recommended_tokens", "Number of draft tokens by the shown advice: those in use to keep; 0: no speculation.", _recommended, labels=("basis",), source=("positions",)),
@@ -291,8 +290,8 @@ METRICS: Final[tuple[Metric, ...]] = (
 
     _group(MINIMAL, "spec_decode_requests_total", "Requests that reported their own speculation, since the exporter first saw the group.", _since(lambda its: its.requests), kind="counter"),
     _group(STANDARD, "spec_decode_request_saved_tokens_total", "Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.", _since(lambda its: its.accepted_tokens), kind="counter"),
-    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _buckets(its.acceptance_ratio_histogram)), kind="histogram"),
-    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _buckets(its.acceptance_length_tokens_histogram)), kind="histogram"),
+    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _request_buckets(its.acceptance_ratio_histogram)), kind="histogram"),
+    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _request_buckets(its.acceptance_length_tokens_histogram)), kind="histogram"),
     _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.requests),
     _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", _percentiles(lambda its: its.acceptance_ratio)),
     _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", _percentiles(lambda its: its.acceptance_length_tokens)),
@@ -337,4 +336,4 @@ METRICS: Final[tuple[Metric, ...]] = (
     _own(MINIMAL, "spec_decode_exporter_web_config_last_reload_successful", "Result of the last reload of --web.config.file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.web_reload_successful is None else float(status.web_reload_successful)),
 )
 # fmt: on
-NAMES: Final = frozenset(metric.name for metric in METRICS)
+GROUP_OF: Final = {metric.name: metric.group for metric in METRICS}

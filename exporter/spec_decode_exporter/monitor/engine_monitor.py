@@ -11,19 +11,20 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
-from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.costs.cost import Cost, CostSource, Curve
+from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
+from spec_decode_exporter.costs.cost import CostByLoad, CostRange
+from spec_decode_exporter.costs.learned import Learned
+from spec_decode_exporter.costs.methods import drafts_what_it_finds
+from spec_decode_exporter.drops.drops import DecodeSteps, drafts_of
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
-from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
-from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
@@ -34,8 +35,6 @@ from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 COSTS_SECONDS: Final = 30.0
 """Seconds for which a learned cost is used: computing it takes a fifth of an evaluation."""
 
-_GUESSED: Final = {CostSource.TYPICAL}
-"""Sources of a cost that are not about the server itself."""
 MAX_REPORTED: Final = 300
 """Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
 MAX_PREEMPTIONS: Final = 0.05
@@ -64,7 +63,7 @@ class EngineMonitor:
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()
-        self.learned = Learned(self._assumptions, baseline)
+        self.learned = Learned(baseline)
         self.arms: Sequence[Learned] = ()
         """Engines that serve the model without speculation in an experiment."""
         self.faster: FasterMethod | None = None
@@ -78,8 +77,8 @@ class EngineMonitor:
         self._tokens = self._resets = self._changes = 0
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
-        self._costs: tuple[Curve, ...] = ()
-        self._latency_baseline: RequestBaseline | None = None
+        self._costs: tuple[CostByLoad, ...] = ()
+        self._latency_baseline: BaselineSummary | None = None
         self._cost_basis = False, 0
         self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
         self._last_drafts: LastDrafts | None = None
@@ -96,8 +95,8 @@ class EngineMonitor:
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
         self.counters.use(assumptions.speculation)
-        if self.learned.assume(assumptions):  # no window may mix two methods
-            self.history.reset_windows()
+        if self.learned.assume(assumptions.speculation.drafting_method, assumptions.policy.drops):
+            self.history.reset_windows()  # none may mix two methods
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
         self._costs_at = -inf
         self.is_urgent = True
@@ -110,7 +109,7 @@ class EngineMonitor:
         return None if self._last is None else replace(self._last, totals=self.history.totals())
 
     @property
-    def cost(self) -> Cost | None:
+    def cost(self) -> CostRange | None:
         """Cost of speculation in the longest window, by the last evaluation."""
         return None if self._last is None else self._last.evaluation.cost
 
@@ -154,11 +153,8 @@ class EngineMonitor:
     def evaluate(self, *, in_full: bool = True) -> Iterator[Event]:
         """Evaluate the newest poll, and yield what changed since the last evaluation.
 
-        If it raises, the snapshot has the state and the figures by the counters alone.
-
-        Args:
-            in_full: Compute all that a scrape reads, a third of the work. Otherwise a reader computes it,
-                if there is one before the next evaluation: of many engines that takes a scrape too long.
+        If it raises, the snapshot has the state and the figures by the counters alone. ``in_full`` computes
+        all that a scrape reads; otherwise the first reader does, which takes a scrape of many too long.
         """
         windows = self.history.windows(*self._lengths)
         self.evaluated_at, self.is_urgent = self.history.last_seen, False
@@ -166,12 +162,12 @@ class EngineMonitor:
             drops = self.learned.drops.status()
             evaluation = self._evaluated(windows, drops)
             if in_full:
-                evaluation.settle()
+                evaluation.compute_for_readers()
             # Later than its last draft, the windows still hold drafts that these polls did not profit from.
             recent = windows[0].total
             is_overloaded = (recent.preemptions or 0) > MAX_PREEMPTIONS * (recent.first_tokens or 0)
             is_drafting = bool(recent.drafts) and not is_overloaded
-            self._count_time(evaluation.evaluated if is_drafting else None)
+            self._count_time(evaluation.verdict_window if is_drafting else None)
             self._last = self._present(evaluation, drops)
         except Exception:
             self._count_time(None)
@@ -199,7 +195,7 @@ class EngineMonitor:
         lengths = (*(length for length in self._lengths if length < seconds), seconds)
         windows = self.history.windows(*lengths)
         evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
-        evaluation.settle()
+        evaluation.compute_for_readers()
         snapshot = self._present(evaluation, self.learned.drops.status())
         if self.history.is_gone(now):
             _ = snapshot.findings  # by the state and the drops of its last poll
@@ -251,7 +247,8 @@ class EngineMonitor:
 
     def _learn(self, increment: Increment, sample: Sample) -> Iterator[Event]:
         """Learn from an increment; yield the drops that begin or end with it."""
-        drops = self.learned.observe(increment, sample, self.history, self.counters.drafting)
+        self.learned.observe(increment, sample, self.history, speculates=self.counters.drafting.speculates)
+        drops = self._observe_drops(increment)
         ages = [drop.age for drop in drops if drop.age is not None]
         if ages:  # slow drops and reset baselines have no moment
             changed_at = increment.end - min(ages)
@@ -262,6 +259,16 @@ class EngineMonitor:
         self.is_urgent |= bool(drops)
         for drop in drops:
             yield _drop_event(drop, self.history.wall)
+
+    def _observe_drops(self, increment: Increment) -> tuple[Drop, ...]:
+        """Add an increment to the detectors of drops; without steps no lack of drafts is one."""
+        speculation, history = self._assumptions.speculation, self.history
+        searches = drafts_what_it_finds(speculation.method)
+        drafts_always = bool(speculation.method) and not searches
+        steps = DecodeSteps(increment.counters.decode_steps, searches, drafts_always)
+        knows = history.knows_steps and not speculation.schedule  # else it may be a pause
+        load = increment.load if speculation.chooses_tokens or history.varies_tokens else None
+        return self.learned.drops.observe(drafts_of(increment, history.wall), steps if knows else None, load)
 
     def _note_change(self, moment: float) -> None:
         """Note a detected change of acceptance or drafting, which began at a moment (monotonic)."""
@@ -275,7 +282,7 @@ class EngineMonitor:
         """Evaluate windows as far as the decision and its events need them."""
         evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
         self._show(evaluation, drops)
-        known, its = evaluation.known, evaluation.evaluated.window
+        known, its = evaluation.known, evaluation.verdict_window.window
         if not known.speculation.schedule.pauses:
             self._last_drafts = None
         elif evaluation.is_advisable and columns(its.increments, "drafts")[0][-1]:
@@ -285,7 +292,7 @@ class EngineMonitor:
     def _show(self, evaluation: Evaluation, drops: DropStatus) -> None:
         """Offer the decision and the setting of an evaluation, which then has those to show."""
         now, known = self.history.last_seen, evaluation.known
-        is_cost_known = evaluation.cost is not None and evaluation.cost.source not in _GUESSED
+        is_cost_known = evaluation.cost is not None and not evaluation.cost.is_typical
         is_stalled, was_stalled = evaluation.state is State.STALLED, self._state is State.STALLED
         if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
             self._decision.reset()
@@ -293,14 +300,15 @@ class EngineMonitor:
             self._note_change(now)
             self.is_urgent = True
         self._is_cost_known |= is_cost_known
-        own = Decision() if is_stalled or was_stalled else evaluation.own
+        own = Decision() if is_stalled or was_stalled else evaluation.computed_decision
         may_pay = not (drops.live and evaluation.is_excluded)
-        speedup, even = evaluation.evaluated.speedup_bounds, known.policy.speedup.harmful
+        speedup, even = evaluation.verdict_window.speedup_bounds, known.policy.speedup.harmful
         is_likely = speedup is not None and speedup.value >= even
-        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay, is_likely=is_likely)
+        evaluation.shown_decision = self._decision.offer(own, now, may_pay=may_pay, is_likely=is_likely)
         others = self._assumptions, known.data_parallel, self._resets, self._is_cost_known
-        basis = (evaluation.shown.advice, *others)
-        evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
+        basis = (evaluation.shown_decision.advice, *others)
+        compute, longest = evaluation.computed_setting, self._lengths[-1]
+        evaluation.shown_setting = self._setting.offer(compute, basis, now, longest)
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -312,7 +320,6 @@ class EngineMonitor:
         history, assumed, longest = self.history, self._known, self._lengths[-1]
         age, wall = history.last_seen - self._changed_at, history.wall
         drafts = self.counters.drafting is Drafting.DRAFTS
-        period = self._period() if drafts else None
         is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
             assumed.speculation,
@@ -324,7 +331,7 @@ class EngineMonitor:
             since_change=history.window(age) if is_changed else None,
             change_wall=wall - age if is_changed else None,
             changes=self._changes + history.window_resets,
-            request_baseline=period.request if period else None,
+            baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
@@ -334,6 +341,7 @@ class EngineMonitor:
             wall=wall,
             counts_tokens=self.counters.counts_tokens,
             kv_cache=assumed.kv_cache,
+            settings_place=assumed.settings_place,
         )
 
     @property
@@ -348,7 +356,7 @@ class EngineMonitor:
         shown = replace(speculation, is_adaptive=is_adaptive, varies_tokens=varies_tokens)
         return replace(assumed, speculation=shown)
 
-    def _learned_costs(self) -> tuple[Curve, ...]:
+    def _learned_costs(self) -> tuple[CostByLoad, ...]:
         """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""
         now, basis = self.history.last_seen, (bool(self.arms), self.history.window_resets)
         is_due = now - self._costs_at >= COSTS_SECONDS or basis != self._cost_basis
@@ -360,16 +368,13 @@ class EngineMonitor:
             self._latency_baseline = self.learned.latency_baseline(self.arms)
         return self._costs
 
-    def _period(self) -> PlainPeriod | None:
-        return self.learned.baseline.period(self.history.wall)
-
     # Snapshots
 
     def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
-        find = cache(partial(self._found, evaluation, self._broken, drops))
-        use = cache(partial(self.learned.used.sums, self.history.wall))
-        return replace(snapshot, baseline=self._period(), find=find, use=use)
+        found = cache(partial(self._found, evaluation, self._broken, drops))
+        used = cache(partial(self.learned.used.sums, self.history.wall))
+        return replace(snapshot, compute_findings=found, compute_token_use=used)
 
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
@@ -378,14 +383,9 @@ class EngineMonitor:
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
-        its, assumed = self.history, self._known
-        known = Knowledge(
-            assumed.speculation,
-            policy=assumed.policy,
-            drafting=self.counters.drafting,
-            wall=its.wall,
-        )
-        return self._snapshot(PlainEvaluation(windows, known), DropStatus(total={}), its.sample)
+        its, assumed, drafting = self.history, self._known, self.counters.drafting
+        known = Knowledge(assumed.speculation, policy=assumed.policy, drafting=drafting, wall=its.wall)
+        return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}), its.sample)
 
     def _snapshot(
         self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None
@@ -409,7 +409,7 @@ class EngineMonitor:
     ) -> tuple[Finding, ...]:
         """Return the findings, and drop the columns of increments that they needed."""
         found = findings(evaluation, broken, drops, tuple(self._reported_lengths))
-        evaluation.forget()
+        evaluation.release_columns()
         return found
 
     # Events of evaluations

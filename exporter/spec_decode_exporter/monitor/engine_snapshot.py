@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from json import dumps
+from typing import Any
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.costs.blocks import Blocks
+from spec_decode_exporter.costs.time_saved import DayTime, DecodeTime
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.learned.baseline import PlainPeriod
-from spec_decode_exporter.learned.blocks import Blocks
-from spec_decode_exporter.learned.time_saved import DayTime, DecodeTime
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import Totals
@@ -53,17 +53,17 @@ class EngineSnapshot:
     """Of the polls with bounds of the speed-up, since the first poll."""
     today: DayTime
     """The same since midnight in UTC."""
-    baseline: PlainPeriod | None = None
-    """Newest period without speculation of the model on its target; None without one."""
-    find: Callable[[], tuple[Finding, ...] | None] = tuple
+    compute_findings: Callable[[], tuple[Finding, ...] | None] = tuple
     """Return the findings, computed once; None after an internal error."""
-    use: Callable[[], Mapping[int, Blocks]] = dict
+    compute_token_use: Callable[[], Mapping[int, Blocks]] = dict
     """Return the last days by number of draft tokens in use, ascending, computed once."""
+    lines: dict[tuple[str, ...], Mapping[Any, str]] = field(default_factory=dict)
+    """Lines of /metrics that were written with the evaluation, by labels and metric."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings about the engine, computed when they are first read; none if it is gone."""
-        return self.find() or ()
+        return self.compute_findings() or ()
 
     def engine_reported(self, gauge: Gauge) -> float | None:
         """Return a ratio that the engine itself reports, if it has no counters that can be used."""

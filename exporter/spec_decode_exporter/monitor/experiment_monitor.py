@@ -15,6 +15,7 @@ from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.experiments.experiment import (
     ArmFindings,
     Experiment,
@@ -23,7 +24,6 @@ from spec_decode_exporter.experiments.experiment import (
     arm_of,
 )
 from spec_decode_exporter.experiments.pace import ArmTypes
-from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 
 RequestTimes = Callable[[str, str, float, float], ArmTypes]

@@ -37,7 +37,7 @@ MIN_ENGINES: Final = 16
 _OWN_MEMORY: Final = 80 * 2**20
 """Bytes of the process without engines, during a request of the page."""
 _ENGINE_MEMORY: Final = 256 * 2**10
-"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.thousand`."""
+"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.cost job`."""
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of the container: cgroups of version 2 and 1."""
 TargetKey = tuple[str, str]
@@ -62,7 +62,7 @@ class Fleet:
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
-        self._shared = Shared(
+        self.shared = Shared(
             *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
         )
         self.not_monitored = 0
@@ -91,7 +91,7 @@ class Fleet:
 
     def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; omit a target for which it raises."""
-        return self._shared.errors.each(part, self, lambda monitor: monitor.item, work)
+        return self.shared.errors.each(part, self, lambda monitor: monitor.item, work)
 
     def follow(self, targets: Sequence[Target]) -> None:
         """Monitor exactly these targets, once earlier changes are complete.
@@ -99,7 +99,7 @@ class Fleet:
         Beyond ``limits.engines``, configured targets come first. Lists, DNS names and namespaces share the
         rest evenly, so that a long list takes no place from another one.
         """
-        shared, limit = self._shared, self._limit
+        shared, limit = self.shared, self._limit
         self._wanted = _within(targets, limit)
         shared.limit = shared.events.engines = limit
         self._note_not_monitored(len(targets) - len(self._wanted))
@@ -123,7 +123,7 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection."""
         for monitor in self:
-            await self._shared.errors.attempt_async("closing", monitor.close, monitor.item)
+            await self.shared.errors.attempt_async("closing", monitor.close, monitor.item)
 
     @property
     def _limit(self) -> int:
@@ -139,7 +139,7 @@ class Fleet:
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
-                await self._shared.errors.attempt_async(
+                await self.shared.errors.attempt_async(
                     "target", partial(self._follow_one, key, target), {"target": target.name}
                 )
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
@@ -147,8 +147,8 @@ class Fleet:
 
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
-        monitor, errors = self._monitors.pop(key), self._shared.errors
-        self._shared.events.forget(monitor.target.name)
+        monitor, errors = self._monitors.pop(key), self.shared.errors
+        self.shared.events.forget(monitor.target.name)
         errors.attempt("saving", monitor.item, monitor.remember)
         await errors.attempt_async("closing", monitor.close, monitor.item)
 
@@ -162,14 +162,14 @@ class Fleet:
         else:
             await cancel([self._tasks.pop(key, None)])
             await monitor.change(target, self.config)
-        polling = keep_running("polling", monitor.run, self._shared.errors, self._shared.clock, monitor.item)
+        polling = keep_running("polling", monitor.run, self.shared.errors, self.shared.clock, monitor.item)
         self._tasks[key] = spawn(polling)
 
     def _new_monitor(self, target: Target) -> TargetMonitor:
         resolver = CONFIG_RESOLVER
         if target.found_by:  # the threads of a list that resolves slowly are not those of others
             resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
-        return TargetMonitor(target, self.config, self._shared, resolver)
+        return TargetMonitor(target, self.config, self.shared, resolver)
 
     def _note_changed(self, targets: int, added: int, removed: int) -> None:
         self._unlogged.update(added=added, removed=removed)
@@ -182,7 +182,7 @@ class Fleet:
             _log.warning(
                 "targets_not_monitored",
                 targets=number,
-                limit=self._shared.limit,
+                limit=self.shared.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
         self.not_monitored = number

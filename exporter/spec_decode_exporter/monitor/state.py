@@ -18,8 +18,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.numbers import UnixTime
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import STATE, Pace
-from spec_decode_exporter.learned.baseline import Baseline
-from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.costs.baseline import Baseline
+from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile
 from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
@@ -60,18 +60,29 @@ class ModelKey(NamedTuple):
     model_name: str
 
 
-GROUP_LABELS: Final = ("namespace", "deployment", "statefulset", "service", "app", "job")
+WHERE_LABELS: Final = ("cluster", "namespace", "job")
+"""Labels that different servers share: alone they name no group."""
+SERVICE_LABELS: Final = ("deployment", "statefulset", "service", "app")
 """Labels that name a group of servers, and none of its processes."""
-_POD_SUFFIX: Final = re.compile(r"(?:-[a-z0-9]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|-\d{1,4}$")
+_POD_LABELS: Final = ("pod", "pod_name", "kubernetes_pod_name")
+_RANDOM: Final = "[bcdfghjklmnpqrstvwxz2456789]{5}"
+_POD_SUFFIX: Final = re.compile(
+    rf"-(?=[a-z]*\d)[a-z0-9]{{5,10}}-[a-z0-9]{{5}}$|(?:-[a-z0-9]{{6,10}})?-{_RANDOM}$|-\d{{1,4}}$"
+)
 """End of a pod's name: hash of a ReplicaSet and random letters, or the number in a StatefulSet."""
 
 
 def group_of(labels: Mapping[str, str], name: str) -> str:
-    """Return the group of a server by its labels; ``name``, that of the server, without any of them."""
-    found = {label: labels[label] for label in GROUP_LABELS if labels.get(label)}
-    if "pod" in labels and not found.keys() - {"namespace"}:
-        found["pod"] = _POD_SUFFIX.sub("", labels["pod"])
-    return ",".join(f"{label}={value}" for label, value in found.items()) or name
+    """Return the group of a server: labels that name no process, and its pod's name without the random end.
+
+    It is ``name``, that of the server, without a service and a pod: a job alone may scrape different servers.
+    """
+    found = {label: labels[label] for label in (*WHERE_LABELS, *SERVICE_LABELS) if labels.get(label)}
+    pod = next(filter(None, map(labels.get, _POD_LABELS)), "")
+    if pod and found.keys().isdisjoint(SERVICE_LABELS):
+        found["pod"] = _POD_SUFFIX.sub("", pod)
+    is_named = pod or not found.keys().isdisjoint(SERVICE_LABELS)
+    return ",".join(f"{label}={value}" for label, value in found.items()) if is_named else name
 
 
 Key = TypeVar("Key", EngineKey, ModelKey)

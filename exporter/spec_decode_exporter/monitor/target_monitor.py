@@ -18,7 +18,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import Url, address, model_of
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -41,9 +41,8 @@ EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
 CHURN_SECONDS: Final = 600.0
 """Seconds after a surplus engine is evicted, in which evictions and new engines are no events."""
-SHORTEST_PACE: Final = 1.0  # seconds between two evaluations of an engine in a small fleet
-EVALUATIONS_PER_SECOND: Final = 66
-"""Evaluations of all engines together: about a tenth of a core. 1,000 engines are evaluated each 15 s."""
+SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
+USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
@@ -83,6 +82,14 @@ class Shared:
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
         self.budget, self._spread = PollBudget(), spread
+        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+        """Takes labels, snapshot and pace of each engine that was evaluated."""
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
+        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
@@ -198,14 +205,14 @@ class TargetMonitor:
         self._note_gone()
         for labels, snapshot in self._each("snapshots", attrgetter("snapshot")):
             if snapshot is not None:
-                find = partial(self._shared.errors.attempt, "findings", labels, snapshot.find)
-                yield labels, replace(snapshot, find=find)
+                compute = partial(self._shared.errors.attempt, "findings", labels, snapshot.compute_findings)
+                yield labels, replace(snapshot, compute_findings=compute)
 
     def snapshots_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the same over the last ``seconds`` alone: see ``EngineMonitor.snapshot_over``."""
         return self._each("findings", lambda engine: engine.snapshot_over(seconds, now))
 
-    def costs(self) -> Iterator[tuple[str, Cost]]:
+    def costs(self) -> Iterator[tuple[str, CostRange]]:
         """Yield ``model_name`` and cost of each engine with a known cost."""
         known = self._each("costs", attrgetter("cost"))
         return ((labels["model_name"], cost) for labels, cost in known if cost is not None)
@@ -304,6 +311,7 @@ class TargetMonitor:
             self._server.engine_kind,
             f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
             self._server.kv_cache,
+            config.place,
         )
 
     def _use_served(self, *, is_another: bool = False) -> None:
@@ -345,27 +353,22 @@ class TargetMonitor:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
         engine.counters.front_end = polled.reading.front_end
-        latency_interval = self._config.poll.histogram_interval
-        observe = partial(
-            engine.observe, sample, polled.moment, polled.wall, polled.interval, latency_interval
-        )
+        moments = polled.moment, polled.wall, polled.interval
+        observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
         for event in errors.whole("counting", monitored.labels, observe):
             was_reset |= event.name == "engine_reset"
             self.record_event(event, monitored.subject)
         if engine.is_urgent or self._is_due(monitored, polled):
-            evaluate = partial(engine.evaluate, in_full=self._pace > polled.interval)
+            evaluate = partial(engine.evaluate, in_full=self._shared.pace > polled.interval)
             for event in errors.whole("evaluation", monitored.labels, evaluate):
                 self.record_event(event, monitored.subject)
+            if engine.snapshot:
+                labels = {**monitored.labels, **dict(self.target.labels)}
+                self._shared.prepare(labels, engine.snapshot, self._shared.pace)
         return was_reset
 
-    @property
-    def _pace(self) -> float:
-        """Seconds between two evaluations of an engine, by the engines of all targets."""
-        return max(SHORTEST_PACE, self._shared.places_taken / EVALUATIONS_PER_SECOND)
-
     def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
-        """Return whether an interval of the engine's pace began since its last evaluation."""
-        pace, before = self._pace, monitored.engine.evaluated_at
+        pace, before = self._shared.pace, monitored.engine.evaluated_at
         if pace <= polled.interval or before == -inf:
             return True
         shift = monitored.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
@@ -467,11 +470,9 @@ class TargetMonitor:
                     self.record_event(event, monitored.subject)
 
     def _is_churning(self, now: float) -> bool:
-        """Return whether surplus engines were evicted within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
         return now - self._churned_at <= CHURN_SECONDS
 
     def _take_places(self, number: int) -> None:
-        """Take places of the fleet; free them if ``number`` is negative."""
         self._places += number
         self._shared.places_taken += number
 

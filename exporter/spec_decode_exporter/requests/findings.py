@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.requests.summary import GroupKey, RequestSummary, RequestTotals
+from spec_decode_exporter.requests.summary import GroupKey, RequestSummary
+from spec_decode_exporter.requests.totals import RequestTotals
 
 OTHER: Final = "other"
 """The label of values beyond the cardinality limits."""

@@ -20,7 +20,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
-from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
@@ -36,7 +36,7 @@ _SLICE: Final = 64
 _COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
 
-Costs = Callable[[str, str], Cost | None]
+Costs = Callable[[str, str], CostRange | None]
 """Cost of drafting now, by model name and target name; an empty target is any target."""
 
 _log = structlog.get_logger()
@@ -49,7 +49,7 @@ class MonitoredTarget(Protocol):
     def target(self) -> Target:
         """Its name is that which senders may state."""
 
-    def costs(self) -> Iterable[tuple[str, Cost]]:
+    def costs(self) -> Iterable[tuple[str, CostRange]]:
         """Return the model name and the cost of each engine with a known cost."""
 
 
@@ -187,7 +187,7 @@ def costs_of(targets: Iterable[MonitoredTarget]) -> Costs:
     An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
     The cost of several engines is the middle one of those with the most certain source, within all intervals.
     """
-    costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
+    costs: defaultdict[tuple[str, str], list[CostRange]] = defaultdict(list)
     for monitored in targets:
         for model_name, cost in monitored.costs():
             costs[model_name, monitored.target.name].append(cost)
@@ -196,10 +196,10 @@ def costs_of(targets: Iterable[MonitoredTarget]) -> Costs:
     return lambda model_name, target: known.get((model_name, target)) or known.get((model_name, ""))
 
 
-def _combined(costs: Sequence[Cost]) -> Cost:
+def _combined(costs: Sequence[CostRange]) -> CostRange:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
     chosen = sorted((cost for cost in costs if cost.source is source), key=lambda cost: cost.guess)
-    return reduce(Cost.spanning, chosen, chosen[len(chosen) // 2])
+    return reduce(CostRange.spanning, chosen, chosen[len(chosen) // 2])
 
 
 def _store_settings(settings: RequestSettings) -> RequestSettings:

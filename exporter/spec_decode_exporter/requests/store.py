@@ -22,7 +22,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.costs.cost import Cost
+from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.experiments.pace import ArmTypes, TypeTimes, added_types
 from spec_decode_exporter.requests.findings import (
     OTHER,
@@ -42,9 +42,9 @@ from spec_decode_exporter.requests.summary import (
     GroupKey,
     KeptRequest,
     RequestSummary,
-    RequestTotals,
     RequestWork,
 )
+from spec_decode_exporter.requests.totals import RequestTotals
 
 EVALUATION_SECONDS: Final = 5.0
 """Interval after which the windows are evaluated again."""
@@ -133,7 +133,7 @@ class RequestStore:
         self.last = RequestFindings(enabled=settings.ingest)
         """The last result of ``findings``; empty before the first."""
 
-    def take(self, request: RequestRecord, now: float, cost: Cost | None) -> None:
+    def take(self, request: RequestRecord, now: float, cost: CostRange | None) -> None:
         """Count a request that ended ``now``, at the cost of its target."""
         self._advance(now)
         key = self._key(request)

@@ -1,4 +1,4 @@
-"""Requests as they are kept, and summaries of any of them: speed-up with bounds, percentiles, histograms.
+"""Requests as they are kept, and summaries of any of them: speed-up with bounds, and percentiles.
 
 **Speed-up.** A request of D drafts with T tokens gave x = G - 1 tokens after the first in S decode steps.
 They took y = S + c0·D + c·T plain decode steps (see ``costs.cost``), or S·(1 + c0) + c·T if every step
@@ -11,7 +11,6 @@ is that at its highest corner, and the upper bound that at its lowest.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,16 +18,13 @@ from functools import cached_property
 from operator import mul
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
 from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
 MIN_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
-ACCEPTANCE_RATIO_BOUNDS: Final = (0.05, *(tenth / 10 for tenth in range(1, 10)), 0.95, 1.0)
-ACCEPTANCE_LENGTH_BOUNDS: Final = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)
-"""In tokens; K tokens give at most 1 + K, and K rarely exceeds 15."""
 ACCEPTANCE_BINS: Final = 20
 """Bins of the acceptance histogram of a model."""
 
@@ -67,7 +63,7 @@ class RequestWork(NamedTuple):
     """True if the cost is the method's typical cost."""
 
     @classmethod
-    def of(cls, request: RequestRecord, cost: Cost | None) -> RequestWork | None:
+    def of(cls, request: RequestRecord, cost: CostRange | None) -> RequestWork | None:
         """Return the work of a request; None without decode steps, or if it or the cost is unknown."""
         drafts = request.drafts
         steps = max(drafts, request.decoded_tokens - request.accepted_tokens)
@@ -234,54 +230,3 @@ def _ratio_estimate(xs: Sequence[float], ys: Sequence[float]) -> Estimate | None
         return None
     products = (sum(map(mul, xs, xs)), sum(ys), sum(map(mul, xs, ys)), sum(map(mul, ys, ys)))
     return sampled_ratio(len(xs), sum(xs), *products)
-
-
-@dataclass(frozen=True, slots=True)
-class RequestHistogram:
-    """Histogram over requests since the exporter's start."""
-
-    upper_bounds: tuple[float, ...]
-    """Ascending; a value equal to a bound is below it. The label `le` of the metric."""
-    counts: tuple[int, ...]
-    """Between two bounds, not cumulative; the last above every bound."""
-    sum: float = 0.0
-    """Sum of the values."""
-
-    @property
-    def count(self) -> int:
-        """Number of observations."""
-        return sum(self.counts)
-
-    def with_value(self, value: float) -> RequestHistogram:
-        """Return the histogram with one more value."""
-        counts = list(self.counts)
-        counts[bisect_left(self.upper_bounds, value)] += 1
-        return RequestHistogram(self.upper_bounds, tuple(counts), self.sum + value)
-
-
-def _empty(bounds: tuple[float, ...]) -> RequestHistogram:
-    return RequestHistogram(bounds, (0,) * (len(bounds) + 1))
-
-
-class RequestTotals(NamedTuple):
-    """Sums over the requests of a group since the exporter's start, for counters."""
-
-    requests: int = 0
-    drafts: int = 0
-    draft_tokens: int = 0
-    accepted_tokens: int = 0
-    acceptance_ratio_histogram: RequestHistogram = _empty(ACCEPTANCE_RATIO_BOUNDS)
-    """Requests that drafted, by A/T."""
-    acceptance_length_tokens_histogram: RequestHistogram = _empty(ACCEPTANCE_LENGTH_BOUNDS)
-    """Requests by 1 + A/D."""
-
-    def with_request(self, request: RequestRecord) -> RequestTotals:
-        """Return the sums with one more request."""
-        drafts, tokens, accepted = request.drafts, request.draft_tokens, request.accepted_tokens
-        ratios, lengths = self.acceptance_ratio_histogram, self.acceptance_length_tokens_histogram
-        return RequestTotals(
-            *(self.requests + 1, self.drafts + drafts),
-            *(self.draft_tokens + tokens, self.accepted_tokens + accepted),
-            ratios.with_value(accepted / tokens) if tokens else ratios,
-            lengths.with_value(1 + accepted / drafts) if drafts else lengths,
-        )

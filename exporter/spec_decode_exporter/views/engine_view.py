@@ -16,18 +16,18 @@ from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.missing_evidence import Way, needs_cost, ways_to_know
+from spec_decode_exporter.analysis.missing_evidence import CostMeasurement, needs_cost, ways_to_know
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import CostModel, CostSource
+from spec_decode_exporter.costs.blocks import Blocks
+from spec_decode_exporter.costs.cost import CostSource, CostSources
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.learned.blocks import Blocks
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
@@ -161,9 +161,9 @@ class BaselineView(View):
     seconds: float = at("Time with requests that it covers.")
     end: float = at("Unix time of its end.")
     age_seconds: float = at("Time from its end to the newest poll.")
-    time_to_first_token_seconds: float | None = at("Mean time to first token, queue included; null if unknown.", "request.first_token_seconds", default=None)
-    time_per_output_token_seconds: float | None = at("Mean time per output token after the first; null if unknown.", "request.token_seconds", default=None)
-    prefix_cache_hit_ratio: float | None = at("Share of the looked-up prompt tokens that the prefix cache held; null if unknown.", "request.prefix_hit_ratio", default=None)
+    time_to_first_token_seconds: float | None = at("Mean time to first token, queue included; null if unknown.", "first_token_seconds")
+    time_per_output_token_seconds: float | None = at("Mean time per output token after the first; null if unknown.", "token_seconds")
+    prefix_cache_hit_ratio: float | None = at("Share of the looked-up prompt tokens that the prefix cache held; null if unknown.", "prefix_hit_ratio")
 
 
 class DepthView(View):
@@ -194,7 +194,7 @@ class EvaluatedView(View):
     """Time that the verdict, the recommendation, the depths and the findings cover."""
 
     basis: Basis = at("`longest`: the longest window. `change`: since the last detected change. `shorter`: a shorter window that contradicts the longer ones.")
-    seconds: float = at("Covered seconds.", "evaluated.window.seconds")
+    seconds: float = at("Covered seconds.", "verdict_window.window.seconds")
     early: bool = at("Whether they are less than half of the longest window.", "is_early")
     since: float | None = at("Unix time of the last detected change; null for another basis.")
     estimated_speedup_ratio: Estimated
@@ -289,7 +289,7 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     evaluation = snapshot.evaluation
     if not evaluation.windows:
         return None
-    its = WindowView(its=evaluation.evaluated)
+    its = WindowView(its=evaluation.verdict_window)
     names = "estimated_speedup_ratio", "end_to_end_speedup_ratio", "acceptance_length_tokens"
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
@@ -308,10 +308,12 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
 
 
 def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    return tuple(_used_tokens(*each, snapshot.evaluation.known.cost) for each in snapshot.use().items())
+    return tuple(
+        _used_tokens(*each, snapshot.evaluation.known.cost) for each in snapshot.compute_token_use().items()
+    )
 
 
-def _used_tokens(tokens: int, its: Blocks, cost: CostModel) -> UsedTokensView:
+def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
     sums, speedup = its.sums, its.speedup(cost)
     length = acceptance_length(sums.accepted, sums.drafts)
     return UsedTokensView.of(
@@ -342,9 +344,9 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
     return TotalsView.of(its.counters, **more)
 
 
-def _ways(view: EngineView) -> tuple[Way, ...]:
+def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
     its = view.snapshot.evaluation
-    return ways_to_know(its.evaluated) if needs_cost(its.evaluated, its.verdict) else ()
+    return ways_to_know(its.verdict_window) if needs_cost(its.verdict_window, its.verdict) else ()
 
 
 def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
@@ -371,7 +373,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[Way, ...], _ways)
+    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -383,7 +385,7 @@ class EngineView(View):
     usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
-    baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.baseline) if its.baseline else None)
+    baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
     depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)
     used_tokens = _row("Numbers of draft tokens in use within the last 7 days, ascending: other hours, other traffic.", tuple[UsedTokensView, ...], _used)

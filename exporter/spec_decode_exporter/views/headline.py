@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.core.number_formats import plural, three_digits, utc_clock
+from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
-from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
@@ -87,7 +87,7 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     if standing is State.UNREACHABLE and target is not None and target.up is False:
         return Headline(tone, f"{target.target} is down", f"{target.target} is down.", target_problem(target))
     if waiting := countdown(engine, now):
-        likely = likely_so_far(its.evaluated).rstrip()
+        likely = likely_so_far(its.verdict_window).rstrip()
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
     if standing is Verdict.UNCLEAR:
         short = _likely(engine)
@@ -101,7 +101,7 @@ def _matter(engine: EngineView) -> tuple[str, str]:
     if engine.standing is not Verdict.UNCLEAR:
         return engine.verdict_text, _REMEDIES.get(engine.standing) or advice(engine)
     likely, end, decides = engine.verdict_text.partition(" It pays if ")
-    remedy = know_text(engine.snapshot.evaluation.evaluated)
+    remedy = know_text(engine.snapshot.evaluation.verdict_window)
     if engine.recommendation is Action.DISABLE:
         remedy = engine.recommendation_text
     return likely, f"{end}{decides} {remedy}".lstrip()
@@ -110,7 +110,7 @@ def _matter(engine: EngineView) -> tuple[str, str]:
 def advice(engine: EngineView) -> str:
     """Return the recommendation, or the time of the first one."""
     its = engine.snapshot.evaluation
-    late = WHOLE_WINDOW * its.longest.window.length - its.evaluated.window.seconds
+    late = WHOLE_WINDOW * its.longest.window.length - its.verdict_window.window.seconds
     if its.action is not Action.COLLECT or late <= 0 or its.basis is Basis.SHORTER:
         return engine.recommendation_text
     return f"Advice about {utc_clock(its.known.wall + late)[:5]} UTC."
@@ -124,7 +124,7 @@ def _fault(engine: EngineView) -> str:
 
 def _likely(engine: EngineView) -> str:
     """Return what is likely of an unclear engine, or of one without a verdict yet, in a few words."""
-    pays = engine.snapshot.evaluation.evaluated.probably_pays
+    pays = engine.snapshot.evaluation.verdict_window.probably_pays
     return LIKELY[True] if pays else WORDS[engine.standing][1]
 
 
@@ -136,7 +136,7 @@ def countdown(engine: EngineView, now: float) -> str:
         return ""
     bounds, verdict = (max(1.0, its.known.wall + each - now) for each in expected)
     if bounds == inf and verdict == inf:
-        is_sure = its.evaluated.window.seconds >= SHORT_SECONDS
+        is_sure = its.verdict_window.window.seconds >= SHORT_SECONDS
         return "" if not is_sure else "At this rate too few requests pass for a verdict: send more."
     if abs(verdict - bounds) < SAME_SECONDS:
         return f"Bounds and verdict in {_wait(bounds)}."

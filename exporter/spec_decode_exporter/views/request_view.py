@@ -9,7 +9,8 @@ from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
-from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
+from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles
+from spec_decode_exporter.requests.totals import RequestHistogram
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]
@@ -179,7 +180,6 @@ def _document(member: _Member) -> View:
 
 def _labels(member: _Member) -> Item:
     """Return the labels of a record, for the log."""
-    _, record, fields = member
-    record = fields.get("key") or getattr(record, "key", record)
+    record = member[2].get("key") or getattr(member[1], "key", member[1])
     names = ("model_name", "request_type", "temperature", "user")
     return {name: getattr(record, name) for name in names if hasattr(record, name)}

@@ -74,7 +74,7 @@ def measure_text(evaluation: Evaluation) -> str:
     is_known = setting.tokens is not None and setting.bands
     if collects or evaluation.known.speculation.chooses_tokens or is_known:
         return ""
-    ways = ways_text(evaluation.evaluated)
+    ways = ways_text(evaluation.verdict_window)
     if not setting.bands:
         return f"For draft tokens by load, measure the cost at several loads. {ways}"
     return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {ways}"

@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, 
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
-from spec_decode_exporter.costs.cost import Cost, CostSource
+from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.costs.methods import present_name, usual_length
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.drops.sums import DropKind
@@ -70,7 +70,7 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return text
     if evaluation.state in STATES:
         return STATES[evaluation.state]
-    shown, newest = evaluation.verdict, evaluation.evaluated.verdict
+    shown, newest = evaluation.verdict, evaluation.verdict_window.verdict
     if shown in {newest, Verdict.INSUFFICIENT}:
         return _text_of(shown, snapshot)
     is_doubt = shown in PAYING and newest is Verdict.UNCLEAR
@@ -92,8 +92,8 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
     if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
-        return unclear_text(evaluation.evaluated)
-    return f"{statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
+        return unclear_text(evaluation.verdict_window)
+    return f"{statement(verdict, evaluation)}: {_figure(evaluation.verdict_window)}{_basis(evaluation)}."
 
 
 def unclear_text(its: WindowEvaluation) -> str:
@@ -107,12 +107,19 @@ def unclear_text(its: WindowEvaluation) -> str:
 def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to know whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
-    text, paste = f"{way.text[0].lower()}{way.text[1:]}", f": `{way.paste}`" if way.paste else ""
-    return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}{paste}."
+    text, paste = (
+        f"{way.text[0].lower()}{way.text[1:]}",
+        f" In {way.place}: `{way.paste}`." if way.paste else "",
+    )
+    return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}.{paste}"
 
 
 def likely_text(
-    likely: str, bounds: Estimate | None, even: float | None, cost: Cost | None, share: PublishedShare | None
+    likely: str,
+    bounds: Estimate | None,
+    even: float | None,
+    cost: CostRange | None,
+    share: PublishedShare | None,
 ) -> str:
     """Return what is likely, at how many published costs it pays, and the cost of a token at break-even."""
     parts = [f"{likely}."]
@@ -120,7 +127,7 @@ def likely_text(
         parts.append(published_text(share, is_of_kind=cost is not None))
     if bounds is not None and cost is not None:
         value, low, high = map(_about, bounds[:3])
-        parts.append(f"Decoding is about {value} times as fast ({low} to {high} by {_range_of(cost)}).")
+        parts.append(f"Decoding is about {value} times as fast ({low} to {high} {range_text(cost)}).")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
     if cost is None and share is None:
@@ -134,8 +141,9 @@ def published_text(share: PublishedShare, *, is_of_kind: bool) -> str:
     return f"At {share.paying} of {share.costs} published costs of {drafters} your acceptance would pay."
 
 
-def _range_of(cost: Cost) -> str:
-    return "what drafting costs others" if cost.is_typical else "the range of its cost"
+def range_text(cost: CostRange) -> str:
+    """Return where the range of a speed-up comes from."""
+    return "at published costs" if cost.is_typical else "by the range of its cost"
 
 
 def likely_so_far(its: WindowEvaluation) -> str:
@@ -207,7 +215,7 @@ def _about(speedup: float) -> str:
     return f"{speedup:.2f}" if 0.95 < speedup < 1.05 else f"{speedup:.1f}"  # noqa: PLR2004
 
 
-def _assumed(cost: Cost | None, even: float | None) -> str:
+def _assumed(cost: CostRange | None, even: float | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
     fixed = (
@@ -250,7 +258,7 @@ def _missing(evaluation: Evaluation) -> str:
     if not evaluation.missing:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
     since = "" if evaluation.since is None else f" since {utc_clock(evaluation.since)}"
-    likely, first = likely_so_far(evaluation.evaluated), evaluation.missing[0]
+    likely, first = likely_so_far(evaluation.verdict_window), evaluation.missing[0]
     early = f"{likely}Too early to {'be sure' if likely else 'say whether speculation pays'}{since}"
     if first.evidence is Evidence.HALF_WIDTH and first.seen <= first.needed:
         return "Nothing says whether speculation pays: the server does not show how many tokens it drafts."
@@ -276,7 +284,7 @@ _NEEDS: Final = {
 
 def _basis(evaluation: Evaluation) -> str:
     """Write the time that the verdict covers, if it is not the longest window."""
-    seconds = f"{evaluation.evaluated.window.seconds:.0f} s"
+    seconds = f"{evaluation.verdict_window.window.seconds:.0f} s"
     if evaluation.since is not None:
         return f", since the change at {utc_clock(evaluation.since)} ({seconds})"
     if evaluation.basis is Basis.SHORTER:
@@ -286,7 +294,7 @@ def _basis(evaluation: Evaluation) -> str:
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
     """Return a verdict in words."""
-    its = evaluation.evaluated
+    its = evaluation.verdict_window
     if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
         return "Speculation makes requests slower"
     return claim(verdict)
@@ -338,7 +346,7 @@ def _collect(snapshot: EngineSnapshot) -> str:
         return "No advice: too little is known of its present drafts."
     if evaluation.basis is Basis.SHORTER:
         return "No advice now: the last minutes contradict each other."
-    needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.evaluated.window.seconds
+    needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.verdict_window.window.seconds
     return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
 
 
@@ -370,9 +378,9 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
 def _disable(snapshot: EngineSnapshot) -> str:
     """Name a drafter that is nearly dead, or the missing load of the cost."""
     evaluation = snapshot.evaluation
-    if evaluation.evaluated.is_dead and evaluation.known.drafts_what_it_finds:
+    if evaluation.verdict_window.is_dead and evaluation.known.drafts_what_it_finds:
         return "Switch speculation off: it finds almost nothing to draft, and what it drafts is rejected."
-    if evaluation.evaluated.is_dead:
+    if evaluation.verdict_window.is_dead:
         return "Switch speculation off: almost no draft token is accepted."
     if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
@@ -407,6 +415,6 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
-    Action.MEASURE_COST: lambda snapshot: know_text(snapshot.evaluation.evaluated),
+    Action.MEASURE_COST: lambda snapshot: know_text(snapshot.evaluation.verdict_window),
     Action.COLLECT: _collect,
 }

@@ -10,7 +10,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import Final
 
-from spec_decode_exporter.analysis.missing_evidence import WAYS, Way
+from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Pace
@@ -149,9 +149,9 @@ def event_sentence(event: RecordedEvent) -> str:
     return event_text(event.type, event.fields)
 
 
-def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[Way, list[str]]], int]:
+def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[CostMeasurement, list[str]]], int]:
     """Return ways to know of unclear engines, cheapest first, with their targets; and the engines omitted."""
-    found: dict[Way, list[EngineView]] = defaultdict(list)
+    found: dict[CostMeasurement, list[EngineView]] = defaultdict(list)
     for engine in engines[:MAX_ASKED]:
         for way in engine.ways_to_know:
             found[way].append(engine)

@@ -17,6 +17,7 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
+from spec_decode_exporter.metrics.table import GROUP_OF
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
@@ -75,7 +76,7 @@ SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "ev
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
 _GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)
-"""Order of the groups of figures; other groups follow."""
+"""Order of the groups of figures."""
 _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
@@ -342,6 +343,6 @@ _VALUES: Final[dict[str, object]] = {
     "VERDICTS": VERDICTS,
     "FIGURES": sorted(
         (figure for figure in FIGURES if not figure.index),
-        key=lambda figure: _GROUPS.index(figure.group) if figure.group in _GROUPS else len(_GROUPS),
+        key=lambda figure: _GROUPS.index(GROUP_OF[f"spec_decode_{figure.key}"]),
     ),
 }

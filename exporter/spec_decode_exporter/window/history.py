@@ -317,15 +317,14 @@ class History:
         K = 0 means no speculation. A server that creates its positions one by one may at first appear to have
         the old K. So additional positions change K while a window can have increments of both processes.
         """
-        self._seen_tokens = poll.tokens
+        before, tokens = self._tokens_before, poll.tokens
+        self._seen_tokens, self._most_tokens = tokens, max(self._most_tokens, tokens)
         self._has_positions |= bool(poll.positions)
-        self._most_tokens = max(self._most_tokens, poll.tokens)
-        before = self._tokens_before
-        if before is None or not (poll.tokens or not speculates):
+        if before is None or not (tokens or not speculates):
             return
-        if poll.tokens != before:
+        if tokens != before:
             self.reset_windows()
-        if poll.tokens != before or poll.moment - self._process_since > self._ring.keep:
+        if tokens != before or poll.moment - self._process_since > self._ring.keep:
             self._tokens_before = None
 
     def _add(self, increment: Increment, sample: Sample) -> None:
@@ -346,4 +345,4 @@ def _if_known(value: Number, published: float | None) -> Number | None:
 
 def _fixed(gauge: float | None) -> int:
     """Return a gauge in billionths, so that its sum is exact; clamp implausible values."""
-    return round(min(max(gauge or 0, -_MAX_GAUGE), _MAX_GAUGE) * NANO)
+    return round(min(max(gauge, -_MAX_GAUGE), _MAX_GAUGE) * NANO) if gauge else 0

@@ -1,4 +1,4 @@
-"""Add ONE row to the figure table, and print the outputs of the exporter as JSON.
+"""Add ONE row to the figure table and one to the metric table, and print the outputs of the exporter as JSON.
 
 ``python -m tests.unit.analysis.added_figure``: a process of its own, since every table is built at import.
 """
@@ -8,10 +8,11 @@ import json
 from datetime import UTC, datetime
 
 from spec_decode_exporter.analysis import figure_table
-from spec_decode_exporter.analysis.figure_table import ACCEPTANCE, RATIO, STANDARD, TOKENS, Figure, Line
+from spec_decode_exporter.analysis.figure_table import RATIO, TOKENS, Figure, Line
+from spec_decode_exporter.config.schema import Group, Profile
 
 ROW = Figure(
-    *(STANDARD, ACCEPTANCE, TOKENS),
+    TOKENS,
     key="decoded_tokens_per_draft",
     label="Decoded tokens of a draft",
     help="Mean decoded tokens of a draft in the window.",
@@ -21,6 +22,7 @@ ROW = Figure(
     report=Line("Acceptance", "decoded per draft"),
     compared=Line("Acceptance", "decoded per draft"),
 )
+METRIC = f"spec_decode_{ROW.key}"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 
@@ -83,8 +85,17 @@ def outputs():
     }
 
 
-if __name__ == "__main__":
+def add():
+    """Add the row of the figure, and that of its metric."""
     figure_table.FIGURES += (ROW,)
     figure_table.FIGURE[ROW.key] = ROW
     figure_table.COMPARED += (ROW,)
+    from spec_decode_exporter.metrics import metric, table
+
+    table.METRICS += tuple(metric.figure_metrics(Group.ACCEPTANCE, Profile.STANDARD, METRIC))
+    table.GROUP_OF[METRIC] = Group.ACCEPTANCE
+
+
+if __name__ == "__main__":
+    add()
     print(json.dumps(outputs()))  # noqa: T201

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.figures.window_figures import Price
+from spec_decode_exporter.costs.cost import StepCost
 from tests.fakes.windows import summed, window
 
 TOLERANCE = 0.03
-CHEAP, FREE = Price(0.1, 0.0), Price(0.0, 0.0)
+CHEAP, FREE = StepCost(0.1, 0.0), StepCost(0.0, 0.0)
 
 
 def depths_of(its):
@@ -52,13 +52,13 @@ def test_a_good_drafter():
     [
         (GOOD, CHEAP, TOLERANCE, 4),  # 5 gains 0.9 %
         (GOOD, CHEAP, 0.0, 5),
-        (GOOD, Price(0.0, 0.1), 0.0, 6),
+        (GOOD, StepCost(0.0, 0.1), 0.0, 6),
         (POOR, CHEAP, TOLERANCE, 1),  # S = 1.273, 1.292: 2 gains 1.5 %
         (POOR, CHEAP, 0.0, 2),
-        (POOR, Price(0.3, 0.0), TOLERANCE, 1),
-        (POOR, Price(0.5, 0.0), TOLERANCE, 0),
+        (POOR, StepCost(0.3, 0.0), TOLERANCE, 1),
+        (POOR, StepCost(0.5, 0.0), TOLERANCE, 0),
         # S = .991, 1.010: the first is within 3 %, and slower than no speculation.
-        (drafted(289, 125, drafts=1000, length=1.8), Price(0.1, 0.2), TOLERANCE, 2),
+        (drafted(289, 125, drafts=1000, length=1.8), StepCost(0.1, 0.2), TOLERANCE, 2),
     ],
 )
 def test_the_fewest_tokens_that_are_nearly_the_best_and_pay_are_recommended(depths, price, tolerance, tokens):
@@ -66,7 +66,7 @@ def test_the_fewest_tokens_that_are_nearly_the_best_and_pay_are_recommended(dept
 
 
 def test_a_drafter_that_costs_nothing_has_no_marginal_benefit():
-    for price in (Price(0.0, 0.1), Price(1e-320, 0.1)):  # p over the second exceeds a float
+    for price in (StepCost(0.0, 0.1), StepCost(1e-320, 0.1)):  # p over the second exceeds a float
         assert {depth.marginal_benefit for depth in GOOD.each(price)} == {None}
 
 
@@ -85,13 +85,13 @@ class TestChangeOfDepth:
         # 1.8 / 1.3 = 1.385 with one token, 1.8 / 1.6 = 1.125 with two; the second is never accepted,
         # or in half of the window for a time.
         seconds = ((32, swing if second < 150 else 0) for second in range(300))
-        depths, price = varying(*seconds, drafts=40, running=4.0), Price(0.3, 0.0)
+        depths, price = varying(*seconds, drafts=40, running=4.0), StepCost(0.3, 0.0)
         assert depths.speedup(price, 2) < depths.speedup(price, 1)
         assert depths.is_faster(price, 1, 0.0) is expected
 
     @pytest.mark.parametrize(("tokens", "expected"), [(0, False), (1, True), (2, False), (9, False)])
     def test_pays_if_it_is_no_slower_than_no_speculation(self, tokens, expected):
-        assert POOR.pays(Price(0.3, 0.0), tokens) is expected
+        assert POOR.pays(StepCost(0.3, 0.0), tokens) is expected
 
 
 @pytest.mark.parametrize(("generated", "expected"), [(330, 4), (141, 4), (139, 5), (138, 0), (0, 0)])
@@ -107,12 +107,12 @@ def test_a_depth_must_pay_without_the_tokens_past_the_end_of_an_answer(generated
         # Steps without a draft give one token, and cost nothing, or a search.
         (
             drafted(80, 65, 50, 35, **HALF_COVERED),
-            Price(0.1, 0.05),
+            StepCost(0.1, 0.05),
             [1.4 / 1.075, 1.725 / 1.125, 1.975 / 1.175, 2.15 / 1.225],
         ),
         (
             drafted(80, 65, 50, 35, **HALF_COVERED),
-            Price(0.1, 0.05, every_step=True),
+            StepCost(0.1, 0.05, every_step=True),
             [1.4 / 1.10, 1.725 / 1.15, 1.975 / 1.2, 2.15 / 1.25],
         ),
         # Drafts of 2.5 tokens: a depth costs no more tokens than drafts have.
@@ -150,7 +150,7 @@ FALLING = st.lists(st.integers(0, 1000), min_size=1, max_size=12).map(
     lambda counts: sorted(counts, reverse=True)
 )
 """Accepted tokens of every position, each at most those of the one before."""
-PRICES = st.builds(Price, st.floats(0, 2), st.floats(0, 1), st.booleans())
+PRICES = st.builds(StepCost, st.floats(0, 2), st.floats(0, 1), st.booleans())
 
 
 @given(positions=FALLING, price=PRICES, tolerance=st.floats(0, 0.2), steps=st.integers(1000, 5000))
@@ -192,7 +192,7 @@ class TestUncertainty:
     STEADY = (80, 70, 70, 45)
     SLOW = ((80, 70, 70, 70),) * 15 + ((80, 70, 70, 20),) * 15
     SHARED = ((95, 85, 85, 45),) * 15 + ((65, 55, 55, 45),) * 15
-    PRICE = Price(0.145, 0.0)
+    PRICE = StepCost(0.145, 0.0)
 
     @pytest.mark.parametrize(
         ("positions", "running", "expected"),
@@ -241,7 +241,7 @@ class TestChangingK:
         for tokens, positions in ((4, (40, 32, 24, 16)), (2, (40, 32, 0, 0)))
     )
     WINDOW = window(1000, 3000, 1840, positions=(800, 640, 240, 160), increments=[LONG, SHORT] * 10)
-    DEPTHS, PRICE = depths_of(WINDOW), Price(0.1, 0.2)
+    DEPTHS, PRICE = depths_of(WINDOW), StepCost(0.1, 0.2)
 
     def test_a_depth_is_the_schedule_limited_to_its_tokens(self):
         accepted, lengths = (0.8, 1.44, 1.68, 1.84), (1, 2, 2.5, 3)
@@ -256,7 +256,7 @@ class TestChangingK:
 
 class TestSpeedupsAlone:
     def test_without_a_schedule_they_are_those_of_the_depths_as_far_as_can_be_extrapolated(self):
-        price = Price(0.1, 0.05)
+        price = StepCost(0.1, 0.05)
         assert GOOD.speedups_alone(price, 99, searches=False) == pytest.approx([1.0, *speedups(GOOD, price)])
 
     @pytest.mark.parametrize(("searches", "expected"), [(False, 3.3 / 1.4), (True, 2.15 / 1.2)])

@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.end_to_end import (
     EndToEnd,
     EndToEndBasis,
-    RequestBaseline,
     end_to_end,
+    first_token_error,
     is_prefix_cache_lost,
 )
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from tests.fakes.windows import summed
 
-BASELINE = RequestBaseline(0.1, 0.8, 500.0, 8.0)
+BASELINE = BaselineSummary(0.1, 0.8, 500.0, 8.0)
 DECODING = Estimate(2.0, 1.8, 2.2, 0.1, 12)
 MILLION = 10**6
 SAME, OF_BASELINE = EndToEndBasis
@@ -99,7 +100,7 @@ def test_varying_times_to_first_token_widen_the_bounds():
 
 @pytest.mark.parametrize(("requests", "error"), [(1e6, 0.1), (1600.0, 0.1), (400.0, 0.2)])
 def test_the_fewer_requests_a_baseline_has_the_less_certain_is_its_first_token(requests, error):
-    assert replace(BASELINE, requests=requests).error == pytest.approx(error)
+    assert first_token_error(requests) == pytest.approx(error)
 
 
 class TestLostPrefixCache:

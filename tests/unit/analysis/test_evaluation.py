@@ -6,7 +6,7 @@ from math import log
 import pytest
 
 from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
@@ -63,7 +63,7 @@ class TestWorkedExamples:
         recommended = None if its.recommended is None else its.recommended.tokens
         assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
         sure = {Verdict.OPTIMAL: 1.0, Verdict.POOR: 0.0, Verdict.HARMFUL: 0.0}
-        assert its.pays_share_ratio == sure.get(verdict, its.evaluated.pays_share_ratio)
+        assert its.pays_share_ratio == sure.get(verdict, its.verdict_window.pays_share_ratio)
 
 
 class TestCost:
@@ -103,18 +103,18 @@ class TestEvaluatedWindow:
         if requests is not None:
             filling = counted(filling, first_tokens=requests * 4)  # four run at a time
         its = Evaluation([filling], at(0.1))
-        assert (its.evaluated.is_partial, its.is_advisable) == (not is_enough, False)
+        assert (its.verdict_window.is_partial, its.is_advisable) == (not is_enough, False)
         assert (its.verdict is not Verdict.INSUFFICIENT) == is_enough
         assert bool(its.missing) != is_enough
 
     def test_a_short_longest_window_needs_only_its_half(self):
-        assert not Evaluation([busy_window(length=20.0, seconds=10)], at(0.1)).evaluated.is_partial
+        assert not Evaluation([busy_window(length=20.0, seconds=10)], at(0.1)).verdict_window.is_partial
 
     @pytest.mark.parametrize(("seconds", "is_early"), [(34, True), (160, False), (250, False)])
     def test_gives_a_verdict_before_it_gives_advice(self, seconds, is_early):
         its = evaluation(at(0.1), seconds=seconds)
         assert (its.verdict, its.action, its.recommended) == (Verdict.OPTIMAL, Action.COLLECT, None)
-        assert (its.is_early, its.is_whole, its.evaluated.window.seconds) == (is_early, False, seconds)
+        assert (its.is_early, its.is_whole, its.verdict_window.window.seconds) == (is_early, False, seconds)
         assert (its.longest.acceptance_length_bounds is None) == is_early  # the window of 300 s stays partial
 
     @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
     assert (its.state, its.verdict, its.action) == (State.UNREACHABLE, Verdict.INSUFFICIENT, Action.COLLECT)
     assert (its.cost, its.request, its.crossover, its.recommended, its.since) == (None,) * 5
     assert (its.depths, its.missing, its.setting.tokens, its.pays_share_ratio) == ([], (), None, None)
-    assert (its.evaluated.work, its.longest.speedup_ceiling_ratio) == (None, None)
+    assert (its.verdict_window.work, its.longest.speedup_ceiling_ratio) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
     ],
 )
 def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alone(known, counts, state):
-    its = PlainEvaluation([counted(busy_window(), **counts)], known)
+    its = FallbackEvaluation([counted(busy_window(), **counts)], known)
     assert (its.state, its.verdict, its.action) == (state, Verdict.INSUFFICIENT, Action.COLLECT)
     assert (its.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
     assert its.longest.acceptance_length_bounds is None

@@ -19,10 +19,10 @@ from spec_decode_exporter.web import page
 from tests.every import every
 from tests.fakes.windows import polled, window
 from tests.paths import CHECKOUT
-from tests.unit.analysis.added_figure import ROW
+from tests.unit.analysis.added_figure import METRIC, ROW
 
 
-def test_one_row_more_appears_in_every_output():
+def test_a_figure_and_its_metric_appear_in_every_output():
     command = [sys.executable, "-m", "tests.unit.analysis.added_figure"]
     finished = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     outputs = json.loads(finished.stdout)
@@ -30,17 +30,17 @@ def test_one_row_more_appears_in_every_output():
     value, counts = engine[ROW.key], engine["counts"]
     assert value == pytest.approx((counts["generation_tokens"] - counts["first_tokens"]) / counts["drafts"])
     assert group[ROW.key] == value
-    assert f"# HELP {ROW.metric} {ROW.help}\n# TYPE {ROW.metric} gauge\n" in outputs["metrics"]
-    shown = re.findall(rf'^{ROW.metric}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
+    assert f"# HELP {METRIC} {ROW.help}\n# TYPE {METRIC} gauge\n" in outputs["metrics"]
+    shown = re.findall(rf'^{METRIC}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
     assert [name for name, _ in shown] == ["10s", "5m"]
     assert float(shown[-1][1]) == value
-    (row,) = [row for row in outputs["page"].split("<tr") if ROW.metric in row]
+    (row,) = [row for row in outputs["page"].split("<tr") if METRIC in row]
     assert ROW.label in row
     assert "in drafts:" in row
     assert re.search(rf"{ROW.report.name} +\| +{value:.2f}", outputs["observe"])
     line = rf"{ROW.compared.name} +\| +{value:.2f} +\| +{value:.2f} +\| +\+0\.00"
     assert re.search(line, outputs["compare"])
-    (documented,) = [each for each in outputs["documentation"].splitlines() if f"`{ROW.metric}{{" in each]
+    (documented,) = [each for each in outputs["documentation"].splitlines() if f"`{METRIC}{{" in each]
     assert ROW.help in documented
     assert all(f"`{series_of(name)}`" in documented for name in ROW.sources)
 

@@ -5,10 +5,10 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.latency_comparison import Incomparable, compared_latencies
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, QuantileRatio
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.scrape.engines import Latency
@@ -20,7 +20,7 @@ TOKEN, FIRST = Latency.TIME_PER_OUTPUT_TOKEN, Latency.TIME_TO_FIRST_TOKEN
 BOUNDS = 0.01, 0.02, 0.04, inf
 BEFORE = Buckets(BOUNDS, (0, 100, 1000, 1000))
 NOW = Buckets(BOUNDS, (0, 900, 1000, 1000))
-BASELINE = RequestBaseline(
+BASELINE = BaselineSummary(
     0.1,
     None,
     prompt_tokens=500.0,

@@ -12,8 +12,8 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
-from spec_decode_exporter.costs.cost import CostSource, Curve, Point
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from tests.fakes.evaluations import busy_window, curve, knowledge
 from tests.fakes.windows import window
 
@@ -105,7 +105,9 @@ class TestVerdict:
     """Verdict on the draft tokens in force, by the load."""
 
     EXPENSIVE_ABOVE_16 = exact((1, 0.05), (15, 0.05), (16, 0.8), (64, 1.0))
-    WIDE = Curve(tuple(Point(load, Range(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.MEASURED)
+    WIDE = CostByLoad(
+        tuple(CostAtLoad(load, Interval(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.MEASURED
+    )
 
     @pytest.mark.parametrize(
         ("costs", "its", "expected"),

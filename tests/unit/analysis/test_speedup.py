@@ -11,8 +11,8 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource, CostSources
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.window.history import Means
 from tests.fakes.costs import make_cost
@@ -74,7 +74,7 @@ def test_the_worked_examples(its, cost, speedup, rate, break_even_cost):
 
 def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_a_cost_down_to_that_of_a_tokens():
     trimmed, whole = (
-        WindowEvaluation(GOOD, Knowledge(each, CostModel(method="mtp")))
+        WindowEvaluation(GOOD, Knowledge(each, CostSources(method="mtp")))
         for each in (ADAPTIVE, Speculation("mtp"))
     )
     assert trimmed.cost.token.low == pytest.approx(whole.cost.token.low * 230 / 400)
@@ -84,10 +84,10 @@ def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_
     assert trimmed.speedup_range.at_highest_cost == whole.speedup_range.at_highest_cost
     assert trimmed.draft_acceptance_ratio is trimmed.break_even_acceptance_ratio is trimmed.depths is None
     assert (trimmed.positions.acceptance, trimmed.acceptance_length_tokens) == ([], 3.3)
-    curves = (Curve((Point(1.0, Range(0.1, 0.1, 0.1)),), CostSource.MEASURED),)
+    curves = (CostByLoad((CostAtLoad(1.0, Interval(0.1, 0.1, 0.1)),), CostSource.MEASURED),)
     running = replace(GOOD, mean=Means(1.0))
-    known = WindowEvaluation(running, Knowledge(ADAPTIVE, CostModel(measured=curves)))
-    assert known.cost.token == Range(0.1, 0.1, 0.1)
+    known = WindowEvaluation(running, Knowledge(ADAPTIVE, CostSources(measured=curves)))
+    assert known.cost.token == Interval(0.1, 0.1, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -162,13 +162,13 @@ class TestBounds:
 
     def test_they_are_never_narrower_than_those_of_independent_drafts(self):
         found = evaluated(whole(same()), at(0.1))
-        expected = (found.draft_variance * found.total.drafts) ** 0.5 / found.work.plain_steps(at(0.1).guess)
+        expected = (found.draft_variance * found.total.drafts) ** 0.5 / at(0.1).guess.plain_steps(found.work)
         assert found.speedup_bounds.standard_error == pytest.approx(expected)
 
     def test_drafts_of_different_lengths_may_make_them_narrower(self):
         # Two of three tokens at a time: how many were drafted and how many accepted may go together.
         found = evaluated(whole(same(tokens=2)), at(0.1))
-        speedup, plain = found.estimated_speedup_ratio, found.work.plain_steps(at(0.1).guess)
+        speedup, plain = found.estimated_speedup_ratio, at(0.1).guess.plain_steps(found.work)
         certain = found.draft_variance**0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
         assert found.speedup_bounds.standard_error == pytest.approx(certain * found.total.drafts**0.5 / plain)
 
@@ -201,9 +201,12 @@ class TestBoundsWithPrefills:
 
     @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
     def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):
-        model = CostModel(
+        model = CostSources(
             measured=(
-                Curve((Point(20, Range(0.9, 0.9, 0.9)), Point(40, Range(*[later] * 3))), CostSource.BASELINE),
+                CostByLoad(
+                    (CostAtLoad(20, Interval(0.9, 0.9, 0.9)), CostAtLoad(40, Interval(*[later] * 3))),
+                    CostSource.BASELINE,
+                ),
             )
         )
         alone, mixed = (WindowEvaluation(whole(run(300)), Knowledge(cost=model)) for _ in range(2))
@@ -247,7 +250,7 @@ class TestBoundsContainTheCost:
 
     def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self):
         cheap, dear = (evaluated(self.WINDOW, at(0.1, step)).break_even_cost_ratio for step in (0.0, 0.2))
-        found = evaluated(self.WINDOW, replace(self.COST, step=Range(0.0, 0.1, 0.2)))
+        found = evaluated(self.WINDOW, replace(self.COST, step=Interval(0.0, 0.1, 0.2)))
         bounds = found.break_even_cost_bounds
         assert bounds.lower < dear < bounds.value < cheap < bounds.upper
         assert bounds.value == found.break_even_cost_ratio

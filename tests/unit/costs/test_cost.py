@@ -5,11 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
-from spec_decode_exporter.costs.cost import CostModel, CostSource, Curve, Point, fixed_tokens, measured_curves
-from spec_decode_exporter.costs.methods import Range, kind_of
+from spec_decode_exporter.costs.cost import (
+    CostAtLoad,
+    CostByLoad,
+    CostSource,
+    CostSources,
+    fixed_tokens,
+    measured_curves,
+)
+from spec_decode_exporter.costs.methods import Interval, kind_of
 from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import published_costs, split
-from spec_decode_exporter.figures.window_figures import Work
+from spec_decode_exporter.figures.window_figures import DecodeWork
 from tests.fakes.costs import make_cost
 
 DENSE, MIXTURE = Architecture
@@ -18,7 +25,7 @@ BY_LOAD = ((8, 0.1), (32, 0.2), (128, 0.8))
 
 def found_at(*points, source=CostSource.MEASURED):
     """Measured costs, of pairs of load and c."""
-    return [(source, Point(load, Range(0.9 * c, c, 1.2 * c))) for load, c in points]
+    return [(source, CostAtLoad(load, Interval(0.9 * c, c, 1.2 * c))) for load, c in points]
 
 
 def measured(*points, method=""):
@@ -38,7 +45,7 @@ def points_up_to(highest):
 
 def cost(running=20.0, tokens=4.0, **known):
     target = TargetModel(known.pop("architecture", None))
-    return CostModel(target=target, **known).at(running, tokens)
+    return CostSources(target=target, **known).at(running, tokens)
 
 
 class TestSource:
@@ -126,7 +133,7 @@ class TestRange:
     def test_the_best_guess_is_between_the_lowest_and_the_highest_cost(
         self, method, architecture, running, tokens, settings, points
     ):
-        known = CostModel(settings, measured(*points, method=method), method, TargetModel(architecture))
+        known = CostSources(settings, measured(*points, method=method), method, TargetModel(architecture))
         for found in filter(None, (known.at(running, tokens), known.typical(running, tokens))):
             assert 0 <= found.token.low <= found.token.guess <= found.token.high
             assert 0 <= found.step.low <= found.step.guess <= found.step.high
@@ -168,12 +175,12 @@ class TestByLoad:
 class TestCrossover:
     """Two tokens a step for four draft tokens: it pays up to c = 0.25."""
 
-    WORK = Work(tokens=200, steps=100, drafts=100, draft_tokens=400)
+    WORK = DecodeWork(tokens=200, steps=100, drafts=100, draft_tokens=400)
 
     @staticmethod
     def model(*points, step=0.0, step_tokens=0.0):
-        known = tuple(Point(load, Range(c, c, c)) for load, c in points)
-        return CostModel(measured=(Curve(known, CostSource.MEASURED, step, step_tokens),))
+        known = tuple(CostAtLoad(load, Interval(c, c, c)) for load, c in points)
+        return CostSources(measured=(CostByLoad(known, CostSource.MEASURED, step, step_tokens),))
 
     @pytest.mark.parametrize(
         ("points", "step", "step_tokens", "expected"),
@@ -197,4 +204,4 @@ class TestCrossover:
 
     def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
         settings = configured((8, 0.1), (40, 0.4))
-        assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
+        assert CostSources(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)

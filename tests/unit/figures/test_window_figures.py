@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.costs.cost import StepCost
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
-from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import summed, window
@@ -392,10 +393,10 @@ def test_bounds_contain_the_value_and_are_possible(accepted):
 @pytest.mark.parametrize(("every_step", "paid"), [(False, 50), (True, 100)])
 def test_a_speed_up_is_tokens_over_plain_steps(every_step, paid):
     its = figures(50, 200, 100, **STEPS)
-    price = Price(0.1, 0.2, every_step)
-    assert its.work.speedup(price) == pytest.approx(200 / (100 + 0.2 * paid + 0.1 * 200))
+    price = StepCost(0.1, 0.2, every_step)
+    assert price.speedup(its.work) == pytest.approx(200 / (100 + 0.2 * paid + 0.1 * 200))
     idle = figures(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
-    assert (idle.work.speedup(Price(0.1, 0.2)), idle.speedup_ceiling_ratio) == (1, None)
+    assert (StepCost(0.1, 0.2).speedup(idle.work), idle.speedup_ceiling_ratio) == (1, None)
 
 
 @pytest.mark.parametrize(("accepted", "length", "rate"), [(40, 5, 1), (0, 1, 0)])

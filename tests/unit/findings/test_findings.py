@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -17,8 +16,9 @@ from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostSource, Curve, Point
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.baseline import BaselineSummary
+from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Severity
@@ -60,8 +60,8 @@ def halves(more):
 
 def measured(token, load=8.0, low=None, high=None):
     """Return a measured cost of a draft token at one load; a step that drafts costs 0.05 more."""
-    tokens = Range(token if low is None else low, token, token if high is None else high)
-    return {"measured": (Curve((Point(load, tokens),), CostSource.MEASURED, 0.05),)}
+    tokens = Interval(token if low is None else low, token, token if high is None else high)
+    return {"measured": (CostByLoad((CostAtLoad(load, tokens),), CostSource.MEASURED, 0.05),)}
 
 
 def configured(**settings):
@@ -122,11 +122,11 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     evaluation = Evaluation(
         (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
     )
-    evaluation.shown = evaluation.own._replace(advice=advice)
+    evaluation.shown_decision = evaluation.computed_decision._replace(advice=advice)
     return {finding.name: finding for finding in findings(evaluation, broken, drops, lengths)}
 
 
-BASELINE = RequestBaseline(0.05, 0.85)
+BASELINE = BaselineSummary(0.05, 0.85)
 FEW_STEPS = {"decode_steps": 2001, "generation_tokens": 4101}
 """More than twice as many steps as drafts."""
 FLIPS = {"running": 9.0, "speculation": SCHEDULED}
@@ -272,7 +272,7 @@ CONDITIONS = [
     ("a window that is full", "repetition", {"positions": (990, 300), "length": 300.0, "seconds": 255.0}, {"positions": (990, 300), "length": 300.0, "seconds": 254.0}),
     ("no hits at all", "prefix_cache_lost", NO_HITS, {**NO_HITS, "prefix_cache_hits": 1}),
     ("20 requests", "prefix_cache_lost", {**NO_HITS, "first_tokens": 20}, {**NO_HITS, "first_tokens": 19}),
-    ("a baseline with hits", "prefix_cache_lost", {**NO_HITS, "request_baseline": BASELINE}, {**NO_HITS, "request_baseline": replace(BASELINE, prefix_hit_ratio=0.009)}),
+    ("a baseline with hits", "prefix_cache_lost", {**NO_HITS, "baseline": BASELINE}, {**NO_HITS, "baseline": replace(BASELINE, prefix_hit_ratio=0.009)}),
     ("enough drafts that reach the position", "cliff", {"positions": (200, 100, 5)}, {"positions": (198, 99, 5)}),
     ("no smooth decay", "cliff", {"positions": (800, 600, 0, 0)}, {"positions": (740, 540, 410, 300, 220, 160)}),
     ("drafts that did not end before", "cliff", {"positions": (900, 800, 300, 200)}, {"positions": (900, 800, 300, 200), "draft_tokens": 3200}),

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import pytest
 
+from spec_decode_exporter.costs.steps import PER_DOUBLING
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import (
@@ -18,7 +19,6 @@ from spec_decode_exporter.history.baseline_reader import (
 )
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
-from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.scrape.engines import DRAFTS, ENGINES, Counter, Latency
 from tests.fakes.simulated_history import START, StoredHistory
 from tests.unit.history.conftest import PLAIN, simulated
@@ -39,11 +39,11 @@ async def baselines(stored, **options):
 
 async def test_time_before_speculation_is_the_baseline(enabled):
     ((model, baseline),) = (await baselines(enabled)).items()
-    period = baseline.period(enabled.now)
+    period = baseline.summary(enabled.now)
     assert model == PLAIN.model_name
     assert 1200 < period.seconds <= 1800
     assert period.end == pytest.approx(START + 1800, abs=120)
-    assert period.request.first_token_seconds > 0
+    assert period.first_token_seconds > 0
     most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].polls)
     assert 2 ** (most[0] / PER_DOUBLING) == pytest.approx(8, rel=0.2)
 
@@ -63,7 +63,7 @@ async def test_a_history_without_histograms_has_a_baseline_without_latencies(ena
     stored.now = enabled.now
     stored.series = {key: each for key, each in enabled.series.items() if "le" not in dict(key)}
     (baseline,) = (await baselines(stored)).values()
-    assert baseline.period(stored.now).request is not None
+    assert baseline.summary(stored.now).first_token_seconds is not None
     assert baseline.kept.histograms == {}
 
 
@@ -87,7 +87,7 @@ async def test_a_long_period_is(monkeypatch, limit, value, most, end):
     monkeypatch.setattr(baseline_reader, limit, value)
     stored = simulated(PLAIN, 1800)
     (baseline,) = (await baselines(stored)).values()
-    period = baseline.period(stored.now)
+    period = baseline.summary(stored.now)
     assert 0 < period.seconds <= most
     assert period.end == pytest.approx(START + end, abs=300)
 

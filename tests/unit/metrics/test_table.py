@@ -6,16 +6,14 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.figure_table import Windows
-from spec_decode_exporter.analysis.latency_comparison import COMPARED
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.costs.baseline import COMPARED, BaselineSummary
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
 from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
-from spec_decode_exporter.metrics.table import METRICS, NAMES
+from spec_decode_exporter.metrics.table import GROUP_OF, METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import PollRecord
@@ -25,10 +23,10 @@ from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of
 
-ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
+ONE_WINDOW = {"longest": "longest", "shortest": "shortest"}
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 BEFORE = dict.fromkeys(COMPARED, Buckets((0.1, 1.0, inf), (0, 999, 999)))
-BASELINE = RequestBaseline(0.1, None, histograms=BEFORE)
+BASELINE = BaselineSummary(0.1, None, histograms=BEFORE)
 
 
 def line_of(metric):
@@ -51,7 +49,7 @@ def contract():
 def test_every_metric_has_its_kind_labels_and_profile():
     """A changed line changes for every user: ``make generate``, and a file in ``docs/changes/``."""
     is_golden(DATA / "metrics" / "contract.txt", contract())
-    assert len(NAMES) == len(METRICS)
+    assert len(GROUP_OF) == len(METRICS)
 
 
 def is_reserved_once(metric):
@@ -62,8 +60,7 @@ def is_reserved_once(metric):
 
 def has_the_label_of_quantiles_if_named_so(metric):
     """Other gauges have no ``quantile``, which the formats reserve for summaries: decision 17."""
-    names = "quantile" in metric.name.split("_")
-    return (QUANTILE_LABEL in metric.labels) is (metric.kind == "unknown") is names
+    return (QUANTILE_LABEL in metric.labels) is ("quantile" in metric.name.split("_"))
 
 
 OTHER_UNITS = r"milliseconds|_ms\b|minutes|hours|percent|kilobytes|megabytes|_kb\b|_mb\b|perc\b"
@@ -95,7 +92,7 @@ def test_every_name_and_help_follows_the_rules(check):
 @pytest.fixture(name="scheduled")
 def scheduled_fixture(busy):
     """Snapshot of the busy engine with a schedule and a baseline of its latencies, which add series."""
-    known = replace(busy.evaluation.known, latency_baseline=BASELINE, request_baseline=BASELINE)
+    known = replace(busy.evaluation.known, latency_baseline=BASELINE, baseline=BASELINE)
     schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
     evaluation = Evaluation(
         [its.window for its in busy.evaluation.windows],
@@ -113,7 +110,7 @@ def samples_of(engine):
 def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_is_there_twice(scheduled):
     samples = samples_of(scheduled)
     found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples}
-    reported = {name for name in NAMES if "engine_reported" in name}
+    reported = {name for name in GROUP_OF if "engine_reported" in name}
     assert found == {metric.name for metric in METRICS if metric.subject is ENGINE} - reported
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
 

@@ -8,7 +8,9 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.table import METRICS
 
 EVERYTHING = Metrics(profile=Profile.FULL)
-_LABELS = {metric.family: (metric.subject.labels, metric.label_names) for metric in METRICS}
+_LABELS = {
+    metric.name.removesuffix("_total"): (metric.subject.labels, metric.label_names) for metric in METRICS
+}
 
 
 async def page_of(snapshot, settings=EVERYTHING, format_=Format.TEXT_0_0_4):

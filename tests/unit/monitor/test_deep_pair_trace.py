@@ -56,7 +56,7 @@ def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_si
     """A step with drafts took 66.6 ms for 1.06 tokens, a plain one at this load 40 to 53 ms."""
     evaluation = snapshot_at(MIXED_ENDS).evaluation
     lower, upper = 40 / 66.6 * 1.06, 53 / 66.6 * 1.06
-    estimate = evaluation.evaluated.speedup_bounds
+    estimate = evaluation.verdict_window.speedup_bounds
     assert evaluation.verdict is Verdict.HARMFUL
     assert estimate.lower <= lower
     assert upper <= estimate.upper < 1
@@ -64,9 +64,9 @@ def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_si
 
 def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_restart():
     before = snapshot_at(80.0, name="deep_baseline", cost=None)
-    assert before.baseline.seconds == pytest.approx(78, abs=1)
+    assert before.evaluation.known.baseline.seconds == pytest.approx(78, abs=1)
     after = snapshot_at(300.0, name="deep_baseline", cost=None)
-    assert after.baseline.seconds == pytest.approx(84, abs=1)
+    assert after.evaluation.known.baseline.seconds == pytest.approx(84, abs=1)
     bounds = after.evaluation.longest.speedup_bounds
     assert bounds.lower <= BUSY_TOKEN <= bounds.upper
     request = after.evaluation.request

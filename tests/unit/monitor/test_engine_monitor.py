@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.costs.learned import Learned
+from spec_decode_exporter.drops.drops import Drops
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
-from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.window.poll import Check
@@ -112,12 +113,12 @@ def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
     drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.50004, 1.8, 6.04, age=6.0)
     watched.polls(map(good, range(40)))
     with monkeypatch.context() as reporting:
-        reporting.setattr(Learned, "observe", lambda *_: (drop,))
+        reporting.setattr(Drops, "observe", lambda *_: (drop,))
         [event] = watched.poll(good(40))
     watched.polls(map(good, range(41, 60)))
     its = watched.its
     assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
-    assert its.evaluated.window.length == pytest.approx(25.0)
+    assert its.verdict_window.window.length == pytest.approx(25.0)
     fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
     fields["since"] = "2026-09-21T14:13:55Z"
     assert (event.name, event.fields) == ("acceptance_dropped", fields)
@@ -170,7 +171,7 @@ class TestUrgent:
             after = good(1, created=WALL + 19)
         elif change == "drop":
             drop = Drop(DropKind.SLOW, Transition.BEGAN, 2.5, 2.1, 7200.0)
-            monkeypatch.setattr(Learned, "observe", lambda *_: (drop,))
+            monkeypatch.setattr(Drops, "observe", lambda *_: (drop,))
         assert watched.is_urgent_after(after)
 
 
@@ -191,13 +192,13 @@ class TestGone:
 def test_after_an_internal_error_in_the_analysis_there_are_counts_and_the_state_by_them(
     watched, good, monkeypatch
 ):
-    monkeypatch.setattr(Evaluation, "evaluated", property(lambda _: 1 / 0))
+    monkeypatch.setattr(Evaluation, "verdict_window", property(lambda _: 1 / 0))
     for n in range(1, 100):
         watched.observe(good(n))
     with pytest.raises(ZeroDivisionError):
         [*watched.watch.evaluate()]
     its = watched.its
-    assert isinstance(its, PlainEvaluation)
+    assert isinstance(its, FallbackEvaluation)
     assert (its.state, its.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
     assert watched.snapshot.totals.counters.drafts == its.longest.total.drafts == 980
     assert (watched.snapshot.findings, watched.snapshot.drops.total) == ((), {})
@@ -255,7 +256,7 @@ class TestDecision:
             (State.STALLED, Verdict.INSUFFICIENT),
         ]
         kept.poll(silent(working(290), 129))
-        assert (kept.its.state, kept.its.own.verdict) == (State.ACTIVE, Verdict.HEALTHY)
+        assert (kept.its.state, kept.its.computed_decision.verdict) == (State.ACTIVE, Verdict.HEALTHY)
         assert kept.its.verdict is Verdict.INSUFFICIENT, "from now on it is about the time since"
 
     def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
@@ -265,7 +266,7 @@ class TestDecision:
         for second in range(290, 1000):
             at = second in (300, 400, 500, 900)
             drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.5, 1.8, 6.0, age=6.0)
-            monkeypatch.setattr(Learned, "observe", lambda *_, at=at, drop=drop: (drop,) if at else ())
+            monkeypatch.setattr(Drops, "observe", lambda *_, at=at, drop=drop: (drop,) if at else ())
             kept.observe(working(second))
             if at:
                 [*kept.watch.evaluate()]
@@ -336,7 +337,7 @@ class TestTimeSaved:
         its.polls(silent(busy_sample(89, 4), n) for n in range(1, 12))
         paused = its.snapshot.decode_time
         its.polls(silent(busy_sample(89, 4), n, decoding=n) for n in range(12, 30))
-        assert its.its.evaluated.speedup_bounds is not None
+        assert its.its.verdict_window.speedup_bounds is not None
         assert its.snapshot.decode_time == paused
 
     @pytest.mark.parametrize(("tenths", "is_counted"), [(2, True), (3, False)])
@@ -348,7 +349,7 @@ class TestTimeSaved:
         its.polls(samples[:60])
         before = its.snapshot.decode_time.actual
         its.polls(samples[60:])
-        assert its.its.evaluated.speedup_bounds is not None
+        assert its.its.verdict_window.speedup_bounds is not None
         assert its.snapshot.decode_time.actual == before + 20 * 30 * is_counted
 
     def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
@@ -356,7 +357,7 @@ class TestTimeSaved:
         its.polls(busy_sample(n, 4) for n in range(60))
         before = its.snapshot.decode_time.actual
         with monkeypatch.context() as broken:
-            broken.setattr(Evaluation, "own", property(lambda _: 1 / 0))
+            broken.setattr(Evaluation, "computed_decision", property(lambda _: 1 / 0))
             with pytest.raises(ZeroDivisionError):
                 its.poll(busy_sample(60, 4))
         its.poll(busy_sample(61, 4))

@@ -47,14 +47,14 @@ def test_the_speedup_of_an_overload_is_estimated_and_the_verdict_is_about_the_ti
         assert its.estimated_speedup_ratio == pytest.approx(true, rel=0.1)
     assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
     assert evaluation.basis is Basis.SHORTER
-    assert evaluation.own == Decision(Verdict.HEALTHY, Advice())
+    assert evaluation.computed_decision == Decision(Verdict.HEALTHY, Advice())
 
 
 def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     scenario = load_scenario("enable")
     watch = watched(scenario, 640, cost=None)
     findings = watch.snapshot
-    assert findings.baseline.name == "5 min without speculation on 21 September"
+    assert findings.evaluation.known.baseline.name == "5 min without speculation on 21 September"
     assert findings.evaluation.cost.source is CostSource.BASELINE
     # Steps with drafts share more prompts, since requests end sooner: the cost contains that, as the truth does.
     true = speedup(load_scenario("steady"), 0, 600, seed=3)
@@ -63,5 +63,5 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     for _, (low, _, high) in measured.points:
         assert gained / (1 + 4 * high) < true < gained / (1 + 4 * low)
         assert high - low < 0.09
-    request = its.known.request_baseline
+    request = its.known.baseline
     assert request.prefix_hit_ratio == pytest.approx(0.25, abs=0.03)

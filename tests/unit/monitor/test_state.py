@@ -5,8 +5,8 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.learned.baseline import Baseline
-from spec_decode_exporter.learned.learned import Drafter, LearnedState
+from spec_decode_exporter.costs.baseline import Baseline
+from spec_decode_exporter.costs.learned import DraftingMethod, LearnedState
 from spec_decode_exporter.monitor import state
 from spec_decode_exporter.monitor.state import (
     BASELINE_SECONDS,
@@ -111,7 +111,7 @@ def test_what_is_remembered_comes_back_from_its_lines():
     lines = list(map(line_of, remembered().entries(END)))
     again = read_back(lines)
     assert again.engines.known(KEY) == LearnedState(4)
-    assert again.baseline(MODEL).period(END) == learned().period(END)
+    assert again.baseline(MODEL).summary(END) == learned().summary(END)
     assert list(map(line_of, again.entries(END))) == lines
 
 
@@ -148,7 +148,7 @@ def test_a_line_that_is_no_entry_has_a_reason(line):
 @pytest.mark.parametrize("method", ["\ud800", "x" * 70_000], ids=["surrogate", "long"])
 def test_an_entry_that_cannot_be_read_again_has_no_line(method):
     found = Remembered()
-    found.engines.keep(KEY, LearnedState(4, Drafter(method)), END)
+    found.engines.keep(KEY, LearnedState(4, DraftingMethod(method)), END)
     assert list(map(line_of, found.entries(END))) == [None]
 
 
@@ -190,7 +190,10 @@ def test_present_state_precedes_that_of_the_file():
         ({}, "chat-0"),
         ({"rack": "07", "instance": "10.0.0.1:8000"}, "chat-0"),
         ({"deployment": "chat", "namespace": "prod", "pod": "chat-1"}, "namespace=prod,deployment=chat"),
-        ({"job": "vllm", "pod": "chat-6c9f8d7b5-x2x9w"}, "job=vllm"),
+        ({"cluster": "east", "service": "chat", "pod": "chat-1"}, "cluster=east,service=chat"),
+        ({"job": "vllm", "pod": "chat-6c9f8d7b5-x2x9w"}, "job=vllm,pod=chat"),
+        ({"job": "vllm", "pod": "chat-6c9f8-abcde"}, "job=vllm,pod=chat"),
+        ({"job": "vllm", "namespace": "prod", "instance": "10.0.0.1:8000"}, "chat-0"),
         ({"namespace": "prod", "pod": "chat-6c9f8d7b5-x2x9w"}, "namespace=prod,pod=chat"),
         ({"namespace": "prod", "pod": "chat-12"}, "namespace=prod,pod=chat"),
         ({"namespace": "prod", "pod": "llama-3-70b"}, "namespace=prod,pod=llama-3-70b"),
@@ -204,4 +207,4 @@ def test_a_group_is_named_by_the_labels_that_name_no_process(labels, group):
 def test_a_baseline_of_an_older_file_is_that_of_its_target():
     line = json.loads(line_of(next(each for each in remembered().entries(END) if each.kind == "baseline")))
     older = {"target": line.pop("group"), **line}
-    assert read_back([json.dumps(older).encode()]).baseline(MODEL).period(END) == learned().period(END)
+    assert read_back([json.dumps(older).encode()]).baseline(MODEL).summary(END) == learned().summary(END)

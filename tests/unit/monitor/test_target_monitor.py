@@ -221,14 +221,18 @@ async def test_engines_with_long_labels_take_several_places(watching, server, le
 # Pace
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """Allow 6 evaluations a second instead of 66."""
-    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.EVALUATIONS_PER_SECOND", 6)
+@pytest.mark.parametrize(
+    ("engines", "seconds"),
+    [(1, 1), (10, 1), (11, 1.1), (100, 10), (150, 15), (151, 15), (990, 15), (1_320, 20)],
+)
+def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(clock, engines, seconds):
+    shared = Shared(clock, Remembered(), EventLog("1", clock.monotonic))
+    shared.places_taken = engines
+    assert shared.pace == pytest.approx(seconds)
 
 
 @pytest.fixture
-def evaluated(few, clock, monkeypatch):
+def evaluated(clock, monkeypatch):
     """Moment and engine of each evaluation."""
     evaluated, evaluate = [], EngineMonitor.evaluate
 
@@ -240,7 +244,7 @@ def evaluated(few, clock, monkeypatch):
     return evaluated
 
 
-@pytest.mark.parametrize(("number", "interval"), [(1, 1), (6, 1), (12, 2), (60, 10)])
+@pytest.mark.parametrize(("number", "interval"), [(1, 1), (10, 1), (20, 2), (100, 10)])
 async def test_the_pace_depends_on_the_engines_of_the_fleet(
     watch, clock, server, evaluated, number, interval
 ):

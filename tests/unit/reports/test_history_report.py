@@ -11,10 +11,10 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult, HistorySetting
 from spec_decode_exporter.history.history_slots import SlotOutcome
-from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.text import TextStyle
@@ -39,7 +39,7 @@ def engine(*slots, target="a:8000", model="llama"):
         240,
         slots,
         ((BEGIN + 1000, Event("acceptance_dropped", DROP)),),
-        (PlainPeriod(3600.0, BEGIN, 0.0, None),),
+        (BaselineSummary(seconds=3600.0, end=BEGIN),),
     )
 
 

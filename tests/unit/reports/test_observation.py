@@ -68,7 +68,7 @@ async def test_at_an_unknown_cost_a_harmful_drafter_may_pay_or_not_and_the_repor
     assert only(seen).evaluation.verdict in {Verdict.UNCLEAR, Verdict.INSUFFICIENT}
     headline, _, rest = report(seen.view(), TextStyle()).partition("\n")
     assert "peculation may pay or not." in headline
-    assert "times as fast" not in headline, "a number at a cost that nobody knows"
+    assert "times as fast" not in headline, "a number at an unknown cost"
     assert "### How to know\n\n1. " in rest
     assert "`--baseline.prometheus.url http://PROMETHEUS:9090`" in rest
 

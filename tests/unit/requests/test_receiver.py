@@ -3,8 +3,8 @@ import json
 import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.requests.receiver import RequestReceiver, costs_of
 from tests.unit.requests.test_record import RECORD
 
@@ -45,8 +45,8 @@ async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
-    token, fixed = (Range(each - margin, each, each + margin) for each in (ratio, step))
-    return Cost(token, fixed, source, 8.0, every_step=False)
+    token, fixed = (Interval(each - margin, each, each + margin) for each in (ratio, step))
+    return CostRange(token, fixed, source, 8.0, every_step=False)
 
 
 def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():

@@ -17,10 +17,10 @@ from spec_decode_exporter.requests.summary import (
     KeptRequest,
     Percentiles,
     RequestSummary,
-    RequestTotals,
     RequestWork,
     percentiles,
 )
+from spec_decode_exporter.requests.totals import RequestTotals
 from tests.fakes.costs import make_cost
 
 KEY = GroupKey("llama", "chat", "0")

@@ -11,8 +11,8 @@ from spec_decode_exporter.analysis.verdict import PAYING, Action, SpeedupRange, 
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.published import PublishedShare
+from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.views.headline import (
     countdown,
     engine_headline,
@@ -53,7 +53,7 @@ def engine(
         probably_pays=probably_pays(share), published_share=PublishedShare(87, 92),
     )  # fmt: skip
     concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
-    windows = {"basis": Basis.LONGEST, "evaluated": covered, "longest": covered}
+    windows = {"basis": Basis.LONGEST, "verdict_window": covered, "longest": covered}
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
     return SimpleNamespace(
         standing=standing, state=State.ACTIVE if is_verdict else standing, verdict=verdict, pays_share_ratio=share,

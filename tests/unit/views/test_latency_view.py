@@ -5,22 +5,23 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.quantile import Edges, QuantileRatio
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.latency_view import latency_comparison_view, ratio_text
 
 TOKEN = Latency.TIME_PER_OUTPUT_TOKEN
-BASELINE = RequestBaseline(
+BASELINE = BaselineSummary(
     0.1,
     None,
     prompt_tokens=500.0,
     running_requests=20.0,
     requests_per_second=5.0,
     histograms={TOKEN: Buckets((0.1, 1.0, inf), (0, 400, 400))},
-    name="3 h without speculation on 12 November",
+    seconds=3 * 3600.0,
+    end=1_794_481_200.0,
 )
 
 

@@ -8,13 +8,13 @@ from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
-from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
+from spec_decode_exporter.analysis.missing_evidence import Evidence, MissingEvidence
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import Cost, CostSource
-from spec_decode_exporter.costs.methods import Range
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
@@ -61,7 +61,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
     concluded = {
         "state": State.ACTIVE,
         "action": Action.KEEP,
-        "evaluated": covered(),
+        "verdict_window": covered(),
         "longest": covered(),
         "basis": Basis.LONGEST,
         "since": None,
@@ -81,7 +81,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
     }
     known = SimpleNamespace(**usual | (known or {}))
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
-    evaluation.evaluated.verdict = newest or verdict
+    evaluation.verdict_window.verdict = newest or verdict
     return SimpleNamespace(
         evaluation=evaluation,
         drops=DropStatus(live=live or {}),
@@ -104,7 +104,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
     ],
 )  # fmt: skip
 def test_a_verdict_names_its_figure(verdict, figures, text):
-    assert verdict_text(engine(verdict, evaluated=covered(**figures))) == text
+    assert verdict_text(engine(verdict, verdict_window=covered(**figures))) == text
 
 
 @pytest.mark.parametrize("state", [State.ACTIVE, State.IDLE, State.UNKNOWN, State.DISABLED])
@@ -135,15 +135,19 @@ def test_a_verdict_that_newer_data_contradict_says_so(verdict, newest, text):
     assert verdict_text(engine(verdict, newest=newest)).startswith(text)
 
 
-TYPICAL = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.TYPICAL, None, every_step=False)
-MEASURED = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.MEASURED, 4.0, every_step=False)
-NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
+TYPICAL = CostRange(
+    Interval(0.02, 0.1, 0.6), Interval(0.0, 0.0, 0.1), CostSource.TYPICAL, None, every_step=False
+)
+MEASURED = CostRange(
+    Interval(0.02, 0.1, 0.6), Interval(0.0, 0.0, 0.1), CostSource.MEASURED, 4.0, every_step=False
+)
+NEEDED = MissingEvidence(Evidence.SECONDS, 15.0, 6.0)
 
 
 @pytest.mark.parametrize(
     ("pays", "bounds", "cost", "share", "text"),
     [
-        (True, (1.4, 0.9, 2.1), TYPICAL, PublishedShare(87, 92), "Speculation probably pays. At 87 of 92 published costs of such drafters your acceptance would pay. Decoding is about 1.4 times as fast (0.9 to 2.1 by what drafting costs others). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
+        (True, (1.4, 0.9, 2.1), TYPICAL, PublishedShare(87, 92), "Speculation probably pays. At 87 of 92 published costs of such drafters your acceptance would pay. Decoding is about 1.4 times as fast (0.9 to 2.1 at published costs). It pays if a draft token costs less than 0.25 of a decode step; it costs 0.02 to 0.6 here (typical of the method)."),
         (False, (0.9, 0.5, 1.2), None, PublishedShare(7, 122), "Speculation may pay or not. At 7 of 122 published costs of drafters of all kinds your acceptance would pay. It pays if a draft token costs less than 0.25 of a decode step; what it costs is unknown."),
         (False, (0.9, 0.5, 1.2), None, None, "Speculation may pay or not. It pays if a draft token costs less than 0.25 of a decode step; too few published what such drafters cost."),
         (False, (1.0, 0.6, 1.6), MEASURED, None, "Speculation may pay or not. Decoding is about 1.00 times as fast (0.6 to 1.6 by the range of its cost)."),
@@ -151,8 +155,8 @@ NEEDED = Need(Evidence.SECONDS, 15.0, 6.0)
 )  # fmt: skip
 def test_an_unclear_verdict_says_what_is_likely_and_what_decides(pays, bounds, cost, share, text):
     speedup = SpeedupRange(Estimate(*bounds, 0.1), bounds[1], bounds[2])
-    evaluated = covered(probably_pays=pays, speedup_range=speedup, cost=cost, published_share=share)
-    assert verdict_text(engine(Verdict.UNCLEAR, evaluated=evaluated)).startswith(text)
+    verdict_window = covered(probably_pays=pays, speedup_range=speedup, cost=cost, published_share=share)
+    assert verdict_text(engine(Verdict.UNCLEAR, verdict_window=verdict_window)).startswith(text)
 
 
 @every(state for state in State if state is not State.ACTIVE)
@@ -170,7 +174,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
-        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp, with a flag of the exporter: its cost is then what it costs others. It takes a minute, and costs no speed: `--speculative.method METHOD`."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute, and costs no speed. In the exporter's flags: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip
@@ -200,7 +204,7 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, tex
 )
 def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds, says):
     its = engine(
-        action=Action.DISABLE, evaluated=covered(is_dead=True), known={"drafts_what_it_finds": finds}
+        action=Action.DISABLE, verdict_window=covered(is_dead=True), known={"drafts_what_it_finds": finds}
     )
     assert recommendation_text(its).startswith("Switch speculation off")
     assert says in recommendation_text(its)
@@ -245,7 +249,7 @@ COLLECTING = {"is_advisable": False, "action": Action.COLLECT}
     ids=["early", "since a change", "of a shorter window"],
 )  # fmt: skip
 def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice):
-    its = engine(evaluated=covered(seconds), **facts)
+    its = engine(verdict_window=covered(seconds), **facts)
     assert verdict_text(its).endswith(ending)
     assert recommendation_text(its) == advice
 
@@ -254,11 +258,11 @@ def test_a_verdict_says_which_seconds_it_is_about(seconds, facts, ending, advice
     ("needs", "text"),
     [
         ([], "Too little was drafted, or too unevenly, to say whether speculation pays."),
-        ([Need(Evidence.SECONDS, 100.0, 84.0)], "Too early to say whether speculation pays: a verdict needs 100 s; 84 s seen."),
-        ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests of equal length one after the other, or 150 s; 3.2 and 34 s seen."),
-        ([Need(Evidence.HALF_WIDTH, 0.25, 0.31)], "Too early to say whether speculation pays: the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
-        ([Need(Evidence.HALF_WIDTH, 0.25, 0.03)], "Nothing says whether speculation pays: the server does not show how many tokens it drafts."),
-        ([Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "Too early to say whether speculation pays: the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
+        ([MissingEvidence(Evidence.SECONDS, 100.0, 84.0)], "Too early to say whether speculation pays: a verdict needs 100 s; 84 s seen."),
+        ([MissingEvidence(Evidence.REQUESTS, 7, 3.2), MissingEvidence(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests of equal length one after the other, or 150 s; 3.2 and 34 s seen."),
+        ([MissingEvidence(Evidence.HALF_WIDTH, 0.25, 0.31)], "Too early to say whether speculation pays: the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
+        ([MissingEvidence(Evidence.HALF_WIDTH, 0.25, 0.03)], "Nothing says whether speculation pays: the server does not show how many tokens it drafts."),
+        ([MissingEvidence(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "Too early to say whether speculation pays: the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
     ],
 )  # fmt: skip
 def test_too_little_evidence_is_named(needs, text):
@@ -304,7 +308,7 @@ def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost,
         likely_share_ratio=0.9, probably_pays=pays, cost=cost, published_share=share,
         speedup_range=SpeedupRange(SURE, 1.9, 2.1, is_bounded),
     )  # fmt: skip
-    text = verdict_text(engine(Verdict.INSUFFICIENT, evaluated=its, missing=[NEEDED]))
+    text = verdict_text(engine(Verdict.INSUFFICIENT, verdict_window=its, missing=[NEEDED]))
     assert text == f"So far {says} Too early to be sure: a verdict needs 15 s; 6 s seen."
 
 
@@ -316,7 +320,7 @@ def test_before_a_verdict_it_says_what_is_likely_and_what_is_missing(pays, cost,
     ],
 )  # fmt: skip
 def test_a_present_drop_without_enough_data_since_comes_first(kind, text):
-    needs, live = [Need(Evidence.REQUESTS, 7, 3.2)], {kind: LiveDrop(3.26, 1.4, 34.0)}
+    needs, live = [MissingEvidence(Evidence.REQUESTS, 7, 3.2)], {kind: LiveDrop(3.26, 1.4, 34.0)}
     since = engine(Verdict.INSUFFICIENT, missing=needs, live=live, basis=Basis.CHANGE, since=AT - 34)
     assert verdict_text(since) == (
         f"{text}1.40. Too early to say whether speculation pays since 14:12:46 UTC: a verdict needs 7 requests "

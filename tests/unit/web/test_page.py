@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.missing_evidence import Way
+from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
@@ -145,7 +145,7 @@ BY_LOAD = SpeculationSetting(
 )
 OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
 MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
-PROBABLY = "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+PROBABLY = "Speculation probably pays: about 1.4 times as fast (0.9 to 2.1 at published costs)."
 CHANGE, COPY, SETTING = '<small class="advice change" title="', "Copy</button>", 'data-key="Setting"'
 SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">'
 
@@ -176,8 +176,10 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     assert [part for part in absent if part in html] == []
 
 
-WAIT = Way("schedule_in_force", "Wait for 12 requests", "the time until then")
-MEASURED = Way("plain_period", "Restart it", "ten minutes", "what drafts gain", "observe --for 10m")
+WAIT = CostMeasurement("schedule_in_force", "Wait for 12 requests", "the time until then")
+MEASURED = CostMeasurement(
+    "plain_period", "Restart it", "ten minutes", "what drafts gain", "observe --for 10m"
+)
 UNSURE = {"verdict": Verdict.UNCLEAR, "verdict_text": f"{PROBABLY} It pays if a draft token costs less."}
 
 

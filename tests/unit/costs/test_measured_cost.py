@@ -1,0 +1,335 @@
+"""Cost of a draft token from regressions over step times whose truth is known."""
+
+from math import inf, isfinite, log
+from random import Random
+from statistics import mean
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.costs import measured_cost
+from spec_decode_exporter.costs.cost import CostAtLoad, CostSource, fixed_tokens
+from spec_decode_exporter.costs.measured_cost import (
+    ANOTHER_DAY,
+    DRAFTING_PREFILLS,
+    LEAST_ERROR,
+    MIN_SECONDS,
+    MIN_SECONDS_BESIDE,
+    UNSURE,
+    USUAL_GROWTH,
+    StepsWithoutSpeculation,
+    costs,
+    step_ratio,
+)
+from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Interval
+from spec_decode_exporter.costs.steps import Steps, StepSums, StepTimes, total
+
+WALL = 1_790_000_000.0
+KAPPA = 1.25
+TOKENS = 3
+
+
+class Server:
+    """A server whose steps take 20 ms at a load of 24, longer with the load, with drafts, and with prefills."""
+
+    def __init__(self, growth=0.4, kappa=KAPPA, noise=0.02, prefill=0.0, seed=1):
+        self.growth, self.kappa, self.noise, self.prefill = growth, kappa, noise, prefill
+        self.random = Random(seed)
+
+    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0, prefills_of=1.0):
+        decode = 0.02 * (1 + self.growth * log(load / 24)) * (1 + (self.kappa - 1) * share)
+        time = decode / (1 - self.prefill * uncached * prefills_of) * self.random.gauss(1, self.noise)
+        number = load * seconds / time
+        drafting = share * number
+        return Steps(
+            number, load * seconds, seconds, load, drafting, TOKENS * drafting, load, uncached, context, 1.0
+        )
+
+    def sums(self, polls, **changed):
+        return total(
+            StepSums.of(self.poll(load, share, **changed), WALL + n) for n, (load, share) in enumerate(polls)
+        )
+
+    def times(self, polls, **changed):
+        times = StepTimes()
+        for second, (load, share) in enumerate(polls):
+            times.add(self.poll(load, share, **changed), WALL + second)
+        return times
+
+
+def ratio_of(polls):
+    return step_ratio(total(StepSums.of(each, WALL) for each in polls))
+
+
+def mixed(number=600, low=20.0, high=28.0, seed=2):
+    """Loads and shares that are independent of each other."""
+    random = Random(seed)
+    return [(random.uniform(low, high), float(random.random() < 0.5)) for _ in range(number)]
+
+
+def with_prompts(server, low, high, number):
+    """Polls with random prompts, in tokens a second, which take somewhat longer in drafting steps."""
+    random = Random(3)
+    return [
+        server.poll(
+            load, share, uncached=random.uniform(low, high), prefills_of=1 + DRAFTING_PREFILLS * share
+        )
+        for load, share in mixed(number)
+    ]
+
+
+def paused(number=600, threshold=24.0, seed=2):
+    """Loads around a threshold above which nothing drafts."""
+    random = Random(seed)
+    return [(load, float(load < threshold)) for load in (random.uniform(20.0, 28.0) for _ in range(number))]
+
+
+def banded(number=900, band=(23.5, 24.5), seed=2, low=18.0, high=30.0):
+    """Loads around a band of one request without drafts, which a poll may be in for a part of its time."""
+    random = Random(seed)
+    loads = [random.uniform(low, high) for _ in range(number)]
+    inside = [max(0.0, min(load + 0.5, band[1]) - max(load - 0.5, band[0])) for load in loads]
+    return [(load, 1 - share) for load, share in zip(loads, inside, strict=True)]
+
+
+def always(number=600, share=1.0, load=24.0):
+    return [(load, share)] * number
+
+
+class TestTheRatio:
+    @pytest.mark.parametrize("growth", [0.0, 0.4, 1.0])
+    @pytest.mark.parametrize("polls", [mixed(), paused()], ids=["independent", "threshold"])
+    def test_the_truth_is_inside(self, growth, polls):
+        found = step_ratio(Server(growth).sums(polls))
+        assert found.low < KAPPA < found.high
+
+    @pytest.mark.parametrize(
+        ("server", "prompts", "number", "within"),
+        [
+            ({"prefill": 0.0001}, (0, 3000), 600, 0.02),
+            ({"prefill": 0.0001, "noise": 0.1}, (1300, 1700), 3000, 0.04),
+            ({"prefill": 0.00005, "noise": 0.005}, (1000, 3500), 900, 0.01),
+        ],
+        ids=["that share the steps", "beside noise that is not theirs", "that are short"],
+    )
+    def test_prefills_are_left_out(self, server, prompts, number, within):
+        found = ratio_of(with_prompts(Server(**server), *prompts, number))
+        assert found.guess == pytest.approx(KAPPA, rel=within)
+        assert found.low < KAPPA < found.high
+
+    @pytest.mark.parametrize(
+        "polls",
+        [
+            always(),
+            always(share=0.0),
+            [(20.0, 0.95), (28.0, 1.0)] * 300,
+            [*always(300, share=0.5), *always(300, share=0.55)],
+        ],
+    )
+    def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
+        assert step_ratio(Server().sums(polls)) is None
+
+    def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
+        found = step_ratio(Server(noise=0.002).sums(paused()))
+        flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
+        for each in (found, flat):
+            assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
+
+    def test_plain_steps_may_take_prefills_for_free(self):
+        server, random = Server(prefill=0.0001, noise=0.005), Random(3)
+        polls = [
+            server.poll(load, share, uncached=random.uniform(1000, 3000), prefills_of=share)
+            for load, share in mixed()
+        ]
+        found = ratio_of(polls)
+        assert found.low < KAPPA < found.high
+
+    def test_prefills_that_take_longer_than_a_plain_step_leave_nothing_known(self):
+        long = ratio_of(with_prompts(Server(prefill=0.00015, noise=0.005), 1000, 3500, 900))
+        assert long.low < KAPPA < long.high
+        assert ratio_of(with_prompts(Server(prefill=0.0002, noise=0.005), 2500, 3500, 900)) is None
+
+    def test_what_is_usual_decides_what_the_polls_do_not_tell(self):
+        usual, _ = USUAL_GROWTH
+        polls = [*always(300, load=20.0), *always(300, share=0.0, load=26.0)]
+        found = step_ratio(Server(usual / (1 + usual * log(24 / 20)), noise=0.0).sums(polls))
+        assert found.guess == pytest.approx(KAPPA, rel=0.001)
+
+    def test_noise_does_not_pass_for_growth(self):
+        few = (Server(0.3, noise=0.1, seed=seed).sums(paused(60, seed=seed)) for seed in range(8))
+        assert mean(abs(step_ratio(each).guess - KAPPA) for each in few) < 0.06 * KAPPA
+
+    def test_slow_steps_that_admit_fewer_prompts_do_not_make_prefills_shorten_steps(self):
+        server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
+        for _, share in mixed(600):
+            slower = random.choice([1.0, 1.0, 2.0])
+            poll = server.poll(24.0, share, uncached=random.uniform(20, 180) * (1.0 if slower == 1 else 0.6))
+            polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
+        found = ratio_of(polls)
+        assert found.guess == pytest.approx(3.0, rel=0.1)
+        assert found.high - found.low < 0.8
+
+    def test_growth_beyond_that_of_the_load_is_not_believed(self):
+        found = step_ratio(Server(growth=2.5, noise=0.002).sums(paused()))
+        possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
+        assert found.guess < KAPPA - 0.05
+        assert possible.guess == pytest.approx(KAPPA, abs=0.03)
+
+    @settings(max_examples=20)
+    @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 0.8]), st.sampled_from([1.05, 1.4, 2.0]))
+    def test_the_truth_is_inside_whatever_the_noise(self, seed, growth, kappa):
+        server = Server(growth, kappa, noise=0.03, seed=seed)
+        found = step_ratio(server.sums(mixed(300, seed=seed)))
+        assert found.low <= found.guess <= found.high
+        assert found.low < kappa < found.high
+
+
+class TestPlainStepsOfOthers:
+    def drafting(self, **changed):
+        return Server(noise=0.0).sums(always(), **changed)
+
+    def plain(self, number=600, **changed):
+        return Server(noise=0.0).sums(always(number, share=0.0), **changed)
+
+    def test_they_are_added_to_the_same_sums(self):
+        found = step_ratio(self.drafting(), self.plain())
+        assert found.guess == pytest.approx(KAPPA)
+        assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
+
+    def test_those_of_another_day_are_less_certain(self):
+        same, other = (step_ratio(self.drafting(), self.plain(), another_day=day) for day in (False, True))
+        assert other.guess == same.guess
+        assert other.low == pytest.approx(same.low / (1 + ANOTHER_DAY))
+        assert other.high == pytest.approx(same.high / (1 - ANOTHER_DAY))
+
+    @pytest.mark.parametrize("ratio", [0.25, 0.5, 2.0, 4.0])
+    def test_longer_contexts_take_longer_plain_steps(self, ratio):
+        same = step_ratio(self.drafting(), self.plain())
+        found = step_ratio(self.drafting(context=2000.0 * ratio), self.plain())
+        assert found.guess == pytest.approx(1 + (KAPPA * ratio**-0.25 - 1), rel=1e-6)
+        ends = sorted((1.0, ratio**0.75))
+        assert found.low == pytest.approx(same.low / ends[1], rel=1e-6)
+        assert found.high == pytest.approx(same.high / ends[0], rel=1e-6)
+
+
+class TestTheCost:
+    def test_it_is_per_draft_token_with_what_the_method_costs_in_any_case(self):
+        for kind in ("", LAYER, PASS):
+            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], kind)
+            assert curve.source is CostSource.MEASURED
+            fixed = fixed_tokens(kind, TOKENS)
+            assert curve.step_tokens == pytest.approx(fixed)
+            tokens = TOKENS + fixed
+            for point in curve.points:
+                assert point.token.guess == pytest.approx((KAPPA - 1) / tokens, rel=0.05)
+
+    def test_a_minute_is_enough_or_half_a_minute_beside_plain_steps_of_others(self):
+        near = {"low": 23.9, "high": 24.1}
+        assert costs([Server().times(mixed(int(MIN_SECONDS) - 1, **near))], [], "") == ()
+        assert costs([Server().times(mixed(200, **near))], [], "") != ()
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        seconds = int(MIN_SECONDS_BESIDE)
+        assert costs([Server().times(always(seconds - 1))], others, "") == ()
+        assert costs([Server().times(always(seconds + 1))], others, "") != ()
+
+    def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
+        plain = Server(noise=0.0).times(always(share=0.0))
+        others = [
+            StepsWithoutSpeculation(CostSource.EXPERIMENT, [plain]),
+            StepsWithoutSpeculation(CostSource.BASELINE, [plain]),
+        ]
+        assert [each.source for each in costs([Server().times(mixed())], others, "")] == [CostSource.MEASURED]
+        drafting = Server(noise=0.0).times(always())
+        assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
+        assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
+        assert costs([drafting], [], "") == ()
+
+    def test_steps_at_loads_a_little_apart_show_the_cost_if_none_are_near(self):
+        levels = Server(noise=0.0).times([*always(300, load=16.0), *always(300, share=0.0, load=23.0)])
+        ((curve),) = costs([levels], [], "")
+        assert {each.running_requests for each in curve.points} == {16.0}
+        apart = Server(noise=0.0).times([*always(300, load=8.0), *always(300, share=0.0, load=23.0)])
+        assert costs([apart], [], "") == ()
+
+    def test_a_narrow_band_of_loads_without_drafts_shows_it(self):
+        ((curve),) = costs([Server(0.3).times(banded())], [], "")
+        for point in curve.points:
+            kappa = [1 + TOKENS * each for each in point.token]
+            assert kappa[0] < KAPPA < kappa[2]
+            assert kappa[2] - kappa[0] < 0.6
+            assert 20 < point.running_requests < 28
+
+    def test_a_cost_that_is_much_less_certain_than_one_near_it_is_left_out(self, monkeypatch):
+        times = Server(0.3).times(banded(low=14.0, high=36.0))
+        ((kept),) = costs([times], [], "")
+        monkeypatch.setattr(measured_cost, "UNSURE", inf)
+        ((every),) = costs([times], [], "")
+        left_out = {*every.points} - {*kept.points}
+        surest = min(each.token.high - each.token.low for each in kept.points)
+        assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
+
+    @pytest.mark.parametrize(
+        ("wide", "is_kept"),
+        [((0.04, 0.18, 0.24), False), ((0.05, 0.18, 0.24), True), ((0.0, 0.03, 0.06), True)],
+    )
+    def test_a_cost_that_contradicts_a_surer_one_near_it_remains(self, wide, is_kept):
+        sure, other = (
+            CostAtLoad(load, Interval(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
+        )
+        found = [(CostSource.MEASURED, sure), (CostSource.MEASURED, other)]
+        assert measured_cost._surest(found) == found[: 1 + is_kept]
+
+    def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
+        times, passed = [Server(noise=0.0).times(mixed())], Interval(0.02, 0.05, 0.1)
+        ((plain),), ((longer),) = costs(times, [], ""), costs(times, [], "", undrafted=passed)
+        for point, other in zip(plain.points, longer.points, strict=True):
+            for before, after, share in zip(point.token, other.token, passed, strict=True):
+                assert 1 + TOKENS * after == pytest.approx((1 + TOKENS * before) * (1 + share))
+
+    @pytest.mark.parametrize(("kind", "is_limited"), [(LAYER, True), (MODEL, False), ("", False)])
+    def test_a_layer_that_runs_for_each_token_cost_no_more_than_drafting_took_longer(self, kind, is_limited):
+        times = [Server(noise=0.0).times(mixed())]
+        ((plain),) = costs(times, [], kind)
+        ((longer),) = costs(times, [], kind, undrafted=Interval(0.0, 0.0, 5.0))
+        tokens = TOKENS + fixed_tokens(kind, TOKENS)
+        for before, after in zip(plain.points, longer.points, strict=True):
+            kappa, highest = (1 + tokens * point.token.high for point in (before, after))
+            share = (kappa - 1) / (TOKENS - 1)
+            assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
+
+    def test_plain_steps_of_others_have_no_drafter(self):
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        drafting, passed = Server().times(always()), Interval(0.02, 0.05, 0.1)
+        assert costs([drafting], others, "", undrafted=passed) == costs([drafting], others, "")
+
+    @settings(max_examples=60, deadline=None)
+    @given(seed=st.integers(0, 10**6))
+    def test_any_valid_saved_sums_give_finite_costs(self, seed):
+        chance = Random(seed)
+        own, plain = (self.changed(times, chance) for times in self.saved)
+        for curve in costs(
+            [own], [StepsWithoutSpeculation(CostSource.BASELINE, [plain], another_day=True)], "eagle3"
+        ):
+            for point in curve.points:
+                assert isfinite(point.running_requests)
+                assert 0 <= point.token.low <= point.token.guess <= point.token.high < inf
+
+    saved = (Server().times(always()), Server().times(always(share=0.0)))
+
+    @staticmethod
+    def changed(times, chance):
+        """Replace some numbers by extremes."""
+        rate = chance.choice((0.003, 0.02, 0.1, 0.5))
+
+        def extreme(value):
+            extremes = (0.0, 5e-324, 1e-160, 1e-9, 3600.0, 1e15, 1e30)
+            return chance.choice(extremes) if chance.random() < rate else value
+
+        places = times.places.items()
+        return StepTimes(
+            {
+                place: StepSums(tuple(map(extreme, triangle)), *map(extreme, rest), wall)
+                for place, (triangle, *rest, wall) in places
+            }
+        )

@@ -1,0 +1,92 @@
+"""Time saved: sums of decode time at speed-ups with bounds, of a process and of a day."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime, TimeSaved
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.window.history import NANO
+
+MIDNIGHT = 20_718 * DAY_SECONDS
+NOON = MIDNIGHT + DAY_SECONDS / 2
+
+
+def estimate(value, lower=None, upper=None):
+    return Estimate(value, value if lower is None else lower, value if upper is None else upper, 0.0)
+
+
+speedups = (
+    st.tuples(*[st.floats(0.01, 20.0)] * 3).map(sorted).map(lambda its: estimate(its[1], its[0], its[2]))
+)
+polls = st.lists(st.tuples(st.integers(0, 10**15), st.none() | speedups), max_size=20)
+
+
+def added(polls, wall=NOON):
+    """Return the sums after polls of some nanoseconds of decoding each."""
+    saved, decoded = TimeSaved(), 0
+    for nanoseconds, speedup in polls:
+        decoded += nanoseconds
+        saved.add(decoded, speedup, wall)
+    return saved
+
+
+@given(polls)
+def test_bounds_are_ordered_and_only_time_with_bounds_is_counted(polls):
+    total = added(polls).total
+    value, lower, upper = total.saved
+    assert lower <= value <= upper
+    assert total.actual == pytest.approx(sum(spent for spent, speedup in polls if speedup) / NANO)
+    assert all(number >= 0 for number in total), "no sum falls"
+
+
+@given(polls, st.integers(0, 20))
+def test_sums_of_parts_add_up(polls, number):
+    parts = added(polls[:number]).total, added(polls[number:]).total
+    assert parts[0].plus(parts[1]) == pytest.approx(added(polls).total)
+
+
+def test_a_new_day_begins_at_midnight_and_the_sums_of_the_process_continue():
+    saved = TimeSaved()
+    for n, wall in enumerate((MIDNIGHT - 2.0, MIDNIGHT - 1.0, MIDNIGHT, MIDNIGHT + 1.0), 1):
+        saved.add(n * NANO, estimate(2.0), wall)
+    assert (saved.total.actual, saved.today) == (4.0, DayTime(MIDNIGHT, DecodeTime(2.0, 4.0, 4.0, 4.0)))
+    saved.add(4 * NANO, None, MIDNIGHT + DAY_SECONDS)
+    assert saved.today == DayTime()
+
+
+@pytest.mark.parametrize(
+    ("restored", "first", "today"),
+    [
+        (NOON - 60, NOON, DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))),
+        (MIDNIGHT - 60, NOON, DayTime(NOON, DecodeTime(1.0, 2.0, 2.0, 2.0))),
+        (0.0, NOON, DayTime(NOON, DecodeTime(1.0, 2.0, 2.0, 2.0))),
+    ],
+    ids=["same day", "the day before", "nothing saved"],
+)
+def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begin_at_0(
+    restored, first, today
+):
+    saved = TimeSaved()
+    saved.restore(DayTime(restored, DecodeTime(2.0, 4.0, 4.0, 4.0)) if restored else DayTime())
+    assert saved.total == DecodeTime()
+    saved.add(NANO, estimate(2.0), first)
+    assert (saved.total.actual, saved.today) == (1.0, today)
+
+
+def test_sums_of_a_day_that_began_before_they_were_restored_are_added():
+    saved = added([(NANO, estimate(2.0))])
+    saved.restore(DayTime(NOON - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
+    assert saved.today == DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))
+    saved.restore(DayTime(MIDNIGHT - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
+    assert saved.today.time.actual == 3.0
+
+
+def test_the_sum_of_a_day_begins_again_with_another_source_of_the_cost():
+    saved = TimeSaved()
+    saved.add(1 * NANO, estimate(3.0), NOON, CostSource.TYPICAL)
+    saved.add(2 * NANO, estimate(0.5), NOON + 60, CostSource.BASELINE)
+    saved.restore(DayTime(NOON - 60, DecodeTime(5.0, 9.0, 9.0, 9.0), CostSource.TYPICAL))
+    assert saved.today == DayTime(NOON + 60, DecodeTime(1.0, 0.5, 0.5, 0.5), CostSource.BASELINE)
+    assert saved.total.actual == 2.0, "counters never fall"

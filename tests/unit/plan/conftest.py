@@ -1,0 +1,55 @@
+"""Plans made by the command line."""
+
+import json
+
+import pytest
+
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.plan import plan_of
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}
+LLAMA_70B = {
+    **LLAMA_8B,
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+}
+
+
+def planned(*words):
+    """Return the plan of some arguments of the command."""
+    return plan_of(parse(["plan", *words], {}))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write a folder with a config.json and other files."""
+
+    def write(name, config, **files):
+        path = tmp_path / name
+        path.mkdir(exist_ok=True)
+        for file, content in {"config.json": config, **files}.items():
+            (path / file).write_text(json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    return write
+
+
+@pytest.fixture
+def llamas(folder):
+    """Return the arguments of a Llama 70B with an 8B, by their config.json, on four GPUs of 80 GB."""
+    return (
+        "--target", folder("Llama-3.1-70B-Instruct", LLAMA_70B), "--draft", folder("Llama-3.1-8B-Instruct", LLAMA_8B),
+        "--gpus", "4", "--gpu", "80GB",
+    )  # fmt: skip
