@@ -4,7 +4,7 @@
 
 ``slow``: the traffic of ``benchmarks.drops``, as counters each five minutes. A decline begins in the fourth
 day: fewer tokens are accepted, so that the length is 15 % less after 3 hours. ``nightly``: a job of hard
-requests each night, with what the exporter's detectors say each minute. A real Prometheus evaluates the rules.
+requests each night, with what the exporter says each minute. A real Prometheus evaluates the rules.
 """
 
 from __future__ import annotations
