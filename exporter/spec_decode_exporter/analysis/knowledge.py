@@ -33,6 +33,7 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    """KV cache that speculation leaves; None if the page does not show it."""
     settings_place: SettingsPlace = "flags"
     front_end: str = ""
     """``PageReading.front_end`` of the server."""
@@ -100,19 +101,12 @@ class Knowledge:
     """Another method for the same model that is significantly faster, by an experiment."""
     last_drafts: LastDrafts | None = None
     """None without any, and of an engine whose schedule always drafts."""
-    data_parallel: bool = False
-    """True if the server has several engines."""
-    engine_kind: str = ""
-    server: str = ""
-    """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
     counts_tokens: bool = False
     """True if the engine counts a decode step for each token: see ``DraftCounters``."""
-    kv_cache: KvCache | None = None
-    """KV cache that speculation leaves; None if the page does not show it."""
-    settings_place: SettingsPlace = "flags"
-    """Place of the exporter's settings."""
+    assumed: Assumptions = field(default_factory=Assumptions)
+    """What was known before the first poll, and of the server."""
 
     @property
     def speculates(self) -> bool:

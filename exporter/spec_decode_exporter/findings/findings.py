@@ -103,7 +103,7 @@ def slow_drop(context: FindingContext) -> Found | None:
 def counts_no_drafts(context: FindingContext) -> Found | None:
     text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
     lengths = context.reported_lengths
-    if context.known.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
+    if context.known.assumed.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
         return None
     some = max(1, len(lengths) // 4)
     before, now = (sum(each) / some for each in (lengths[:some], lengths[-some:]))
@@ -130,7 +130,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
         text = "The page lacks the number of drafts, so there is no verdict. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
-    return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)
+    return Found(text + _COUNT_THEM.get(context.known.assumed.engine_kind, "Update the server."), values)
 
 
 @HINTS.finding(always)
@@ -330,7 +330,7 @@ def steps_counted_by_token(context: FindingContext) -> Found | None:
 @HINTS.finding(drafting)
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
-    cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
+    cache, cost, work = context.known.assumed.kv_cache, context.its.cost, context.its.work
     acceptance, is_slow = context.acceptance(0), context.evaluation.verdict in NOT_PAYING
     if cache is None or cost is None or work is None or acceptance is None or not is_slow:
         return None

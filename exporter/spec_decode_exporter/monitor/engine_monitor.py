@@ -336,14 +336,10 @@ class EngineMonitor:
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,
-            data_parallel=assumed.data_parallel,
             latency_baseline=self._latency_baseline if drafts else None,
-            engine_kind=assumed.engine_kind,
-            server=assumed.server,
             wall=wall,
             counts_tokens=self.counters.counts_tokens,
-            kv_cache=assumed.kv_cache,
-            settings_place=assumed.settings_place,
+            assumed=assumed,
         )
 
     @property

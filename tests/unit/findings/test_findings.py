@@ -116,9 +116,13 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     lengths = more.pop("lengths", ())
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
-        more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
+        more.pop("speculation", Speculation()),
+        more.pop("cost", None),
+        more.pop("policy", Policy()),
+        engine_kind=more.pop("engine_kind", ""),
+        kv_cache=more.pop("kv_cache", None),
     )
-    known = {"has_drafted": True, "wall": 1_790_000_000.0, **more}
+    known = {"has_drafted": True, "wall": 1_790_000_000.0, "assumed": its, **more}
     evaluation = Evaluation(
         (one,),
         Knowledge(its.speculation, its.cost_model(costs), its.policy, **known),
