@@ -308,9 +308,8 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
 
 
 def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    return tuple(
-        _used_tokens(*each, snapshot.evaluation.known.cost) for each in snapshot.compute_token_use().items()
-    )
+    cost = snapshot.evaluation.known.cost
+    return tuple(_used_tokens(*use, cost) for use in snapshot.compute_token_use().items())
 
 
 def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
