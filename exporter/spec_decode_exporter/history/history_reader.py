@@ -153,11 +153,10 @@ class _TargetReading:
             if name.model_name not in self._periods:
                 self._periods[name.model_name] = PlainPeriods(self._groups[self._group, name.model_name])
             engine = self._engines[name] = EngineSlots(
-                self._assumptions(name.model_name),
+                replace(self._assumptions(name.model_name), front_end="rust" if self._is_rust else ""),
                 self._periods[name.model_name],
                 self._query.slot_seconds,
                 self.samples.interval or DEFAULT_INTERVAL,
-                front_end="rust" if self._is_rust else "",
             )
         return engine
 

@@ -162,13 +162,11 @@ class EngineSlots:
         periods: PlainPeriods,
         slot_seconds: float,
         interval: float,
-        *,
-        front_end: str = "",
     ) -> None:
         """Begin before the first sample.
 
         ``periods`` are those of its model on its target. Slots begin at multiples of ``slot_seconds`` in Unix
-        time. ``interval`` is the seconds between two scrapes, ``front_end`` that of the server.
+        time. ``interval`` is the seconds between two scrapes.
         """
         self.slots: list[Slot] = []
         self.events: list[TimedEvent] = []
@@ -177,8 +175,7 @@ class EngineSlots:
         self._assumptions = assumptions
         self._seconds = slot_seconds
         self._interval = interval
-        known = replace(assumptions, front_end=front_end)
-        self._monitor = EngineMonitor((2 * slot_seconds,), known, periods.baseline)
+        self._monitor = EngineMonitor((2 * slot_seconds,), assumptions, periods.baseline)
         self._since: float | None = None
         self._process = 0
 

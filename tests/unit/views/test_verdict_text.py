@@ -294,11 +294,11 @@ def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache,
     its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
     its.window.mean.kv_cache_usage_ratio = 0.31
     assert memory_text(its) == text
-    known.kv_cache = KvCache(262_144, "fp8")
+    known.assumed = Assumptions(kv_cache=KvCache(262_144, "fp8"))
     assert (
         memory_text(its) == f"{text} Speculation leaves room for 262,144 tokens of KV cache (fp8).".lstrip()
     )
-    known.kv_cache = KvCache(1000, "auto")
+    known.assumed = Assumptions(kv_cache=KvCache(1000, "auto"))
     assert memory_text(its).endswith("Speculation leaves room for 1,000 tokens of KV cache.")
 
 
