@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
-from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
     MIN_SECONDS,

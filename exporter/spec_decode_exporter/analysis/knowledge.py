@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
@@ -17,6 +17,25 @@ from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
+
+
+class Drafting(StrEnum):
+    """Knowledge whether an engine speculates."""
+
+    DRAFTS = "drafts"
+    OFF = "off"
+    """A page of an engine that would show drafts, and shows none."""
+    UNDECIDED = "undecided"
+    """More requests will tell."""
+    UNCOUNTED = "uncounted"
+    """The engine yields more than a token a decode step, but its page does not count drafts."""
+    UNKNOWN = "unknown"
+    """Its page does not tell."""
+
+    @property
+    def speculates(self) -> bool | None:
+        """Whether it speculates; None if that is unknown."""
+        return {Drafting.DRAFTS: True, Drafting.OFF: False}.get(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS

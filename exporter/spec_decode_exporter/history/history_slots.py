@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary

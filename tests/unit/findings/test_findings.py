@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
