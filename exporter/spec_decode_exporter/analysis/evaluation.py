@@ -186,6 +186,12 @@ class Evaluation:
         bounds = self.windows[0].speedup_bounds if self.windows else None
         return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
 
+    @property
+    def gains_nothing(self) -> bool:
+        """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
+        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
+        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
+
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:
         """Evidence that a verdict needs, any one of them; empty with a verdict."""

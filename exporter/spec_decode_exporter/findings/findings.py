@@ -90,16 +90,6 @@ FAULTS.conditions |= {f"{kind}_drop": (always, partial(_live_drop, kind)) for ki
 
 
 @FAULTS.finding(always)
-def slow_drop(context: FindingContext) -> Found | None:
-    text = "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was {baseline:.2f} in the last half hour. Some server defects cause this until a restart."
-    baseline = context.drops.baseline_acceptance_length_tokens
-    length = context.evaluation.windows[0].acceptance_length_tokens
-    if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
-        return None
-    return Found(text, {"baseline": baseline, "length": length})
-
-
-@FAULTS.finding(always)
 def counts_no_drafts(context: FindingContext) -> Found | None:
     text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
     lengths = context.reported_lengths

@@ -157,6 +157,19 @@ def bounded(length=None, per_step=None, speedup=None, verdict=Verdict.INSUFFICIE
     return its
 
 
+class TestNoGain:
+    @pytest.mark.parametrize(("per_step", "is_so"), [((1.0, 1.09), True), ((1.0, 1.1), False), (None, False)])
+    def test_few_tokens_a_step_pay_at_no_cost(self, per_step, is_so):
+        """By the shortest window alone, and 10 % are the least that pays."""
+        its = Evaluation((busy_window(length=30.0), busy_window()), at(0.1))
+        shortest, longest = bounded(per_step=per_step), bounded(per_step=(2.0, 3.0))
+        its.windows = (shortest, longest)
+        assert its.gains_nothing is is_so
+
+    def test_an_engine_that_is_gone_has_no_window(self):
+        assert not Evaluation((), at(0.1)).gains_nothing
+
+
 class TestContradiction:
     @pytest.mark.parametrize(("length", "is_so"), [((2.0, 2.89), True), ((2.0, 2.9), False)])
     def test_lengths_whose_bounds_have_nothing_in_common_contradict(self, length, is_so):

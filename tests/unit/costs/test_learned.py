@@ -81,7 +81,7 @@ class Engine:
         if taken.increment:
             speculates = self.counters.drafting.speculates
             self.learned.observe(taken.increment, sample, self.history, speculates=speculates)
-            self.changes += self.learned.drops.observe(drafts_of(taken.increment, WALL + self.moment))
+            self.changes += self.learned.drops.observe(drafts_of(taken.increment))
 
     @property
     def baseline(self):

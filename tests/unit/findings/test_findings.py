@@ -174,7 +174,6 @@ PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
-    "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
     "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
     "drafts_not_counted": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
     "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
