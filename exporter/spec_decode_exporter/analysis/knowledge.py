@@ -102,8 +102,6 @@ class Knowledge:
     """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
-    counts_tokens: bool = False
-    """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     kv_cache: KvCache | None = None
     """KV cache that speculation leaves; None if the page does not show it."""
     settings_place: SettingsPlace = "flags"

@@ -339,7 +339,6 @@ class EngineMonitor:
             engine_kind=assumed.engine_kind,
             server=assumed.server,
             wall=wall,
-            counts_tokens=self.counters.counts_tokens,
             kv_cache=assumed.kv_cache,
             settings_place=assumed.settings_place,
         )
