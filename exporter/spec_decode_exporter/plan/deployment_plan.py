@@ -82,10 +82,9 @@ class DeploymentPlan(SpeedupPlan):
 
     @property
     def load(self) -> int:
-        """Sequences in a step: the wanted ones, as far as they fit."""
+        """Sequences in a step: the wanted ones, as far as they fit; all of them if none fits."""
         wanted: int = self.wanted_sequences
-        fitting = self.with_draft.concurrent_sequences
-        return max(wanted if fitting is None else min(wanted, fitting), 1)
+        return min(wanted, self.with_draft.concurrent_sequences or wanted)
 
     @property
     def models(self) -> list[Model]:

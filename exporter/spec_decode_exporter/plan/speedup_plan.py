@@ -214,7 +214,7 @@ class SpeedupPlan(View):
             return reason
         speedups, sources = [step.speedup for step in steps], len({step.source for step in steps})
         measured = f"{plural(len(steps), 'measurement')} of {plural(sources, 'source')}"
-        return f"{reason}; in {measured} it was {min(speedups):.2f} to {max(speedups):.2f} times as fast"
+        return f"{reason}; in {measured}, with other models, it was {min(speedups):.2f} to {max(speedups):.2f} times as fast"
 
     def at_cost(self, tokens: int, cost: CostRange) -> PlannedDepth:
         """Return the speed-up of a number of draft tokens at a cost."""

@@ -98,6 +98,12 @@ def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
 
 
+def test_the_cost_is_that_of_the_sequences_that_fit_or_of_all_if_none_fits(llamas):
+    assert planned(*llamas, "--batch", "16").load == 16
+    assert planned(*llamas, "--batch", "100").load == 32
+    assert planned(*llamas, "--batch", "100", "--gpus", "1").load == 100
+
+
 sizes = st.integers(10**6, 10**12)
 dtypes = st.sampled_from([*DTYPES])
 

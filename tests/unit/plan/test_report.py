@@ -58,6 +58,7 @@ def test_every_outcome_architecture_method_dtype_and_gpu_is_documented():
     [
         ((), "**FITS** 123 GB are left for the KV cache: 32 sequences"),
         (("--batch", "33"), "**TIGHT** 123 GB"),
+        (("--gpus", "3", "--gpu", "H200", *COST), "**REFUSED** 64 attention heads cannot be divided over 3 GPUs: vLLM refuses that. - speed-up"),
         (("--context", "300000"), "**DOES NOT FIT** Not one sequence of 300,000 tokens fits beside the weights."),
         (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
         (("--gpus", "2", "--gpu-memory", "81559MiB"), "It would fit with the target in 8 bits. Without the draft it fits."),
@@ -67,12 +68,17 @@ def test_every_outcome_architecture_method_dtype_and_gpu_is_documented():
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
         (("--acceptance", "0", *COST), "32 sequences of 8,192 tokens. **It pays where more than 0.200 of the draft tokens are accepted, at the best guess of the cost. At the assumed acceptance of 0 no number of tokens pays.**"),
         (("--tokens", "8", "--acceptance", "0.5", *COST), "at the best guess of the cost. Best at 1 token.**"),
-        ((), "speed-up at the assumed acceptance of 0.7: **unclear**. Too few published what drafting by draft_model costs; in 10 measurements of 2 sources it was 0.25 to 0.47 times as fast."),
+        ((), "speed-up at the assumed acceptance of 0.7: **unclear**. Too few published what drafting by draft_model costs; in 10 measurements of 2 sources, with other models, it was 0.25 to 0.47 times as fast."),
     ],
 )  # fmt: skip
 def test_the_verdict_comes_first(llamas, words, says):
     found = prose(planned(*llamas, *words))
     assert says in found.split("target model")[0]
+
+
+def test_a_target_alone_has_a_remedy_without_words_about_a_draft():
+    said = json.loads(as_json(planned("--target", "70B", "--method", "ngram", "--gpu", "H100")))
+    assert (said["outcome"], said["remedy"]) == ("does_not_fit", "It would fit with the target in 8 bits.")
 
 
 def names_in(value, path=""):
