@@ -122,8 +122,6 @@ class Knowledge:
     """None without any, and of an engine whose schedule always drafts."""
     wall: float = 0.0
     """Unix time of the newest poll."""
-    counts_tokens: bool = False
-    """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     assumed: Assumptions = field(default_factory=Assumptions)
     """What was known before the first poll, and of the server."""
 

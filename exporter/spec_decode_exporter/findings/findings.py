@@ -206,17 +206,6 @@ def above_crossover(context: FindingContext) -> Found | None:
 
 
 @FAULTS.finding(drafting)
-def no_depth_pays(context: FindingContext) -> Found | None:
-    text = "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no number of draft tokens is faster than none. If these costs are right, disable speculation."
-    cost, depths = context.its.cost, context.its.depths
-    if cost is None or context.its.best_tokens != 0 or not context.its.counts_verified:
-        return None
-    if depths is not None and any(depths.pays(cost.low, tokens + 1) for tokens in range(len(depths))):
-        return None
-    return Found(text, {"draft_cost": cost.low.token, "fixed_cost": cost.low.step})
-
-
-@FAULTS.finding(drafting)
 def unclear_cost(context: FindingContext) -> Found | None:
     text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {ways_text(context.its)}"
     even, speedup = context.its.break_even_cost_ratio, context.its.speedup_range
@@ -306,18 +295,6 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 
 
 @HINTS.finding(drafting)
-def adaptive_verification(context: FindingContext) -> Found | None:
-    text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
-    return Found(text, {}) if context.known.speculation.is_adaptive else None
-
-
-@HINTS.finding(drafting)
-def steps_counted_by_token(context: FindingContext) -> Found | None:
-    text = "The server counts an inter-token latency for each token, not for each decode step. So decode steps are the generated tokens, without first and accepted ones, and there are no quantiles of steps."
-    return Found(text, {}) if context.known.counts_tokens else None
-
-
-@HINTS.finding(drafting)
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
     cache, cost, work = context.known.assumed.kv_cache, context.its.cost, context.its.work
@@ -329,12 +306,6 @@ def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     if is_drafter or not is_measured or not cache.dtype.startswith("fp8"):
         return None
     return Found(text, {"acceptance": acceptance, "steps": cost.guess.plain_steps(work) / work.steps})
-
-
-@HINTS.finding(drafting)
-def counted_at_end(context: FindingContext) -> Found | None:
-    text = "The engine counts the drafts and tokens of a request when it ends. All figures are about the requests that ended in the window, from their first token on. A change shows once the requests that ran at the time have ended, and drafts a second come in bursts."
-    return Found(text, {}) if context.its.window.counts_at_end else None
 
 
 @HINTS.finding(accepting)

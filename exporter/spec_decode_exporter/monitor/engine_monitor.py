@@ -340,7 +340,6 @@ class EngineMonitor:
             last_drafts=self._last_drafts,
             latency_baseline=self._latency_baseline if drafts else None,
             wall=wall,
-            counts_tokens=self.counters.counts_tokens,
             assumed=assumed,
         )
 
