@@ -28,10 +28,11 @@ BUDGETS = {
     "history": 2413,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 906,  # a row for each figure, and lines that are written with the evaluation (910 before)
     "views": 2345,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
-    "reports": 4542,  # recommend --measure for replicas together, what each number of draft tokens did (4,525 before); 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history; plans by a model's name
+    "plan": 1289,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
+    "reports": 2804,  # plan is a package of its own (4,543 before)
     "web": 3372,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 589,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 2195,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
+    "cli": 2192,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
     "simulator": 1333,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }

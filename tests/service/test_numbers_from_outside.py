@@ -23,15 +23,15 @@ from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
+from spec_decode_exporter.plan.model_config import ModelError
+from spec_decode_exporter.plan.report import as_json
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.plan.model_sizes import ModelError
-from spec_decode_exporter.reports.plan.plan_report import as_json
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
 from tests.fakes.references import observation
-from tests.unit.reports.plan.conftest import LLAMA_8B
+from tests.unit.plan.conftest import LLAMA_8B
 
 NUMBERS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",

@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostSources
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
@@ -32,12 +33,16 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    settings_place: SettingsPlace = "flags"
+    front_end: str = ""
+    """``PageReading.front_end`` of the server."""
+    data_parallel: bool = False
+    """True if the server has several engines."""
 
     def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
-        its, settings = self.speculation, self.cost
-        about = its.method, its.target, its.drafts_in_parallel
-        return CostSources(settings, tuple(measured), *about)
+        its = self.speculation
+        return CostSources(self.cost, tuple(measured), its.method, its.target, its.drafts_in_parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Knowledge:
     cost: CostSources = field(default_factory=CostSources)
     policy: Policy = field(default_factory=Policy)
     drafting: Drafting = Drafting.DRAFTS
+    is_gone: bool = False
+    """True if the engine was absent for too long, though its last windows are evaluated."""
     has_drafted: bool = False
     """True if the engine drafted since the server's process began."""
     recent: Window | None = None
@@ -104,6 +111,8 @@ class Knowledge:
     """True if the engine counts a decode step for each token: see ``DraftCounters``."""
     kv_cache: KvCache | None = None
     """KV cache that speculation leaves; None if the page does not show it."""
+    settings_place: SettingsPlace = "flags"
+    """Place of the exporter's settings."""
 
     @property
     def speculates(self) -> bool:

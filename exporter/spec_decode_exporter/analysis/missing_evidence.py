@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.methods import is_known_method
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
@@ -124,7 +125,7 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
 
 @dataclass(frozen=True, slots=True)
 class CostMeasurement:
-    """Way to know whether speculation pays."""
+    """CostMeasurement to know whether speculation pays."""
 
     name: str
     text: str
@@ -134,7 +135,24 @@ class CostMeasurement:
     costs: str = "no speed"
     """Its price in speed."""
     paste: str = ""
-    """Flags, command or YAML to paste; capital letters are to replace. Empty without one."""
+    """Flags or YAML to paste; capital letters are to replace. Empty without one."""
+    place: str = ""
+    """Where to paste it."""
+
+
+class Paste(NamedTuple):
+    """Texts to paste: flags, and YAML of the configuration, which the chart has below ``config``."""
+
+    flags: str = ""
+    setting: str = ""
+
+    def at(self, place: SettingsPlace) -> tuple[str, str]:
+        """Return the text for a place, and the place's name; both empty without a text."""
+        if place == "flags" and self.flags:
+            return self.flags, "the exporter's flags"
+        if place == "chart" and self.setting:
+            return f"config: {{{{{self.setting}}}}}", "the chart's values"
+        return self.setting, self.setting and "the exporter's configuration"
 
 
 def _is_measured(its: WindowEvaluation) -> bool:
@@ -148,17 +166,21 @@ def _lacks_baseline(its: WindowEvaluation) -> bool:
 
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
-_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement], ...]] = (
-    (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp, with a flag of the exporter: published costs of such drafters then say what is likely", "a minute", paste="--speculative.method METHOD")),
-    (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic")),
-    (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic")),
-    (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute", paste="--baseline.prometheus.url http://PROMETHEUS:9090")),
-    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes")),
-    (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
-    (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; for flags of the exporter, C is (T1 / T0 - 1) / {tokens}", "two measurements", paste="--cost.draft-cost-ratio C --cost.running-requests {running:.0f}")),
+_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, Paste], ...]] = (
+    (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely", "a minute"),
+        Paste("--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]")),
+    (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), Paste()),
+    (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), Paste()),
+    (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
+        Paste("--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}")),
+    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), Paste()),
+    (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server"),
+        Paste(setting='experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+    (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
+        Paste("--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}")),
 )  # fmt: skip
 """Ways to know the cost, cheapest first, and the windows to which each applies."""
-WAYS: Final = tuple(way.name for _, way in _WAYS)
+WAYS: Final = tuple(way.name for _, way, _ in _WAYS)
 """Names of the ways, cheapest first."""
 
 
@@ -175,17 +197,20 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
 def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
     method, running = its.known.speculation.method, its.drafting_requests
+    place = its.known.settings_place
     numbers = {
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
         "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
         "factor": _more_traffic(its),
+        "server": f"'{its.known.server}'" if its.known.server else "URL",
+        "volume": ", if a volume keeps `state.file`" if place == "chart" else "",
     }
+    rows = ((way, *paste.at(place)) for applies, way, paste in _WAYS if applies(its))
     return tuple(
-        replace(way, text=way.text.format_map(numbers), paste=way.paste.format_map(numbers))
-        for applies, way in _WAYS
-        if applies(its)
+        replace(way, text=way.text.format_map(numbers), paste=paste.format_map(numbers), place=name)
+        for way, paste, name in rows
     )
 
 

@@ -265,10 +265,13 @@ def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], f
     )
 
     def parse(text: str) -> float:
+        hint = ""
         with suppress(ValueError):
-            value = float(text)
-            if isfinite(value) and 0 <= value <= upper and (value or not above_zero):
+            value, is_percent = float(text.removesuffix("%")), text.endswith("%")
+            if is_percent and upper == 1:
+                hint = f"; write {value / 100:g}"
+            elif isfinite(value) and 0 <= value <= upper and (value or not above_zero) and not is_percent:
                 return value
-        raise ValueError(f"{text!r} is not a number {limits}")
+        raise ValueError(f"{text!r} is not a number {limits}{hint}")
 
     return reader(parse)

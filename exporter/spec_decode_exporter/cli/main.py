@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, flag_problem
 from spec_decode_exporter.config.mistakes import ConfigError
@@ -79,9 +79,17 @@ def _similar(unknown: Sequence[str], flags: Sequence[str]) -> Iterator[str]:
             yield from difflib.get_close_matches(name, flags, 1)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser whose errors are one line, without the usage of all flags."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UsageError."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
 def build_parser(environ: Mapping[str, str], command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the program, with the arguments of one ``command``."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="spec-decode-exporter",
         description="Prometheus exporter that evaluates vLLM's speculative decoding over sliding windows.",
         epilog="The default command is run. Each of its flags is also an environment variable: "

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, is_known_method, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
-from spec_decode_exporter.reports.exit_status import PLAN, ExitStatus
-from spec_decode_exporter.reports.plan.checkpoint import METHODS, drafter_of, model_of
-from spec_decode_exporter.reports.plan.deployment_plan import GIGABYTE, DeploymentPlan
-from spec_decode_exporter.reports.plan.expected_speedup import SpeedupPlan, token_acceptance
-from spec_decode_exporter.reports.plan.model_sizes import DTYPES, ModelError, dtype_of
-from spec_decode_exporter.reports.plan.observed_model import ObservedModel, read
-from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
+from spec_decode_exporter.plan.checkpoint import model_of
+from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.plan.draft_head import METHODS, NO_DRAFT, drafter_of
+from spec_decode_exporter.plan.gpus import DEFAULT, GPUS, gpu_of, memory
+from spec_decode_exporter.plan.model_config import DTYPES, ModelError, dtype_of
+from spec_decode_exporter.plan.observed_model import ObservedModel, read
+from spec_decode_exporter.plan.report import as_json, as_text
+from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
+from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
 FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
@@ -47,37 +48,20 @@ exit status:
      sequence; or vLLM rejects the combination
 """
 _ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
-_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s?([KMGT]?)(i?)B", flags=re.ASCII)
-
-
-def memory(text: str) -> int:
-    """Return the bytes in ``text``: ``80GB`` is 80 · 10^9, ``143771MiB`` is 143771 · 2^20.
-
-    Raises:
-        ValueError: The text is no amount of memory; the message has examples.
-    """
-    match = _SIZE.fullmatch(text.strip())
-    if text == "0":
-        return 0
-    if match is None or (match[3] and not match[2]):
-        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB")
-    return int(Fraction(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
-
-
-def _gpu_memory(text: str) -> int:
-    size = memory(text)
-    if not size:
-        raise ValueError(f"a GPU has more memory than {text!r}")
-    return size
-
-
+_OVERHEAD: Final = 2 * 10**9
+_STATUS: Final[Mapping[PlanOutcome, ExitStatus]] = {
+    PlanOutcome.WEIGHTS_FIT: ExitStatus.UNKNOWN,
+    PlanOutcome.DOES_NOT_FIT: ExitStatus.BAD,
+    PlanOutcome.REFUSED: ExitStatus.BAD,
+}
+"""Exit status of an outcome that is not good."""
 _DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
 _KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
 _MODELS: Final = (
     Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family decides how a measured cost changes with the load"),
     Flag("--target", "MODEL", "the served model by its size or its config.json: memory is planned too"),
     Flag("--draft", "MODEL", "the draft model by its size or its config.json, for its memory"),
-    Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL}, or as measured)"),
+    Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL} with --draft, or as measured)"),
     Flag("--parallel-drafting", "", "one pass of the drafter drafts all tokens (vLLM's parallel_drafting)"),
 )  # fmt: skip
 _MEMORY: Final = (
@@ -87,7 +71,7 @@ _MEMORY: Final = (
     Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
     Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft (default: all)", read=whole(1), also=("--target.tensor-parallel",)),
-    Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory)),
+    Flag("--gpu", "NAME", f"kind of the GPUs, of {', '.join(GPUS)}, or the memory of one, such as 81559MiB; GB are 10^9 bytes (default: {DEFAULT})", read=reader(gpu_of), also=("--gpu-memory",)),
     Flag("--utilisation", "SHARE", "vLLM's --gpu-memory-utilization (default: 0.9)", read=number(1.0, above_zero=True), also=("--utilization",)),
     Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory)),
     Flag("--kv-cache-dtype", "DTYPE", "vLLM's --kv-cache-dtype (default: auto, 16 bits)", choices=_ELEMENT_BYTES),
@@ -129,84 +113,86 @@ def handle(arguments: argparse.Namespace) -> int:
     except ModelError as error:
         raise UsageError(str(error)) from None
     write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
-    return PLAN[plan.outcome] if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
+    return _STATUS.get(plan.outcome, ExitStatus.GOOD) if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
 
 
-def plan_of(arguments: argparse.Namespace) -> SpeedupPlan:
+def plan_of(given: argparse.Namespace) -> SpeedupPlan:
     """Return the plan of arguments: with memory if they have a target.
 
     Raises:
         ModelError: A model is unusable.
         UsageError: The arguments contradict each other.
     """
-    its = arguments
-    if its.measured is not None and (its.acceptance, its.acceptance_length, its.throughput) != (None,) * 3:
+    held = given.acceptance, given.acceptance_length, given.throughput
+    if given.measured is not None and held != (None, None, None):
         flags = "--acceptance, --acceptance-length and --throughput"
         raise UsageError(f"--measured holds acceptance and throughput: omit {flags}")
-    observed = None if its.measured is None else read(its.measured)
-    if its.target is not None:
-        return _deployment_plan(its, observed)
+    observed = None if given.measured is None else read(given.measured)
+    if given.target is not None:
+        return _deployment_plan(given, observed)
     for flag in _MEMORY:
-        if getattr(its, flag.destination) is not None:
+        if getattr(given, flag.destination) is not None:
             raise UsageError(f"{flag.name} is about memory: add --target, such as 70B")
-    name = its.model_name or (observed and observed.model_name)
+    name = given.model_name or (observed and observed.model_name)
     if not name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
-    return SpeedupPlan(model_name=name, **_common(its, observed))
+    return SpeedupPlan(model_name=name, **_common(given, observed))
 
 
-def _deployment_plan(its: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
-    gpus = its.gpus or 1
-    ranks = its.tensor_parallel or gpus
+def _deployment_plan(given: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
+    gpus, gpu = given.gpus or 1, given.gpu or gpu_of(DEFAULT)
+    ranks = given.tensor_parallel or gpus
     if gpus % ranks:
         raise UsageError(f"--gpus {gpus} is not a multiple of --tensor-parallel {ranks}")
-    common = _common(its, observed)
-    target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
-    draft = drafter_of(common["method"], target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
+    common = _common(given, observed)
+    target = model_of(given.target, given.target_dtype, given.target_kv_bytes_per_token)
+    draft = given.draft and model_of(given.draft, given.draft_dtype, given.draft_kv_bytes_per_token)
+    config = target.config
+    architecture = Architecture.MIXTURE_OF_EXPERTS if config and config.experts else Architecture.DENSE
     return DeploymentPlan(
-        model_name=its.model_name or target.name,
-        target_model=target,
-        draft_model=draft,
+        model_name=given.model_name or target.name,
+        architecture=architecture if config else None,
+        target=target,
+        draft=drafter_of(common["method"], target, draft, given.draft_dtype),
         gpus=ranks,
-        gpu_memory_bytes=its.gpu_memory or 80 * GIGABYTE,
-        gpu_memory_utilisation_ratio=its.utilisation or 0.9,
-        overhead_bytes=2 * GIGABYTE if its.overhead is None else its.overhead,
-        kv_cache_element_bytes=_ELEMENT_BYTES[its.kv_cache_dtype or "auto"],
+        gpu_name=gpu.name,
+        gpu_memory_bytes=gpu.memory_bytes,
+        gpu_memory_utilisation_ratio=given.utilisation or 0.9,
+        overhead_bytes=_OVERHEAD if given.overhead is None else given.overhead,
+        kv_cache_element_bytes=_ELEMENT_BYTES[given.kv_cache_dtype or "auto"],
         engines=gpus // ranks,
-        throughput=its.throughput,
+        throughput=given.throughput,
         **common,
     )
 
 
-def _common(its: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
+def _common(given: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
     """Return the values that both kinds of plans have."""
     seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
-    given = {
-        "draft_tokens": its.tokens or seen,
-        "acceptance": _acceptance(its),
-        "running_requests": its.running,
-        "context_tokens": its.context,
+    if given.method and not is_known_method(given.method):
+        raise UsageError(f"--method {given.method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
+    if given.method is None and given.draft is None and observed is None:
+        raise UsageError(NO_DRAFT)
+    method = given.method or (observed and observed.method) or DRAFT_MODEL
+    values = {
+        "draft_tokens": given.tokens or seen,
+        "acceptance": _acceptance(given),
+        "running_requests": given.running,
+        "context_tokens": given.context,
     }
     return {
-        "method": _method(its.method) or present_name((observed and observed.method) or DRAFT_MODEL),
-        "drafts_in_parallel": its.parallel_drafting,
-        "given_cost_ratio": its.cost_draft_cost_ratio,
-        "observed": observed,
-        **{name: value for name, value in given.items() if value is not None},
+        "method": present_name(method),
+        "drafts_in_parallel": given.parallel_drafting,
+        "given_cost_ratio": given.cost_draft_cost_ratio,
+        "observation": observed,
+        **{name: value for name, value in values.items() if value is not None},
     }
 
 
-def _method(method: str | None) -> str:
-    """Return a method in vLLM's spelling; empty if it is not given."""
-    if method and not is_known_method(method):
-        raise UsageError(f"--method {method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
-    return present_name(method or "")
-
-
-def _acceptance(its: argparse.Namespace) -> float | None:
+def _acceptance(given: argparse.Namespace) -> float | None:
     """Return the acceptance of a token; None if it is not given."""
-    acceptance: float | None = its.acceptance
-    length, tokens = its.acceptance_length, its.tokens
+    acceptance: float | None = given.acceptance
+    length, tokens = given.acceptance_length, given.tokens
     if length is None:
         return acceptance
     if acceptance is not None:

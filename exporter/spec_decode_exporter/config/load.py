@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import yaml
 
@@ -12,7 +13,10 @@ from spec_decode_exporter.config.environment import expand
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS, Source, read_source
-from spec_decode_exporter.config.types import Context, ReadRates
+from spec_decode_exporter.config.types import Context, ReadRates, SettingsPlace
+
+IN_CHART: Final = "SPEC_DECODE_EXPORTER_IN_CHART"
+"""Variable that the Helm chart sets: its values are the place of the settings."""
 
 
 def load(
@@ -39,7 +43,9 @@ def load(
     source = Source(FLAGS) if path is None else read_source(path, partial(expand, environ=environ))
     for name, value in (overrides or {}).items():
         _override(source, name, value)
-    config = source.validated(Config, Context(Path() if path is None else path.parent, read_rates))
+    directory = Path() if path is None else path.parent
+    edited: SettingsPlace = "chart" if environ.get(IN_CHART) else "file" if path else "flags"
+    config = source.validated(Config, Context(directory, read_rates, edited))
     for check in checks:
         for place, message in check(config):
             source.add_problem(place, message)

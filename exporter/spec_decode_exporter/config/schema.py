@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -16,16 +15,18 @@ from spec_decode_exporter.config.comparison_settings import (
     ReferenceSettings,
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.config.mistakes import Mistake, MistakesError
+from spec_decode_exporter.config.mistakes import Mistake, MistakesError, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
+    Context,
     Duration,
     DurationOrOff,
     LocatedFile,
     NotEmpty,
     Section,
+    SettingsPlace,
     Size,
     format_duration,
     refuses,
@@ -64,9 +65,7 @@ class Profile(StrEnum):
 def _group_problem(name: str) -> str | None:
     if name in set(Group):
         return None
-    near = difflib.get_close_matches(name, [*Group], n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
-    return f"is not a group of metrics; {hint}"
+    return near_name(name, [*Group], "group of metrics")
 
 
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
@@ -156,6 +155,17 @@ class Config(Section):
     state: StateSettings = Field(default_factory=StateSettings, description="State that survives a restart of the exporter.")
     log: Log = Field(default_factory=Log, description="The log.")
     limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
+
+    _place: SettingsPlace = "flags"
+
+    def model_post_init(self, context: Any) -> None:  # noqa: ANN401  as pydantic
+        """Keep the place of the settings, which ``load`` knows."""
+        self._place = context.place if isinstance(context, Context) else "flags"
+
+    @property
+    def place(self) -> SettingsPlace:
+        """Place of the settings."""
+        return self._place
 
     @field_validator("poll", "policy", "targets", "experiments")
     @classmethod

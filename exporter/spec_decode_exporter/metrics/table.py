@@ -112,7 +112,7 @@ def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation]
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
     value = attrgetter(f"token.{side}")
-    return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.cost] if cost]
+    return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.longest.cost] if cost]
 
 
 def _depth_speedups(engine: EngineSnapshot) -> Numbers:

@@ -94,5 +94,5 @@ class ExperimentMonitor:
                     faster.setdefault(engine, better)
         engines = {engine for _, engine in members}
         for engine in engines | self._informed:
-            engine.arms, engine.faster = baselines[engine], faster.get(engine)
+            engine.use_experiments(baselines[engine], faster.get(engine))
         self._informed = engines

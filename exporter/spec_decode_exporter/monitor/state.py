@@ -73,7 +73,7 @@ _POD_SUFFIX: Final = re.compile(
 
 
 def group_of(labels: Mapping[str, str], name: str) -> str:
-    """Return the group of a server: the labels that name no process, and its pod's name without the random end.
+    """Return the group of a server: labels that name no process, and its pod's name without the random end.
 
     It is ``name``, that of the server, without a service and a pod: a job alone may scrape different servers.
     """

@@ -9,7 +9,6 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
 from spec_decode_exporter.reports.comparison import Outcome
-from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView
 
@@ -32,13 +31,6 @@ class ExitStatus(IntEnum):
     models do not fit, or vLLM refuses them. ``--against``: acceptance fell by more than the threshold."""
 
 
-PLAN: Final[Mapping[PlanOutcome, ExitStatus]] = {
-    PlanOutcome.FITS: ExitStatus.GOOD,
-    PlanOutcome.TIGHT: ExitStatus.GOOD,
-    PlanOutcome.WEIGHTS_FIT: ExitStatus.UNKNOWN,
-    PlanOutcome.DOES_NOT_FIT: ExitStatus.BAD,
-    PlanOutcome.REFUSED: ExitStatus.BAD,
-}
 COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
     Outcome.BETTER: ExitStatus.GOOD,
     Outcome.SAME: ExitStatus.GOOD,

@@ -11,9 +11,10 @@ import shutil
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TextIO
 
-from jinja2 import pass_context
+from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
@@ -145,13 +146,15 @@ def cells(text: str) -> int:
     return sum(map(_columns, _COLOR.sub("", text)))
 
 
-def render(template: str, style: TextStyle, /, **context: object) -> str:
-    """Render a template of ``reports/templates``; return lines with a final newline.
+def render(
+    template: str, style: TextStyle, package: str = "spec_decode_exporter.reports", /, **context: object
+) -> str:
+    """Render a template of a package's folder ``templates``; return lines with a final newline.
 
     In a template, an indented line continues the line above, and several blank lines are one. On a
     terminal, prose is broken at its width.
     """
-    text = _environment.get_template(template).render(context, style=style)
+    text = _environment(package).get_template(template).render(context, style=style)
     return fitted(re.sub(r"\s*\n\s*\n", "\n\n", _joined(text)).strip() + "\n", style.width)
 
 
@@ -254,7 +257,11 @@ def _bar(context: Context, share: float | None, *, guessed: bool = False) -> Mar
     return bar(share, context["style"], guessed=guessed)
 
 
-_environment: Final = environment("spec_decode_exporter.reports", html=False)
-_environment.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
-_environment.finalize = printable
-_environment.globals.update(name=name, table=_table, aligned=_aligned, badge=_badge, bar=_bar)
+@cache
+def _environment(package: str) -> Environment:
+    """Return the environment of a package's templates."""
+    templates = environment(package, html=False)
+    templates.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
+    templates.finalize = printable
+    templates.globals.update(name=name, table=_table, aligned=_aligned, badge=_badge, bar=_bar)
+    return templates

@@ -35,10 +35,11 @@ spec:
         {{- with .Values.extraArgs }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
-      {{- with .Values.extraEnv }}
       env:
+        - {name: SPEC_DECODE_EXPORTER_IN_CHART, value: "true"}
+        {{- with .Values.extraEnv }}
         {{- toYaml . | nindent 8 }}
-      {{- end }}
+        {{- end }}
       ports:
         - name: spec-decode
           containerPort: 7732

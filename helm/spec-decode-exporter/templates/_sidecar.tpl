@@ -27,6 +27,7 @@ The sidecar as an item of a pod's initContainers. In a chart that has this one a
     {{- toYaml . | nindent 4 }}
     {{- end }}
   env:
+    - {name: SPEC_DECODE_EXPORTER_IN_CHART, value: "true"}
     {{- if index .Values "config" }}
     - {name: TARGET_PORT, value: {{ .Values.sidecar.targetPort | quote }}}
     {{- else }}

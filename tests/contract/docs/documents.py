@@ -71,10 +71,13 @@ def wrong_links(text, page):
 def wrong_command(line):
     """Return the error of a command line of the exporter; None if it is valid."""
     from spec_decode_exporter.cli.main import parse
+    from spec_decode_exporter.core.user_errors import UsageError
 
     try:
         parse(shlex.split(line)[1:], {})
-    except SystemExit as end:
+    except UsageError as error:
+        return str(error)
+    except SystemExit as end:  # --help
         return f"exit status {end.code}"
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +21,9 @@ from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import VERSION, StateFile
+from spec_decode_exporter.plan import checkpoint
+from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.reports import references as reference
-from spec_decode_exporter.reports.plan import checkpoint
-from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.web.security import read_web_config
@@ -43,15 +42,9 @@ def _secret(path: Path) -> object:
     return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
 
 
-def _safetensors(path: Path, model: Mapping[str, object]) -> object:
-    (path.parent / "config.json").write_text(json.dumps(model))
+def _indexed(path: Path) -> object:
+    (path.parent / "config.json").write_text(json.dumps(_MODEL))
     return checkpoint.model_of(str(path.parent), None, None)
-
-
-def _header(tensors: int) -> bytes:
-    names = (f'"model.layers.{number}.weight":{{"data_offsets":[0,2]}}' for number in range(tensors))
-    content = f"{{{','.join(names)}}}".encode()
-    return len(content).to_bytes(8, "little") + content
 
 
 _MODEL: Final = {
@@ -175,37 +168,27 @@ ROWS: tuple[Row, ...] = (
         name="config.json of a model",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
         worst={
-            "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG.values // 2 - 20)}),
-            "a text": as_json(lambda: {**_MODEL, "x": "x" * (checkpoint.CONFIG.bytes - 1000)}),
+            "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
+            "a text": as_json(lambda: {**_MODEL, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
         },
         beyond={
-            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG.bytes + 1),
+            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG[0] + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
-            "nesting": lambda: b"[" * checkpoint.CONFIG.values,
+            "nesting": lambda: b"[" * checkpoint.CONFIG[1],
             "a number": lambda: json.dumps({**_MODEL, "hidden_size": 10**4000}).encode(),
         },
     ),
     Row(
-        name="safetensors header of a model",
-        read=in_file(lambda path: _safetensors(path, _MODEL), ModelError, name="model.safetensors"),
+        name="index of a model's safetensors",
+        read=in_file(_indexed, ModelError, name="model.safetensors.index.json"),
         worst={
-            "a length beyond the file": lambda: b"\xff" * 8,
-            "no length": lambda: b"\x01",
-            "a long header": filled((2**16).to_bytes(8, "little"), b"[", b"", 2**20),
+            "tensors": as_json(
+                lambda: {"weight_map": {str(n): "" for n in range(checkpoint.OTHERS[1] // 40)}}
+            )
         },
-    ),
-    Row(
-        name="safetensors header of an unknown architecture",
-        read=in_file(
-            lambda path: _safetensors(path, {**_MODEL, "model_type": "x"}),
-            ModelError,
-            name="model.safetensors",
-        ),
-        worst={"tensors": lambda: _header(checkpoint.INDEX.values // 4)},
         beyond={
-            "values": lambda: _header(checkpoint.INDEX.values),
-            "a length beyond the limit": filled(b"\xff" * 8, b"[", b"", 2**20),
-            "nesting": filled((2**20).to_bytes(8, "little"), b"[", b"", 2**20),
+            "nesting": lambda: b"[" * checkpoint.OTHERS[1],
+            "bytes": filled(b"", b" ", b"", checkpoint.OTHERS[0] + 1),
         },
     ),
 )

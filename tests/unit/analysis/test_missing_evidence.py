@@ -1,7 +1,10 @@
 """Evidence that is missing for a verdict."""
 
+import re
 from dataclasses import replace
+from functools import reduce
 from math import inf
+from operator import or_
 
 import pytest
 import yaml
@@ -18,7 +21,7 @@ from spec_decode_exporter.analysis.missing_evidence import (
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.comparison_settings import ExperimentSettings
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from tests.fakes.costs import make_cost
@@ -162,13 +165,42 @@ def test_the_cost_is_needed_where_it_decides_and_never_of_a_dead_drafter(verdict
     assert needs_cost(its, verdict) is needs
 
 
-def test_what_to_paste_names_the_server_and_is_valid():
-    known = knowledge(**TYPICAL, server="http://vllm-a:8000")
-    ways = {way.name: way for way in ways_to_know(WindowEvaluation(busy_window(), known))}
+def pastes(place):
+    known = knowledge(server="http://vllm-a:8000", settings_place=place)
+    return {way.name: way for way in ways_to_know(WindowEvaluation(busy_window(), known))}
+
+
+def test_what_to_paste_names_the_server_and_is_flags_of_an_exporter_that_was_started_by_flags():
+    ways = pastes("flags")
+    assert ways["method"].paste == "--speculative.method METHOD"
+    assert ways["history"].paste == "--baseline.prometheus.url http://PROMETHEUS:9090"
     assert ways["by_hand"].paste == "--cost.draft-cost-ratio C --cost.running-requests 4"
     assert ways["by_hand"].text.endswith("C is (T1 / T0 - 1) / 4")
-    (experiment,) = yaml.safe_load(ways["replica"].paste)["experiments"]
-    assert ExperimentSettings.model_validate(experiment).arms["on"].match == {"method": "eagle3"}
+    assert {way.place for way in ways.values() if way.paste.startswith("--")} == {"the exporter's flags"}
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [("file", "the exporter's configuration"), ("chart", "the chart's values")]
+)
+def test_what_to_paste_into_a_file_or_the_charts_values_is_a_valid_configuration(place, name, tmp_path):
+    written = {way.name: way.paste for way in pastes(place).values() if way.paste}
+    assert written.keys() == {"method", "history", "replica", "by_hand"}
+    assert {way.place for way in pastes(place).values() if way.paste} == {name}
+    values = {key: yaml.safe_load(re.sub(r"\bC\b", "0.1", paste)) for key, paste in written.items()}
+    merged = reduce(or_, (value["config"] if place == "chart" else value for value in values.values()))
+    (tmp_path / "exporter.yml").write_text(yaml.safe_dump(merged))
+    config = load(tmp_path / "exporter.yml", environ={})
+    assert [(target.url, target.speculative.method) for target in config.targets] == [
+        ("http://vllm-a:8000/metrics", "METHOD")
+    ]
+    assert config.baseline.prometheus.url == "http://prometheus:9090"
+    assert (config.cost.draft_cost_ratio, config.cost.running_requests) == (0.1, 4)
+    assert config.experiments[0].arms["on"].match == {"method": "METHOD"}
+
+
+def test_a_pod_needs_a_volume_for_what_it_learns():
+    assert ", if a volume keeps `state.file`" in pastes("chart")["plain_period"].text
+    assert "volume" not in pastes("flags")["plain_period"].text
 
 
 def test_a_method_that_vllm_does_not_have_is_never_in_a_text_to_paste():

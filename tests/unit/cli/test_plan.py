@@ -16,8 +16,8 @@ PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
     [
         (("--gpu-memory", "141GB"), 3),
         (("--gpu-memory", "141GB", "--target.kv-bytes-per-token", "327680", "--draft.kv-bytes-per-token", "131072", "--batch", "100"), 0),
-        (("--gpu-memory", "80GB"), 4),
-        (("--gpu-memory", "80GB", "--target.dtype", "fp8"), 3),
+        (("--gpu", "H100"), 4),
+        (("--gpu", "H100", "--target.dtype", "fp8"), 3),
     ],
 )  # fmt: skip
 def test_the_exit_status_depends_on_the_outcome(program, words, status):
@@ -32,9 +32,27 @@ def test_the_target_of_a_plan_is_not_that_of_run():
     assert parse(PLAN, {"SPEC_DECODE_EXPORTER_TARGET": "http://a:1"}).target == "70B"
 
 
-@pytest.mark.parametrize(("size", "expected"), [("80GB", 80e9), ("80 GB", 80e9), ("143771MiB", 143771 * 2**20), ("79.6GiB", 79.6 * 2**30), ("1TB", 1e12)])  # fmt: skip
-def test_memory_is_written_in_the_units_of_vendors(size, expected):
-    assert parse([*PLAN, "--gpu-memory", size], {}).gpu_memory == int(expected)
+def test_a_gpu_is_given_by_its_name_or_its_memory():
+    assert parse([*PLAN, "--gpu", "h200"], {}).gpu.memory_bytes == 143771 * 2**20
+    assert parse([*PLAN, "--gpu-memory", "141GB"], {}).gpu.memory_bytes == 141 * 10**9
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((*PLAN, "--gpu", "H1000"), "unknown GPU 'H1000'; did you mean H100?"),
+        ((*PLAN, "--acceptance", "70%"), "'70%' is not a number of 0 or more, 1 at most; write 0.7"),
+        ((*PLAN, "--utilisation", "0.5%"), "; write 0.005"),
+        (
+            ("plan", "--model-name", "Qwen/Qwen3-32B"),
+            "give a draft model, such as --draft 0.6B, or another method",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_right_form(program, words, says):
+    status, text, error = program(*words)
+    assert (status, text, error.count("\n")) == (2, "", 1)
+    assert says in error
 
 
 # By name
@@ -56,10 +74,9 @@ def test_the_json_of_a_plan_by_name_has_the_documented_fields(program):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--model-name", "Qwen/Qwen3-32B", "--method", "custom_class"), "too few published what drafting by custom_class costs"),
-        (("--model-name", "Qwen/Qwen3-32B", "--method", "ngram"), "too few published what drafting by ngram costs"),
-        (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "draft models differ too much, and too few published what theirs cost"),
-        (("--model-name", "Qwen/Qwen3-32B"), "draft models differ too much, and too few published what theirs cost"),
+        (("--model-name", "Qwen/Qwen3-32B", "--method", "custom_class"), "Too few published what drafting by custom_class costs"),
+        (("--model-name", "Qwen/Qwen3-32B", "--method", "ngram"), "Too few published what drafting by ngram costs"),
+        (("--model-name", "Qwen/Qwen3-32B", "--draft", "a-draft"), "Too few published what drafting by draft_model costs; in 10 measurements of 2 sources, with other models, it was 0.25 to 0.47 times as fast. Measure the cost"),
     ],
 )  # fmt: skip
 def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program, words, reason):
@@ -76,7 +93,7 @@ def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program
     )
     assert {found[key] for key in (*numbers, "pays_share_ratio")} == {None}
     assert reason in found["verdict_text"]
-    assert f"**UNCLEAR** Unclear: {reason}" in program("plan", *words)[1]
+    assert f"**UNCLEAR** {reason}" in program("plan", *words)[1]
 
 
 def test_a_method_with_a_typing_error_is_refused_with_the_names_of_the_methods(program):

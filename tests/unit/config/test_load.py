@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.load import active_yaml, load
+from spec_decode_exporter.config.load import IN_CHART, active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, StateSettings
 from spec_decode_exporter.config.source import models_in
@@ -23,9 +23,19 @@ def test_without_a_file_the_local_vllm_is_the_target():
     assert [target.url for target in config.targets] == [DEFAULT_URL]
 
 
+@pytest.mark.parametrize(
+    ("is_file", "environ", "place"),
+    [(False, {}, "flags"), (True, {}, "file"), (True, {IN_CHART: "true"}, "chart"), (False, {IN_CHART: "true"}, "chart")],
+)  # fmt: skip
+def test_the_configuration_knows_where_its_settings_are_edited(tmp_path, is_file, environ, place):
+    path = tmp_path / "exporter.yml"
+    path.write_text("poll: {}\n")
+    assert load(path if is_file else None, environ=environ).place == place
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "poll:\n", "targets: []\n", "{}"])
 def test_an_empty_file_is_valid(read, text):
-    assert read(text) == Config()
+    assert read(text).model_dump() == Config().model_dump()
 
 
 def sections(model):

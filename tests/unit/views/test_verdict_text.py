@@ -174,7 +174,7 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
         (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
-        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp, with a flag of the exporter: published costs of such drafters then say what is likely. It takes a minute, and costs no speed: `--speculative.method METHOD`."),
+        (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute, and costs no speed. In the exporter's flags: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip

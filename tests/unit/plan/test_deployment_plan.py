@@ -8,21 +8,13 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.plan.model import Model
+from spec_decode_exporter.plan.model_config import DTYPES, ModelError, Weights
+from spec_decode_exporter.plan.observed_model import measured, read
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.reports.plan.model_sizes import (
-    DTYPES,
-    Attention,
-    Model,
-    ModelError,
-    Parameters,
-    cache_layers,
-    config_of,
-    dtype_of,
-)
-from spec_decode_exporter.reports.plan.observed_model import measured, read
 from tests.fakes.references import observation
-from tests.unit.reports.plan.conftest import LLAMA_8B, planned
+from tests.unit.plan.conftest import LLAMA_8B, planned
 
 GB = 10**9
 
@@ -41,7 +33,7 @@ def test_a_70b_with_an_8b_takes_the_published_memory(target, draft, gpu, weights
         "--gpus", "2", "--gpu-memory", gpu, "--utilisation", "1", "--overhead", "0",
     )  # fmt: skip
     assert found.with_draft.weight_bytes == weights * GB
-    assert found.with_draft.left_after_weights_bytes == found.with_draft.kv_cache_bytes == left * GB
+    assert found.with_draft.kv_cache_bytes == left * GB
     assert found.without_draft.kv_cache_bytes - found.with_draft.kv_cache_bytes == found.draft.weight_bytes
 
 
@@ -70,18 +62,8 @@ def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
         assert 2**30 // room.kv_cache_bytes_per_token // 128 * 128 == tokens
 
 
-def test_heads_are_not_divided_and_a_latent_vector_is_whole_on_every_gpu():
-    (few,) = cache_layers(config_of({**LLAMA_8B, "num_key_value_heads": 2}), 1)
-    assert [few.sequence(1, gpus) for gpus in (1, 2, 4)] == [512, 256, 256]
-    (latent,) = cache_layers(
-        config_of({**LLAMA_8B, "model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}), 1
-    )
-    assert [latent.sequence(1, gpus) for gpus in (1, 8)] == [576, 576]
-    assert Attention(2, 100, 4, window=10).sequence(50, 1) == 2 * 100 * 10
-
-
 def test_without_a_config_only_the_bytes_are_known_unless_those_of_a_token_are_given():
-    words = ("--target", "8B", "--draft", "1B", "--context", "1000")
+    words = ("--target", "8B", "--draft", "1B", "--context", "1000", "--gpu", "80GB")
     room = planned(*words).with_draft
     assert (room.kv_cache_tokens, room.concurrent_sequences, room.kv_cache_bytes_per_token) == (None,) * 3
     assert room.kv_cache_bytes == (72 - 2 - 18) * GB
@@ -116,15 +98,20 @@ def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
 
 
+def test_the_cost_is_that_of_the_sequences_that_fit_or_of_all_if_none_fits(llamas):
+    assert planned(*llamas, "--batch", "16").load == 16
+    assert planned(*llamas, "--batch", "100").load == 32
+    assert planned(*llamas, "--batch", "100", "--gpus", "1").load == 100
+
+
 sizes = st.integers(10**6, 10**12)
 dtypes = st.sampled_from([*DTYPES])
 
 
 def of_size(size, dtype="bfloat16", per_token=None):
-    weights = Parameters(size)
-    return Model(
-        "m", weights, dtype_of(dtype), weights.weight_bytes(dtype_of(dtype)), kv_bytes_per_token=per_token
-    )
+    weights = Weights(size)
+    size = weights.bytes_in(dtype)
+    return Model(name="m", weights=weights, dtype=dtype, weight_bytes=size, kv_bytes_per_token=per_token)
 
 
 def deployed(target, draft, **more):
@@ -136,7 +123,7 @@ def deployed(target, draft, **more):
         "overhead_bytes": GB,
         "method": "draft_model",
     }
-    return DeploymentPlan(target_model=target, draft_model=draft, **given | more)
+    return DeploymentPlan(target=target, draft=draft, **given | more)
 
 
 @given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
@@ -145,7 +132,7 @@ def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft
     room, alone = found.with_draft, found.without_draft
     assert room.weight_bytes + room.kv_cache_bytes + gpus * GB == gpus * 72 * GB
     assert room.weight_bytes == found.target.weight_bytes + found.draft.weight_bytes
-    assert room.weight_bytes == found.lost["kv_cache_bytes"] + alone.weight_bytes
+    assert room.weight_bytes - alone.weight_bytes == alone.kv_cache_bytes - room.kv_cache_bytes
 
 
 # Architecture of the target
@@ -156,7 +143,7 @@ MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_exp
 def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
     models = {"m": MIXTRAL, "Mixtral-8x7B": LLAMA_8B}
     found = [planned("--target", folder(name, its), "--draft", "1B") for name, its in models.items()]
-    architectures = [plan.served_model.architecture for plan in found]
+    architectures = [plan.cost_model.target.architecture for plan in found]
     assert architectures == [Architecture.MIXTURE_OF_EXPERTS, Architecture.DENSE]
 
 
@@ -197,23 +184,42 @@ def test_the_return_is_the_gain_per_memory(seen):
     """(speed-up - 1) times the baseline, which is the throughput over the speed-up, for 2 GB."""
     view, file = seen("steady")
     window = view.engines[0].windows[-1]
-    speedup, rate = window.estimated_speedup_ratio, window.generation_tokens_per_second
+    rate, speedup = window.generation_tokens_per_second, window.estimated_speedup_ratio.value
     payoff = planned(*PAIR, "--measured", file).return_on_memory
-    assert payoff.measured
-    assert payoff.gained_tokens_per_second == pytest.approx(rate - rate / speedup.value)
-    each = (speedup.value - 1) * (rate / speedup.value) / 2
-    assert payoff.gained_tokens_per_second_per_gigabyte == pytest.approx(each)
-    low, high = payoff.lower, payoff.upper
-    assert low < each < high
-    assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
+    assert payoff.baseline_tokens_per_second == pytest.approx(rate / speedup, rel=0.01)
+    assert payoff.gained_tokens_per_second == pytest.approx(rate - payoff.baseline_tokens_per_second)
+    assert payoff.draft_memory_bytes == 2 * GB
+    each = payoff.gained_tokens_per_second_per_gigabyte
+    assert each == pytest.approx(payoff.gained_tokens_per_second / 2)
+    assert payoff.lower < each < payoff.upper
+
+
+def test_another_number_of_tokens_keeps_the_baseline_of_the_observation(seen):
+    _, file = seen("harmful")
+    four, one = (planned(*PAIR, "--measured", file, "--tokens", tokens).return_on_memory for tokens in "41")
+    assert four.baseline_tokens_per_second == pytest.approx(one.baseline_tokens_per_second)
+    assert four.gained_tokens_per_second < one.gained_tokens_per_second
+
+
+def test_the_memory_of_the_return_has_the_draft_s_part_of_the_cache(llamas):
+    payoff = planned(*llamas, "--throughput", "900", "--cost.draft-cost-ratio", "0.2").return_on_memory
+    room = planned(*llamas).with_draft
+    assert payoff.draft_memory_bytes == pytest.approx(16.06 * GB + room.kv_cache_bytes * 128 / 448, rel=1e-3)
+    assert payoff.gained_tokens_per_second == pytest.approx(900 * (1.54 - 1), rel=0.01)
+    free = planned(*llamas[:2], "--gpus", "4", "--method", "eagle3", "--draft", "1B", "--acceptance", "0.9", "--throughput", "9").return_on_memory  # fmt: skip
+    assert free.draft_memory_bytes == 2 * GB
+    search = planned(
+        "--target", "8B", "--method", "ngram", "--cost.draft-cost-ratio", "0", "--throughput", "9"
+    )
+    assert search.return_on_memory.gained_tokens_per_second > 0
+    assert search.return_on_memory.gained_tokens_per_second_per_gigabyte is None
 
 
 def test_engines_of_one_model_are_merged_and_those_that_draft_differently_rejected(seen):
     alone, both = (measured(seen(*scenarios)[0]) for scenarios in (["harmful"], ["harmful", "harmful"]))
     assert (alone.engines, both.engines) == (1, 2)
     assert both.generation_tokens_per_second == pytest.approx(alone.generation_tokens_per_second, rel=0.05)
-    assert both.speedup == pytest.approx(alone.speedup, rel=0.05)
-    assert both.speedup_bounds is None
+    assert both.positions == pytest.approx(alone.positions, rel=0.05)
     with pytest.raises(ModelError, match="several models, methods or K"):
         measured(seen("harmful", "ngram")[0])
 

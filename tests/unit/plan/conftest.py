@@ -51,5 +51,5 @@ def llamas(folder):
     """Return the arguments of a Llama 70B with an 8B, by their config.json, on four GPUs of 80 GB."""
     return (
         "--target", folder("Llama-3.1-70B-Instruct", LLAMA_70B), "--draft", folder("Llama-3.1-8B-Instruct", LLAMA_8B),
-        "--gpus", "4",
+        "--gpus", "4", "--gpu", "80GB",
     )  # fmt: skip

@@ -13,19 +13,18 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, StepCost
 from spec_decode_exporter.costs.methods import Interval
 from spec_decode_exporter.costs.model_architecture import target_model
-from spec_decode_exporter.reports.plan.checkpoint import METHODS, SEARCHES
-from spec_decode_exporter.reports.plan.expected_speedup import (
+from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
+from spec_decode_exporter.plan.observed_model import ObservedModel
+from spec_decode_exporter.plan.report import as_json, as_text
+from spec_decode_exporter.plan.speedup_plan import (
     TABLE_TOKENS,
     SpeedupPlan,
-    break_even_token_acceptance,
     token_acceptance,
 )
-from spec_decode_exporter.reports.plan.observed_model import ObservedModel
-from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.costs import make_cost
 from tests.fakes.windows import window
-from tests.unit.reports.plan.conftest import planned
+from tests.unit.plan.conftest import planned
 
 
 @pytest.mark.parametrize("method", SEARCHES)
@@ -47,7 +46,7 @@ def evaluated(its, price):
     return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
 
 
-def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
+def drafting(positions=(), coverage=1.0, price=None, acceptance=0.7):
     """Return a plan of measured positions, or of an acceptance of each token, at one cost."""
     seen = None
     if positions:
@@ -56,9 +55,9 @@ def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
         )
         seen = ObservedModel(
             model_name="m", method="", engines=1, draft_tokens=len(positions), **figures, positions=tuple(positions),
-            decay=decay, coverage=coverage, cost=None, speedup=None, speedup_bounds=None,
+            coverage=coverage, cost=None,
         )  # fmt: skip
-    plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance, observed=seen)
+    plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance, observation=seen)
     if price is not None:
         cost = make_cost(price.token, price.step, every_step=price.every_step)
         object.__setattr__(plan, "cost_of", lambda _: cost)
@@ -66,7 +65,7 @@ def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
 
 
 def test_the_worked_example_of_the_semantics():
-    found = drafting([0.8, 0.65, 0.5, 0.35], 1.5 / 1.95, price=StepCost(0.1, 0.0))
+    found = drafting([0.8, 0.65, 0.5, 0.35], price=StepCost(0.1, 0.0))
     speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
     assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
     assert found.best_tokens == 4
@@ -77,7 +76,7 @@ def test_the_worked_example_of_the_semantics():
 def test_a_window_gives_the_same_speedup(counts, price):
     counts = sorted(counts, reverse=True)
     speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
-    found = drafting([count / 1000 for count in counts], 1.0, price=price).depths[: len(counts)]
+    found = drafting([count / 1000 for count in counts], price=price).depths[: len(counts)]
     # From Python 3.12, sum() rounds less than a loop.
     assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[: len(counts)])
     assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
@@ -87,24 +86,16 @@ def test_a_window_gives_the_same_speedup(counts, price):
 def test_rare_drafts_compensate_the_fixed_cost_of_the_steps_that_pay_it(drafted, price):
     steps = {"decode_steps": 1000, "generation_tokens": 2000 + drafted, "first_tokens": 1000}
     its = window(drafted, 2 * drafted, drafted, positions=[drafted, 0], **steps)
-    (_, found, *_) = drafting([1.0, 0.0], 0.0, drafted / 1000, price).depths
+    (_, found, *_) = drafting([1.0, 0.0], drafted / 1000, price).depths
     speedups, rate = evaluated(its, price)
     assert (found.speedup_ratio, found.break_even_acceptance_ratio) == pytest.approx((speedups[1], rate))
 
 
-def planned_speedup(acceptance, price, tokens):
-    return drafting(acceptance=acceptance, price=price).depths[tokens - 1].speedup_ratio
-
-
-@given(prices, st.integers(1, TABLE_TOKENS))
-def test_the_speedup_at_break_even_is_one(price, tokens):
-    least = break_even_token_acceptance(tokens, price)
-    if least is None:
-        assert planned_speedup(1.0, price, tokens) < 1
-    else:
-        assert planned_speedup(least, price, tokens) == pytest.approx(1, abs=1e-9)
-        rate = drafting(acceptance=least).depths[tokens - 1].acceptance_ratio
-        assert rate == pytest.approx(price.token + price.step / tokens, abs=1e-9)
+@given(prices, st.integers(1, TABLE_TOKENS), st.floats(0, 1))
+def test_it_is_faster_exactly_above_the_acceptance_rate_at_break_even(price, tokens, acceptance):
+    depth = drafting(acceptance=acceptance, price=price).depths[tokens - 1]
+    gain = depth.acceptance_ratio - depth.break_even_acceptance_ratio
+    assert depth.speedup_ratio - 1 == pytest.approx(tokens * gain / (1 + price.step + price.token * tokens))
 
 
 @given(st.floats(0, 1), prices)
@@ -208,7 +199,7 @@ def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_dra
     assert plan.verdict is Verdict.UNCLEAR
     assert plan.speedup_ratio > 1.5
     assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
-    seen = drafting([0.8, 0.5, 0.3], 0.6, 1.0, make_cost(0.02, 0.1, every_step=True).guess)
+    seen = drafting([0.8, 0.5, 0.3], 1.0, make_cost(0.02, 0.1, every_step=True).guess)
     assert seen.depths[2].speedup_ratio_lower > 1
 
 

@@ -1,0 +1,96 @@
+"""Heads that draft: EAGLE, EAGLE-3 and MTP, by their own config.json or as typical for the target.
+
+A head has one layer or more, and a matrix that joins hidden states with a token's embedding, which is the
+target's. EAGLE-3 has an output matrix of its own, and its attention reads the token beside the hidden state.
+An MTP module is a part of the target's checkpoint: a layer like the last one, with experts, in its dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spec_decode_exporter.costs.methods import DRAFT_MODEL
+from spec_decode_exporter.plan.model import Model
+from spec_decode_exporter.plan.model_config import ModelConfig, ModelError, Weights, weights_of
+
+MTP, EAGLE3 = "mtp", "eagle3"
+HEADS: Final = {"eagle": 2, EAGLE3: 3, MTP: 2}
+"""Number of vectors of the model's width that a head joins to one."""
+SEARCHES: Final = ("ngram", "ngram_gpu", "suffix")
+"""Methods that search repeated text: they take no GPU memory."""
+METHODS: Final = (DRAFT_MODEL, *HEADS, *SEARCHES)
+"""Methods whose memory is known."""
+NO_DRAFT: Final = "give a draft model, such as --draft 0.6B, or another method: --method eagle3, mtp or ngram"
+_VOCABULARY: Final = 32_000
+"""Vocabulary of published EAGLE-3 heads."""
+
+
+def drafter_of(method: str, target: Model, draft: Model | None, dtype: str | None) -> Model | None:
+    """Return the model that drafts by a method; None for a search.
+
+    Raises:
+        ModelError: The method needs a draft that is missing, or takes none.
+    """
+    if method in SEARCHES:
+        if draft is not None:
+            raise ModelError(f"{method} searches the text and has no draft; leave out --draft, or --method")
+        return None
+    if draft is None:
+        if method not in HEADS:
+            raise ModelError(NO_DRAFT)
+        return _typical(target, method, dtype)
+    if method not in HEADS or draft.config is None:
+        return draft
+    weights = _head_weights(draft.config, method)
+    size = weights.bytes_in(draft.dtype) if draft.weights_counted else draft.weight_bytes
+    return draft.model_copy(update={"weights": weights, "weight_bytes": size})
+
+
+def module_bytes(config: ModelConfig, dtype: str) -> int:
+    """Return the bytes of the MTP modules in the files of a checkpoint; 0 without modules.
+
+    Beside its layer, each has copies of the embedding and of the output matrix (DeepSeek-V3, arXiv
+    2412.19437, section 2.2), which vLLM does not load.
+    """
+    weights = _module(config)._replace(tables=2 * config.table)
+    return config.num_nextn_predict_layers * weights.bytes_in(dtype)
+
+
+def _typical(target: Model, method: str, dtype: str | None) -> Model:
+    """Return a head with one layer for this target, which is dense and in 16 bits unless it is MTP."""
+    config = target.config
+    if config is None:
+        raise ModelError(
+            f"a head for {method} has no size: give --draft, as its number of parameters or its config.json, "
+            "or --target as a config.json"
+        )
+    one = {"num_hidden_layers": 1, "layer_types": (), "sliding_window": 0, "max_position_embeddings": 0}
+    layer = config.model_copy(update=one)
+    if method == MTP:
+        weights, stored = _module(config), dtype or target.dtype
+    else:
+        dense = {"experts": 0, "draft_vocab_size": min(_VOCABULARY, config.vocab_size)}
+        weights, stored = _head_weights(layer.model_copy(update=dense), method), dtype or "bfloat16"
+    size, name = weights.bytes_in(stored), f"{method} head"
+    return Model(
+        name=name, weights=weights, dtype=stored, weight_bytes=size, guessed=method != MTP, config=layer
+    )
+
+
+def _head_weights(config: ModelConfig, method: str) -> Weights:
+    """Return the weights of a head with its own config.json."""
+    hidden, weights = config.hidden_size, weights_of(config, config.num_hidden_layers)
+    layers = weights.layers + HEADS[method] * (config.target_hidden_size or hidden) * hidden
+    if method != EAGLE3:
+        return weights._replace(layers=layers, tables=0)
+    token_inputs = hidden * config.head_width * (config.num_attention_heads + 2 * config.kv_heads)
+    output = (config.draft_vocab_size or config.vocab_size) * hidden
+    return weights._replace(layers=layers + token_inputs, tables=output)
+
+
+def _module(config: ModelConfig) -> Weights:
+    """Return the weights of an MTP module."""
+    whole, rest = (weights_of(config, config.num_hidden_layers - less) for less in (0, 1))
+    experts = whole.experts - rest.experts
+    layer = whole.layers - rest.layers + HEADS[MTP] * config.hidden_size**2
+    return Weights(layer, experts, whole.expert_share if experts else 1.0)
