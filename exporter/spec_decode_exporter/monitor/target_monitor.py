@@ -24,10 +24,9 @@ from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
-from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
@@ -82,7 +81,7 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.budget, self.types, self._spread = PollBudget(), RequestTypes(), spread
+        self.budget, self._spread = PollBudget(), spread
         self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
         """Takes labels, snapshot and pace of each engine that was evaluated."""
 
@@ -220,13 +219,13 @@ class TargetMonitor:
         known = self._each("costs", attrgetter("cost"))
         return ((labels["model_name"], cost) for labels, cost in known if cost is not None)
 
-    def members(self, now: float) -> Iterator[ExperimentMember]:
+    def members(self, now: float, times: RequestTimes) -> Iterator[ExperimentMember]:
         """Yield every engine as a member of experiments at ``now`` (monotonic)."""
         members = self._each("comparison", lambda engine: (engine.method, engine, engine.windows(now)))
         for labels, (method, engine, windows) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            times = partial(self._shared.types.times, labels["model_name"], self.target.name)
-            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), times)
+            types = partial(times, labels["model_name"], self.target.name)
+            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
             yield ExperimentMember(member, engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:

@@ -65,7 +65,7 @@ def remedy(plan: DeploymentPlan) -> str | None:
     for words, target, draft, element_bytes in _CHANGES:
         dtypes = zip(plan.models, (target, draft), strict=False)
         models = [model.quantized(dtype) if dtype else model for model, dtype in dtypes]
-        if (plan.draft or not draft) and plan.room(*models, element_bytes=element_bytes).fits:
+        if plan.room(*models, element_bytes=element_bytes).fits:
             return f"It would fit with {words}.{alone}"
     return f"Take more or larger GPUs, or a shorter --context.{alone}"
 

@@ -76,6 +76,11 @@ def test_the_verdict_comes_first(llamas, words, says):
     assert says in found.split("target model")[0]
 
 
+def test_a_target_alone_has_a_remedy_without_words_about_a_draft():
+    said = json.loads(as_json(planned("--target", "70B", "--method", "ngram", "--gpu", "H100")))
+    assert (said["outcome"], said["remedy"]) == ("does_not_fit", "It would fit with the target in 8 bits.")
+
+
 def names_in(value, path=""):
     """Yield the path of every field of a JSON document, with those of an array's first element."""
     if isinstance(value, dict):
