@@ -268,10 +268,11 @@ class Evaluation:
     # Readers
 
     def compute_for_readers(self) -> None:
-        """Compute what readers of a snapshot read from columns of increments, and drop the columns."""
+        """Compute what most readers read from columns of increments, and drop the columns."""
         _ = self.state, self.recommended, self.crossover, self.setting
-        for its in {*self.windows, self.verdict_window}:
+        for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
             its.compute_for_readers()
+        self.release_columns()
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
