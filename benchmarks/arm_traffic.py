@@ -15,6 +15,7 @@ agreement.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -31,11 +32,11 @@ from benchmarks.simulated_requests import counted, requests_of
 from benchmarks.table import percent, print_table
 from benchmarks.truth.fleet import Fleet, Machine, Work
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
+from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Experiment, Member, compare
-from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import RequestRecord
-from spec_decode_exporter.requests.request_types import RequestTypes
+from spec_decode_exporter.requests.store import RequestStore
 from spec_decode_exporter.window.history import Window
 
 SECONDS: Final = 300
@@ -67,8 +68,8 @@ CASES: Final = tuple(
 )
 
 
-def served(random: np.random.Generator, name: str, easy: float, factor: float, types: RequestTypes) -> Window:
-    """Serve requests one after the other in each place, and tell ``types`` those that end."""
+def served(random: np.random.Generator, name: str, easy: float, factor: float, store: RequestStore) -> Window:
+    """Serve requests one after the other in each place, and tell ``store`` those that end."""
     mix = replace(MIX, steps_per_second=MIX.steps_per_second / factor)
     number = PLACES * EACH
     is_easy = random.random(number) < easy
@@ -86,19 +87,20 @@ def served(random: np.random.Generator, name: str, easy: float, factor: float, t
                 "m", steps, MIX.tokens * steps, tokens - 1 - steps, MIX.tokens, kind,
                 completion_tokens=tokens, decode_seconds=float(seconds[each]), target=name,
             )  # fmt: skip
-            types.add(GroupKey("m", kind, "0"), record, float(ends[each]))
+            store.take(record, float(ends[each]), None)
     return counted(random, mix, requests, begins, seconds=SECONDS).window(0, SECONDS)
 
 
 def winner(random: np.random.Generator, case: Case) -> str | None:
-    types, members = RequestTypes(), []
+    store, members = RequestStore(RequestSettings()), []
     shares, factors = (0.25, case.easy), (case.factor, 1.0)
     for name, easy, factor, method in zip("ab", shares, factors, case.methods, strict=True):
-        seen = served(random, name, easy, factor, types)
+        seen = served(random, name, easy, factor, store)
         member = Member({"name": name, "model_name": "m", "method": method}, (seen,))
         if case.with_types:
-            member = replace(member, types=partial(types.times, "m", name))
+            member = replace(member, types=partial(store.times, "m", name))
         members.append(member)
+    asyncio.run(store.findings((float(SECONDS),), float(SECONDS)))
     return winner_of(compare(SETTINGS, members, (float(SECONDS),), float(SECONDS)))
 
 

@@ -139,7 +139,7 @@ class Outcome:
 
 def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:
     report = trial.report(with_baseline=with_baseline)
-    request = report.evaluation.request
+    request = report.evaluation.longest.request
     bounds = None if request is None else request.bounds
     return Outcome(
         trial,

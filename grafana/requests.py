@@ -66,7 +66,7 @@ def _tiles() -> Band:
         ),
         count_tile(
             "Mixed workloads",
-            "Models whose requests are two kinds that an average hides.",
+            "Models with types, temperatures or prompt lengths whose acceptance lengths clearly differ.",
             f"{mixed} == 1",
             mixed,
         ),

@@ -132,7 +132,7 @@ class Recording:
 
 
 def reported(evaluation: Evaluation) -> Reported:
-    cost, judged = evaluation.cost, evaluation.verdict_window
+    cost, judged = evaluation.longest.cost, evaluation.verdict_window
     bounds = judged.speedup_bounds
     return Reported(
         verdict=str(evaluation.verdict.value),
@@ -148,7 +148,7 @@ def experiment(recording: Recording) -> Reported:
     plain = FedEngine(Assumptions())
     plain.poll(recording.plain(recording.replica_error), speculates=False)
     engine = FedEngine(recording.assumptions())
-    engine.monitor.arms = [plain.monitor.learned]
+    engine.monitor.use_experiments([plain.monitor.learned], None)
     engine.poll(recording.drafting)
     return reported(engine.snapshot().evaluation)
 

@@ -18,8 +18,8 @@ from spec_decode_exporter.figures.quantile import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.subject import ARM, ENGINE
 from spec_decode_exporter.metrics.table import METRICS
-from spec_decode_exporter.requests.cells import Effect
 from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.requests.summary import Effect
 from spec_decode_exporter.scrape.engines import ENGINES, KIND_NAMES, Counter, EngineMark, Gauge, Quantity
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.history import Means

@@ -119,10 +119,10 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
     "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View", lambda _, labels, *__: "bad" in (labels.get("experiment"), labels.get("request_type"))),
-    "model": Fault("requests.store._model_findings", lambda _, name, *__: name == "bad"),
-    "section of a model": Fault("requests.store._model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(modes=0)),
+    "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
+    "section of a model": Fault("requests.store.model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
-    "events": Fault("monitor.request_receiver.RequestChangeNotifier.emit", always),
+    "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ async def test_the_next_pod_of_a_deployment_has_the_baseline_of_the_one_that_it_
     its = fleet(Remembered())
     await follow(its, clock, 600, BEFORE)
     evaluation = await follow(its, clock, 320, AFTER)
-    assert evaluation.cost.source is CostSource.BASELINE
+    assert evaluation.longest.cost.source is CostSource.BASELINE
     assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     bounds = evaluation.longest.speedup_bounds
     assert 1 < bounds.lower < bounds.upper < inf
@@ -74,12 +74,12 @@ async def test_the_state_file_keeps_it_for_the_next_exporter(fleet, clock):
     its.remember()
     second.recall([entry_of(line_of(entry)) for entry in first.entries(clock.wall())])
     evaluation = await follow(fleet(second), clock, 320, AFTER)
-    assert evaluation.cost.source is CostSource.BASELINE
+    assert evaluation.longest.cost.source is CostSource.BASELINE
 
 
 async def test_a_pod_without_speculation_beside_the_drafting_one_is_no_baseline(fleet, clock):
     evaluation = await follow(fleet(Remembered()), clock, 600, BEFORE, AFTER)
-    assert evaluation.cost is None
+    assert evaluation.longest.cost is None
 
 
 async def test_another_deployment_has_a_baseline_of_its_own(fleet, clock):

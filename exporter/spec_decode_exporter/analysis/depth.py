@@ -52,8 +52,7 @@ def speedup(price: StepCost, coverage: float, accepted: float, drafted: float) -
 
 def plain_steps(price: StepCost, coverage: float, drafted: float) -> float:
     """Return the plain decode steps that a step takes."""
-    fixed = price.step * (1.0 if price.every_step else coverage)
-    return 1 + fixed + price.token * coverage * drafted
+    return 1 + price.fixed(coverage) + price.token * coverage * drafted
 
 
 class Depths:
@@ -114,7 +113,7 @@ class Depths:
 
         The marginal benefit is that of the drafts with the position; a limit if their number is unknown.
         """
-        found, before = [], 1 / (1 + price.step * self._paying(price, self._coverage))
+        found, before = [], 1 / (1 + price.fixed(self._coverage))
         for tokens, reached in enumerate(self._surviving, 1):
             benefit = ratio(reached, price.token * before)
             before = self.speedup(price, tokens)
@@ -131,7 +130,7 @@ class Depths:
         coverage = self._coverage if searches else 1.0
         accepted = accumulate(self._surviving, initial=0.0)
         drafted = range(len(self) + 1) if self._positions.regimes else self._drafted
-        plain = 1 + price.step * self._paying(price, coverage)
+        plain = 1 + price.fixed(coverage)
         each = (
             self._kept * (1 + coverage * gained) / (plain + price.token * coverage * tokens)
             for gained, tokens in zip(accepted, drafted, strict=True)
@@ -180,11 +179,6 @@ class Depths:
         if not steps or accepted is None or decoded is None:
             return 1.0
         return min(max(decoded, 0) / (steps + accepted), 1.0)
-
-    @staticmethod
-    def _paying(price: StepCost, coverage: float) -> float:
-        """Return the share of steps that pay c0."""
-        return 1.0 if price.every_step else coverage
 
     @cached_property
     def _drafted(self) -> list[float]:

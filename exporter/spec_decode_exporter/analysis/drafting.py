@@ -55,20 +55,18 @@ class DraftCounters:
     def __init__(self) -> None:
         """Begin before the first sample."""
         self.drafting = Drafting.UNKNOWN
-        self.front_end = ""
-        """``PageReading.front_end``: vLLM's Rust one counts drafts without speculation too."""
         self.counts_tokens = False
         """True if the engine counts each token as a decode step."""
         self.begins_again = False
         """True if the newest sample is not comparable with the one before."""
-        self._speculation = Speculation()
+        self._speculation, self._front_end = Speculation(), ""
         self._has_reported = False
         self._before: Sample | None = None
         self._differences: frozenset[Counter] | None = None
 
-    def use(self, speculation: Speculation) -> None:
-        """Use other settings."""
-        self._speculation = speculation
+    def use(self, speculation: Speculation, front_end: str = "") -> None:
+        """Use other settings, and ``PageReading.front_end``: a Rust one counts drafts without speculation."""
+        self._speculation, self._front_end = speculation, front_end
 
     def complete(self, sample: Sample) -> Sample:
         """Return a sample with the counters that follow from others and from the settings."""
@@ -99,12 +97,12 @@ class DraftCounters:
         counts = _known(sample, Counter.ACCEPTED_TOKENS, *_STEPS)
         if sample.kind.counts_at_end or counts is None:
             return sample
-        (accepted, generated, first, steps), torn = counts, _torn(sample)
+        (accepted, generated, first, steps), tolerance = counts, _race_tolerance(sample)
         decoded = generated - first
-        if accepted > UNCOUNTED_SHARE * decoded + torn:
+        if accepted > UNCOUNTED_SHARE * decoded + tolerance:
             # Tokens beyond the end of an answer are accepted too: then D + A exceeds what was generated.
-            is_whole = (sample[Counter.DRAFTS] or 0) + accepted <= decoded + torn
-            self.counts_tokens = is_whole and abs(steps - decoded) <= STEP_PER_TOKEN * accepted + torn
+            is_whole = (sample[Counter.DRAFTS] or 0) + accepted <= decoded + tolerance
+            self.counts_tokens = is_whole and abs(steps - decoded) <= STEP_PER_TOKEN * accepted + tolerance
         if not self.counts_tokens:
             return sample
         latencies = None if sample.latencies is None else dict(sample.latencies)
@@ -128,7 +126,7 @@ class DraftCounters:
             case Absence.ZERO:
                 return self._by_seconds(sample) if is_counted else Drafting.UNKNOWN
             case Absence.NO_COUNTERS:
-                is_late = self.front_end == "rust" and not self._speculation.schedule
+                is_late = self._front_end == "rust" and not self._speculation.schedule
                 is_sure = is_counted and (not is_late or bool(sample.positions))
                 return Drafting.DRAFTS if is_sure else self._by_steps(sample)
 
@@ -161,7 +159,7 @@ class DraftCounters:
         generated, first, steps = counts
         if exceeds_steps(generated - first, steps, _running(sample)):
             return Drafting.UNCOUNTED
-        is_late = self.front_end in _LATE and generated - first < UNDRAFTED_TOKENS
+        is_late = self._front_end in _LATE and generated - first < UNDRAFTED_TOKENS
         return Drafting.UNDECIDED if is_late else Drafting.OFF
 
 
@@ -181,7 +179,7 @@ def _running(sample: Sample) -> float:
     return sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
 
 
-def _torn(sample: Sample) -> float:
+def _race_tolerance(sample: Sample) -> float:
     return TORN_DRAFTS + 2 * _running(sample)
 
 
@@ -190,4 +188,6 @@ def _appears(before: Sample, sample: Sample) -> bool:
     drafts, generated = sample[Counter.DRAFTS], sample[Counter.GENERATION_TOKENS]
     if before[Counter.DRAFTS] is not None or not drafts:
         return False
-    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _torn(sample)
+    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _race_tolerance(
+        sample
+    )

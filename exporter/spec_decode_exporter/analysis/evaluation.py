@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
@@ -34,7 +33,6 @@ from spec_decode_exporter.analysis.verdict import (
     is_stalled,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
@@ -61,6 +59,13 @@ class Basis(StrEnum):
     """It contradicts the longer windows."""
 
 
+class Shown(NamedTuple):
+    """Decision and setting to show in place of those of the newest windows alone; None: these."""
+
+    decision: Decision | None = None
+    setting: SpeculationSetting | None = None
+
+
 class Evaluation:
     """Evaluation of an engine's windows, ascending by length; none of an engine that is gone.
 
@@ -68,16 +73,17 @@ class Evaluation:
     """
 
     def __init__(
-        self, windows: Sequence[Window], known: Knowledge, latencies: Mapping[Latency, Buckets] | None = None
+        self,
+        windows: Sequence[Window],
+        known: Knowledge,
+        latencies: Mapping[Latency, Buckets] | None = None,
+        shown: Callable[[Evaluation], Shown] | None = None,
     ) -> None:
-        """Evaluate windows by what is known besides; ``latencies`` are the longest window's histograms."""
+        """Evaluate windows, and histograms of the longest one; ``shown`` returns what to show at the end."""
         self.known = known
         self.latencies = latencies or {}
         self.windows = tuple(WindowEvaluation(window, known) for window in windows)
-        self.shown_decision: Decision | None = None
-        """Decision to show; None: that of these windows alone."""
-        self.shown_setting: SpeculationSetting | None = None
-        """Setting to show; None: that of these windows alone."""
+        self._shown = shown(self) if shown else Shown()
 
     @property
     def longest(self) -> WindowEvaluation:
@@ -90,7 +96,7 @@ class Evaluation:
     def state(self) -> State:
         """State of speculation."""
         known = self.known
-        if not self.windows:
+        if not self.windows or known.is_gone:
             return State.UNREACHABLE
         if known.drafting is Drafting.OFF:
             return State.DISABLED
@@ -193,16 +199,6 @@ class Evaluation:
         is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
         return countdown(self.verdict_window, self.longest.window.length) if is_missing else None
 
-    @property
-    def cost(self) -> CostRange | None:
-        """Cost of speculation in the longest window; None if unknown."""
-        return self.longest.cost
-
-    @property
-    def request(self) -> EndToEnd | None:
-        """Speed-up of whole requests in the longest window."""
-        return self.longest.request
-
     @cached_property
     def latency_comparison(self) -> LatencyComparison | None:
         """Latencies of the longest window beside those of a baseline; None without one."""
@@ -236,7 +232,7 @@ class Evaluation:
     @property
     def decision(self) -> Decision:
         """Decision to show."""
-        return self.computed_decision if self.shown_decision is None else self.shown_decision
+        return self._shown.decision or self.computed_decision
 
     @property
     def action(self) -> Action:
@@ -258,12 +254,11 @@ class Evaluation:
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
-        return self.computed_setting() if self.shown_setting is None else self.shown_setting
+        return self._shown.setting or self.setting_by(self.decision.advice)
 
-    def computed_setting(self) -> SpeculationSetting:
-        """Return the recommended setting by these windows and the advice to show."""
-        running = self.longest.window.mean.running_requests
-        return recommended_setting(self.verdict_window, self.decision.advice, running)
+    def setting_by(self, advice: Advice) -> SpeculationSetting:
+        """Return the recommended setting by these windows and an advice."""
+        return recommended_setting(self.verdict_window, advice, self.longest.window.mean.running_requests)
 
     # Readers
 

@@ -34,12 +34,15 @@ class Assumptions:
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
     settings_place: SettingsPlace = "flags"
+    front_end: str = ""
+    """``PageReading.front_end`` of the server."""
+    data_parallel: bool = False
+    """True if the server has several engines."""
 
     def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
-        its, settings = self.speculation, self.cost
-        about = its.method, its.target, its.drafts_in_parallel
-        return CostSources(settings, tuple(measured), *about)
+        its = self.speculation
+        return CostSources(self.cost, tuple(measured), its.method, its.target, its.drafts_in_parallel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Knowledge:
     cost: CostSources = field(default_factory=CostSources)
     policy: Policy = field(default_factory=Policy)
     drafting: Drafting = Drafting.DRAFTS
+    is_gone: bool = False
+    """True if the engine was absent for too long, though its last windows are evaluated."""
     has_drafted: bool = False
     """True if the engine drafted since the server's process began."""
     recent: Window | None = None

@@ -1,17 +1,13 @@
-"""Draft tokens by load: the fewest steps that lose little, with boundaries where errors cost least.
+"""Draft tokens by load: the present number, unless another is better by a tolerance.
 
 At n running requests with the cost c(n), S_n(k) is the speed-up of k draft tokens (``speedups_alone``).
 Acceptance is taken as the same at every load. Loads are compared in cells: from 1, 2, 3, 4, 6, 8, 12, …
 running requests, two for each doubling. Finer ones would claim more than the cost by load shows, and would
 move with every minute.
 
-- A number of tokens *suffices* in a cell if S_n(k) is within a tolerance of the best at the guessed cost.
-- The schedule has the fewest steps of sufficient numbers: a step that gains less everywhere is merged.
-- Of those, it has the least sum of regrets. The regret of k in a cell is the largest share of the best
-  speed-up that it loses at the lowest, the guessed or the highest cost. So a boundary lies where its two
-  numbers are about equal, and where it costs least if the cost is not as guessed. Load that oscillates about
-  it then changes K between two numbers that are about as fast.
-- A setting in force that suffices in every cell stays.
+A number of tokens *suffices* in a cell if S_n(k) is within the tolerance of the best at the guessed cost. The
+present number stays where it suffices; else that of the cell below, else the best counts. The *regret* is
+the largest share of the best speed-up that a number loses at the lowest, the guessed or the highest cost.
 """
 
 from __future__ import annotations

@@ -117,10 +117,7 @@ def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
     by_load = setting_by_load(its, more or present)
     if by_load is not None:
         return by_load
-    tokens = {Action.KEEP: present, Action.DISABLE: 0}.get(advice.action)
-    if advice.action in {Action.INCREASE, Action.DECREASE}:
-        tokens = advice.tokens
-    return SpeculationSetting(tokens, is_change=tokens not in {None, present})
+    return SpeculationSetting(advice.tokens, is_change=advice.tokens not in {None, present})
 
 
 def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]:

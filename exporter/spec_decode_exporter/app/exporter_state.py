@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from math import inf
 from typing import Final
 
@@ -22,12 +22,12 @@ from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.receiver import RequestReceiver
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
@@ -63,10 +63,9 @@ class ExporterState:
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
-        self._receiver = RequestReceiver(fleet.config.requests, fleet, events, clock, errors)
+        self._receiver = RequestReceiver(fleet.config.requests, fleet, clock, errors)
         self._status = status or self._plain_status
-        self._numbers = count(1)
-        self._lock, self._changes = asyncio.Lock(), 0
+        self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
         self._shared_until = -inf
         self.adopt(fleet.config)
@@ -129,10 +128,16 @@ class ExporterState:
     async def evaluate(self) -> RequestFindings:
         """Compare the arms of experiments, and evaluate requests; emit events of new findings."""
         now, windows = self.clock.monotonic(), self.fleet.config.windows
-        members = chain.from_iterable(monitor.members(now) for monitor in self.fleet)
-        compare = partial(self._experiments.compare, members, windows, now)
-        await self.errors.attempt_async("comparison", compare)
-        return await self._receiver.findings()
+        requests = await self._receiver.findings(windows)
+        for model_name, event in self._receiver.changes(requests):
+            self.events.record(event, self.clock.wall(), EventSubject(model_name=model_name))
+        work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
+        await self.errors.attempt_async("comparison", work)
+        return requests
+
+    async def metrics_text(self) -> str:
+        """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
+        return self.metrics.text(await self.take())
 
     def labels(self) -> list[str]:
         """Return the names of the labels that engines have."""
@@ -167,8 +172,3 @@ class ExporterState:
     def _plain_status(self) -> ExporterStatus:
         targets = {CONFIGURED: sum(1 for _ in self.fleet)}
         return ExporterStatus(targets=targets, reload_success_timestamp=self.adopted_at)
-
-
-async def metrics_text(state: ExporterState) -> str:
-    """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
-    return state.metrics.text(await state.take())

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
+from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
@@ -192,7 +192,7 @@ async def _result(
         return status
     view = observed.view()
     if arguments.format == PROMETHEUS:
-        write_stdout(await metrics_text(ExporterState(observation.fleet, observation.events, clock)))
+        write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
     else:
         with suppress(BrokenPipeError):
             output.report(view)

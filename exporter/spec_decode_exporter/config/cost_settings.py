@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
@@ -23,7 +23,6 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
-_ARCHITECTURES: Final[dict[str, Any]] = {"type": "string", "enum": [*map(str, Architecture)]}
 Ranges = tuple[tuple[int, ...], ...]
 Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A number of concurrent requests."""
@@ -43,7 +42,7 @@ class SpeculativeSettings(Section):
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
     draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`: the return on it is shown. Without it, the name of a draft model may say it.")
     schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
-    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. How its cost changes with the load depends on it. Without it, known names of models decide; an unknown name means either.")
+    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. How its cost changes with the load depends on it. Without it, known names of models decide; an unknown name means either.")
     expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")
     rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says that accepted tokens may differ from the target model's.")
     adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`, and counts the others as rejected. Acceptance rates are then absent, and no number of draft tokens is advised.")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.types import (
+    NotEmpty,
     Public,
     ReadableFile,
     Secret,
@@ -60,14 +61,9 @@ class Authorization(Section):
 class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
-    username: str | None = Field(default=None, description="The user name.")
+    username: str = Field(description="The user name.")
     password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
     password_file: Annotated[ReadableFile | None, excludes("password")] = Field(default=None, description="A file with the password. Changes are applied without a reload.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        """Yield a missing user."""
-        if self.username is None:
-            yield (), "has no user; add `username`"
 
 
 class TlsConfig(Section):
@@ -89,12 +85,7 @@ class TlsConfig(Section):
 class HeaderValues(Section):
     """The values of one header; several are sent as a list with commas."""
 
-    values: tuple[HeaderText, ...] = Field(default=(), description="Public values.")
-
-    def mistakes(self) -> Iterator[Mistake]:
-        """Yield a header without a value."""
-        if not self.values:
-            yield (), "has no value; add `values`"
+    values: Annotated[tuple[HeaderText, ...], NotEmpty] = Field(description="Public values.")
 
 
 class HttpSettings(Section):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import WithJsonSchema
+from pydantic import Field, WithJsonSchema
 
 from spec_decode_exporter.config.types import refuses
 
@@ -55,15 +55,6 @@ def value_problem(value: str) -> str | None:
     return None
 
 
-def _number_problem(labels: Mapping[str, str]) -> str | None:
-    number = len(labels)
-    return (
-        f"has {number} labels; a target may have {MAX_LABELS}, so remove some"
-        if number > MAX_LABELS
-        else None
-    )
-
-
 Printable = refuses(value_problem)
 """The check that a text can be the value of a label."""
 LabelName = Annotated[str, refuses(label_problem)]
@@ -73,4 +64,4 @@ LabelValue = Annotated[
     WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_LABEL_VALUE, "title": "text"}),
 ]
 """Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""
-Labels = Annotated[Mapping[LabelName, LabelValue], refuses(_number_problem)]
+Labels = Annotated[Mapping[LabelName, LabelValue], Field(max_length=MAX_LABELS)]

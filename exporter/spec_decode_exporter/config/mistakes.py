@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -48,3 +49,10 @@ def dotted(path: KeyPath) -> str:
     """Format a path as ``targets[0].url``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step:.200}" for step in path)
     return text.removeprefix(".")
+
+
+def near_name(name: str, known: Sequence[str], kind: str) -> str:
+    """Return the mistake of an unknown name of a kind, with the nearest known one, or all."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{each}`' for each in known)}"
+    return f"is not a {kind}; {hint}"

@@ -58,7 +58,7 @@ class RequestSettings(Section):
     models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="The maximum number of models with their own series, by requests; the others are `other`.")
     types: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="The maximum number of request types with their own series; the others are `other`.")
     groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="The maximum number of combinations of model, type and temperature, by requests. Each has up to 37 series, 74 in the profile `full`; the others count for the type and temperature `other` of their model.")
-    keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(default=20_000, description="The maximum number of requests for the finding of a mixed workload, about 200 bytes each; the oldest are dropped.")
+    keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(default=20_000, description="The maximum number of requests in the windows, at most 700 bytes each; of more, a window covers the newest, and is partial.")
     rate: Annotated[int, Field(ge=1, le=100_000)] = Field(default=2_000, description="The maximum number of accepted requests per second; more are counted and dropped.")
     users: RequestUsers | None = Field(default=None, description="Identification of users; without it no data of users is kept.")
 # fmt: on

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -16,7 +15,7 @@ from spec_decode_exporter.config.comparison_settings import (
     ReferenceSettings,
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.config.mistakes import Mistake, MistakesError
+from spec_decode_exporter.config.mistakes import Mistake, MistakesError, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
@@ -66,9 +65,7 @@ class Profile(StrEnum):
 def _group_problem(name: str) -> str | None:
     if name in set(Group):
         return None
-    near = difflib.get_close_matches(name, [*Group], n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
-    return f"is not a group of metrics; {hint}"
+    return near_name(name, [*Group], "group of metrics")
 
 
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:

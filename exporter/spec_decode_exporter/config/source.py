@@ -6,9 +6,8 @@ a boolean by surprise. Only an empty value, ``~`` and ``null`` are absent.
 
 from __future__ import annotations
 
-import difflib
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,15 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from spec_decode_exporter.config.environment import Expanded, FromVariable
-from spec_decode_exporter.config.mistakes import ConfigError, KeyPath, Mistake, MistakesError, Problem, dotted
+from spec_decode_exporter.config.mistakes import (
+    ConfigError,
+    KeyPath,
+    Mistake,
+    MistakesError,
+    Problem,
+    dotted,
+    near_name,
+)
 from spec_decode_exporter.config.types import Context
 from spec_decode_exporter.core.files import size_text
 
@@ -65,6 +72,7 @@ _MESSAGES: Final[dict[str, str]] = {
     "less_than_equal": "must be at most {le:g}",
     "string_unicode": "holds half of a character",
     "string_too_short": "must not be empty",
+    "too_long": "has more than {max_length} entries; remove some",
     "string_too_long": "must be at most {max_length} characters long",
 }
 """By pydantic's type of error; ``input`` is the result of ``_shown``."""
@@ -320,17 +328,11 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[Mistake]:
     if isinstance(cause, MistakesError):
         yield from (((*path, *below), message) for below, message in cause.mistakes)
     elif error["type"] == "extra_forbidden":
-        yield path, _unknown(str(path[-1]), _known_keys(model, path[:-1]))
+        yield path, near_name(str(path[-1]), _known_keys(model, path[:-1]), "known key here")
     elif error["type"] in _MESSAGES:
         yield path, _MESSAGES[error["type"]].format(**{**context, "input": _shown(error["input"])})
     else:
         yield path, str(cause) if cause is not None else f"cannot be used: {error['msg']}"
-
-
-def _unknown(key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{name}`' for name in known)}"
-    return f"is not a known key here; {hint}"
 
 
 def _shown(value: object) -> str:

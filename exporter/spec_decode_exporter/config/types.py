@@ -48,7 +48,6 @@ DURATION_PATTERN: Final = (
     "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
 )
 _SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
-_PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,15})?[KMBTkmbt]?$"
 _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 
@@ -139,20 +138,12 @@ def format_size(size: int) -> str:
     return f"{size // _BYTES[unit]}{unit if unit == 'B' else unit + 'iB'}" if unit else "0"
 
 
-def parse_parameters(text: object) -> float:
+def parse_parameters(text: str) -> float:
     """Return the number in ``text``, such as ``8B`` or ``1.5b``, or raise ValueError."""
-    if isinstance(text, int | float):
-        return text
-    if not isinstance(text, str) or not re.fullmatch(_PARAMETERS_PATTERN, text):
+    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?[KMBTkmbt]?", text):
         raise ValueError("is not a number of parameters; write it as 500M, 1.5B or 8000000000")
     number = text.rstrip("KMBTkmbt")
     return float(Decimal(number) * _COUNTS[text.removeprefix(number).upper()])
-
-
-def format_parameters(count: float) -> str:
-    """Format a number of parameters in the largest unit that is not above it: ``1.5B``."""
-    unit, size = next(((unit, size) for unit, size in reversed(_COUNTS.items()) if count >= size), ("", 1))
-    return f"{Decimal(f'{count / size:.15g}'):f}{unit}"
 
 
 def label_matchers(text: str) -> str:
@@ -278,9 +269,6 @@ DurationOrOff = Annotated[float | None, BeforeValidator(_duration_or_off), _show
 """Interval in seconds, at least one; None is never."""
 Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0), _shown(format_size), written_as(_SIZE_PATTERN, title="size", examples=["512KiB", "16MiB"])]
 """Bytes, written as Prometheus does, more than 0."""
-_TEXT_OR_NUMBER: Final = {"type": ["string", "number"], "exclusiveMinimum": 0, "title": "parameters"}
-Parameters = Annotated[float, BeforeValidator(parse_parameters), Field(gt=0), _shown(format_parameters), written_as(_PARAMETERS_PATTERN, **_TEXT_OR_NUMBER, examples=["500M", "1.5B"])]
-"""Number of parameters of a model, written as model names do, more than 0."""
 PageUrl = Annotated[str, AfterValidator(normalise), *_URL_TEXT]
 """The URL of a page; without a path it gets ``/metrics``."""
 Endpoint = Annotated[str, AfterValidator(lambda url: normalise(url, path="/")), *_URL_TEXT]

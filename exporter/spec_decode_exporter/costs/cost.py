@@ -70,6 +70,10 @@ class StepCost(NamedTuple):
         """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
         return work.tokens / self.plain_steps(work)
 
+    def fixed(self, coverage: float) -> float:
+        """Return c0 of a mean step, by the share of steps that draft."""
+        return self.step if self.every_step else self.step * coverage
+
 
 @dataclass(frozen=True, slots=True)
 class CostRange:
@@ -156,16 +160,11 @@ class CostByLoad:
         token = Interval(lowest, linear.guess, max(linear.high, curved.high))
         return CostAtLoad(running_requests, token)
 
-    def step_at(self, point: CostAtLoad) -> Interval:
-        """Return c0 at one of the loads; a configured one has a range of its own."""
+    def step_of(self, token: Interval) -> Interval:
+        """Return c0 at the load of a c; a configured one has a range of its own."""
         if self.source is CostSource.CONFIGURED:
             return _around(self.step)
-        return Interval(*(self.step + self.step_tokens * each for each in point.token))
-
-    def guess(self, running_requests: float, *, every_step: bool) -> StepCost:
-        """Return the best guess of the cost at a load."""
-        point = self.at(running_requests)
-        return StepCost(point.token.guess, self.step_at(point).guess, every_step)
+        return Interval(*(self.step + self.step_tokens * each for each in token))
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,7 @@ class CostSources:
         factor = max(running_requests, 1.0) / point.running_requests
         if is_near(point.running_requests, running_requests):
             factor = 1.0 if self.target.architecture is Architecture.DENSE else sqrt(factor)
-        low, guess, high = curve.step_at(point)
+        low, guess, high = curve.step_of(point.token)
         step = Interval(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
         return self._cost(curve.source, self._widened(point.token, factor), step, point.running_requests)
 
@@ -248,11 +247,12 @@ class CostSources:
         if work is None or curve is None:
             return None
 
-        def gain(load: float) -> float:
-            return work.tokens - curve.guess(load, every_step=self.pays_every_step).plain_steps(work)
-
-        for (low, _), (high, _) in pairwise(curve.points):
-            before, after = gain(low), gain(high)
+        gains = [
+            work.tokens
+            - StepCost(token.guess, curve.step_of(token).guess, self.pays_every_step).plain_steps(work)
+            for _, token in curve.points
+        ]
+        for ((low, _), before), ((high, _), after) in pairwise(zip(curve.points, gains, strict=True)):
             if before >= 0 and after < 0:
                 return low + (high - low) * before / (before - after)
         return None

@@ -15,6 +15,7 @@ from itertools import islice, pairwise
 from math import ceil
 from typing import Final
 
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.costs.baseline import Baseline
@@ -130,7 +131,7 @@ class BaselineReader:
 async def _learned(samples: TargetSamples, model: str, period: FoundPeriod, *, front_end: str) -> Baseline:
     """Return the baseline of one model that the samples of one period have, by the live classes."""
     baseline, pace, begin = Baseline(), Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
-    engines: dict[str, EngineMonitor] = {}
+    engines, assumed = dict[str, EngineMonitor](), Assumptions(front_end=front_end)
     async for _, scrapes in samples.pages(begin, period.end):
         await pace.done(SCRAPES_SLICE)
         for time, scrape in scrapes:
@@ -142,8 +143,7 @@ async def _learned(samples: TargetSamples, model: str, period: FoundPeriod, *, f
                     continue
                 if engine is None or time - engine.history.last_seen > gone:
                     # An increment over a gap has the load of its end alone.
-                    engine = engines[name.engine] = EngineMonitor((_WINDOW_SECONDS,), baseline=baseline)
-                    engine.counters.front_end = front_end
+                    engine = engines[name.engine] = EngineMonitor((_WINDOW_SECONDS,), assumed, baseline)
                     check_engines(len(engines))
                 deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
             await pace.done()

@@ -177,8 +177,8 @@ class EngineSlots:
         self._assumptions = assumptions
         self._seconds = slot_seconds
         self._interval = interval
-        self._monitor = EngineMonitor((2 * slot_seconds,), assumptions, periods.baseline)
-        self._monitor.counters.front_end = front_end
+        known = replace(assumptions, front_end=front_end)
+        self._monitor = EngineMonitor((2 * slot_seconds,), known, periods.baseline)
         self._since: float | None = None
         self._process = 0
 

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.cells import Sums
 from spec_decode_exporter.requests.findings import (
     GroupFindings,
     ModelFindings,
     RequestFindings,
     WindowFindings,
 )
+from spec_decode_exporter.requests.totals import RequestTotals
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -38,7 +38,7 @@ class Subject:
 class GroupRequests(NamedTuple):
     """Requests of one model, type and temperature."""
 
-    since_start: Sums | None
+    since_start: RequestTotals | None
     windows: Parts[GroupFindings]
 
 

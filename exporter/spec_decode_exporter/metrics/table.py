@@ -6,7 +6,6 @@ The order is that of the families on the page.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple
 from enum import StrEnum
 from functools import cache, partial
 from itertools import accumulate
@@ -33,9 +32,10 @@ from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.cells import Effect, Percentiles, RequestHistogram, Sums
 from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
+from spec_decode_exporter.requests.totals import RequestHistogram, RequestTotals
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.poll import Check, Reset
@@ -112,7 +112,7 @@ def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation]
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
     value = attrgetter(f"token.{side}")
-    return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.cost] if cost]
+    return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.longest.cost] if cost]
 
 
 def _depth_speedups(engine: EngineSnapshot) -> Numbers:
@@ -142,7 +142,7 @@ def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]
     return lambda its: [(str(basis), value(speedup)) for basis, speedup in its.speedups.items()]
 
 
-def _since(value: Callable[[Sums], Number | Numbers]) -> Callable[[GroupRequests], Number | Numbers]:
+def _since(value: Callable[[RequestTotals], Number | Numbers]) -> Callable[[GroupRequests], Number | Numbers]:
     """Return the reader of a sum over a group's requests since the start."""
     return lambda group: None if group.since_start is None else value(group.since_start)
 
@@ -152,13 +152,12 @@ def _request_buckets(histogram: RequestHistogram) -> Numbers:
     return _buckets(bounds, [*accumulate(histogram.counts)], histogram.sum)
 
 
-def _percentiles(which: Callable[[Sums], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
+def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
     """Return the reader of the percentiles over a group's requests in a window."""
 
     def read(group: GroupFindings) -> Numbers:
         found = which(group.summary)
-        pairs = zip(SPREAD_QUANTILES, astuple(found) if found else (), strict=False)
-        return [(each.label, value) for each, value in pairs]
+        return [(each.label, getattr(found, each.name)) for each in SPREAD_QUANTILES] if found else []
 
     return read
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
-from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation
+from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -65,9 +65,7 @@ class EngineMonitor:
         self.counters = DraftCounters()
         self.learned = Learned(baseline)
         self.arms: Sequence[Learned] = ()
-        """Engines that serve the model without speculation in an experiment."""
         self.faster: FasterMethod | None = None
-        """Another method that is faster, by an experiment."""
         self.evaluated_at = -inf
         """Moment of the last evaluated poll (monotonic)."""
         self.is_urgent = False
@@ -94,7 +92,7 @@ class EngineMonitor:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
-        self.counters.use(assumptions.speculation)
+        self.counters.use(assumptions.speculation, assumptions.front_end)
         if self.learned.assume(assumptions.speculation.drafting_method, assumptions.policy.drops):
             self.history.reset_windows()  # none may mix two methods
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -102,6 +100,10 @@ class EngineMonitor:
         self.is_urgent = True
         if self._state is State.UNREACHABLE:
             self._last = self._absent()
+
+    def use_experiments(self, arms: Sequence[Learned], faster: FasterMethod | None) -> None:
+        """Use the engines that serve the model without speculation in an experiment, and a faster method."""
+        self.arms, self.faster = arms, faster
 
     @property
     def snapshot(self) -> EngineSnapshot | None:
@@ -111,14 +113,14 @@ class EngineMonitor:
     @property
     def cost(self) -> CostRange | None:
         """Cost of speculation in the longest window, by the last evaluation."""
-        return None if self._last is None else self._last.evaluation.cost
+        return None if self._last is None else self._last.evaluation.longest.cost
 
     @property
     def method(self) -> str:
         """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
         known = self._assumptions.speculation.method
         # A search may decode long before its first draft: a configured method is not off.
-        may_draft = known and self.counters.front_end == "rust"
+        may_draft = known and self._assumptions.front_end == "rust"
         return OFF if self.counters.drafting is Drafting.OFF and not may_draft else known
 
     def windows(self, now: float) -> tuple[Window, ...]:
@@ -193,16 +195,16 @@ class EngineMonitor:
         The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
         """
         lengths = (*(length for length in self._lengths if length < seconds), seconds)
-        windows = self.history.windows(*lengths)
-        evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
+        windows, latencies = self.history.windows(*lengths), self.history.latencies()
+        evaluation = Evaluation(windows, self._knowledge(windows), latencies)
         evaluation.compute_for_readers()
         snapshot = self._present(evaluation, self.learned.drops.status())
-        if self.history.is_gone(now):
-            _ = snapshot.findings  # by the state and the drops of its last poll
-            evaluation.state = State.UNREACHABLE
-            drops = DropStatus(total=snapshot.drops.total)
-            return replace(snapshot, reported=None, drops=drops)
-        return snapshot
+        if not self.history.is_gone(now):
+            return snapshot
+        found = snapshot.findings  # by the state and the drops of its last poll
+        gone = Evaluation(windows, replace(evaluation.known, is_gone=True), latencies)
+        drops = DropStatus(total=snapshot.drops.total)
+        return replace(snapshot, evaluation=gone, compute_findings=lambda: found, reported=None, drops=drops)
 
     # Observed
 
@@ -280,8 +282,8 @@ class EngineMonitor:
 
     def _evaluated(self, windows: Sequence[Window], drops: DropStatus) -> Evaluation:
         """Evaluate windows as far as the decision and its events need them."""
-        evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
-        self._show(evaluation, drops)
+        shown, latencies = partial(self._shown, drops=drops), self.history.latencies()
+        evaluation = Evaluation(windows, self._knowledge(windows), latencies, shown)
         known, its = evaluation.known, evaluation.verdict_window.window
         if not known.speculation.schedule.pauses:
             self._last_drafts = None
@@ -289,10 +291,11 @@ class EngineMonitor:
             self._last_drafts = LastDrafts(its, known.wall, known.changes)
         return evaluation
 
-    def _show(self, evaluation: Evaluation, drops: DropStatus) -> None:
-        """Offer the decision and the setting of an evaluation, which then has those to show."""
+    def _shown(self, evaluation: Evaluation, drops: DropStatus) -> Shown:
+        """Return the decision and the setting to show, after those of an evaluation are offered."""
         now, known = self.history.last_seen, evaluation.known
-        is_cost_known = evaluation.cost is not None and not evaluation.cost.is_typical
+        cost = evaluation.longest.cost
+        is_cost_known = cost is not None and not cost.is_typical
         is_stalled, was_stalled = evaluation.state is State.STALLED, self._state is State.STALLED
         if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
             self._decision.reset()
@@ -300,15 +303,14 @@ class EngineMonitor:
             self._note_change(now)
             self.is_urgent = True
         self._is_cost_known |= is_cost_known
-        own = Decision() if is_stalled or was_stalled else evaluation.computed_decision
+        computed = Decision() if is_stalled or was_stalled else evaluation.computed_decision
         may_pay = not (drops.live and evaluation.is_excluded)
         speedup, even = evaluation.verdict_window.speedup_bounds, known.policy.speedup.harmful
         is_likely = speedup is not None and speedup.value >= even
-        evaluation.shown_decision = self._decision.offer(own, now, may_pay=may_pay, is_likely=is_likely)
-        others = self._assumptions, known.data_parallel, self._resets, self._is_cost_known
-        basis = (evaluation.shown_decision.advice, *others)
-        compute, longest = evaluation.computed_setting, self._lengths[-1]
-        evaluation.shown_setting = self._setting.offer(compute, basis, now, longest)
+        decision = self._decision.offer(computed, now, may_pay=may_pay, is_likely=is_likely)
+        basis = (decision.advice, self._assumptions, self._resets, self._is_cost_known)
+        compute = partial(evaluation.setting_by, decision.advice)
+        return Shown(decision, self._setting.offer(compute, basis, now, self._lengths[-1]))
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -334,7 +336,7 @@ class EngineMonitor:
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,
-            data_parallel=history.data_parallel,
+            data_parallel=assumed.data_parallel,
             latency_baseline=self._latency_baseline if drafts else None,
             engine_kind=assumed.engine_kind,
             server=assumed.server,

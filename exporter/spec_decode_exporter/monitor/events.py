@@ -92,7 +92,7 @@ _ROWS: Final = (
     EventType(_T, "baseline_not_read", "warning", "source reason", "No baseline, or the history could not be read; the next attempt is after an hour.", "No baseline from {source}: {reason}", "drop"),
     EventType(_T, "events_omitted", "warning", "omitted example discovery", "A target, or all targets of a list, have too many events; `omitted` counts since the start.", "Too many events: some are omitted, such as {example}", "drop"),
     EventType(_T, "poll_crashed", "error", "exception", "An internal error in reading a response. It is no event."),
-    EventType(_R, "mixed_workload_began", "warning", _MIXED, "Two populations, or some requests below break-even while the mean is above.", "Mixed workload: the mean of {requests} requests hides that they differ", "drop"),
+    EventType(_R, "mixed_workload_began", "warning", _MIXED, "Types, temperatures or prompt lengths with clearly different acceptance lengths: the mean describes none.", "Mixed workload: the mean of {requests} requests hides that they differ", "drop"),
     EventType(_R, "mixed_workload_ended", "info", _MIXED, "No longer, or too few requests.", "No mixed workload any more, or too few requests", "recovery"),
     EventType(_R, "requests_below_break_even", "warning", _BELOW, "Requests of this type and temperature are significantly slower by speculation (95 %).", "Requests below break-even|: {request_type}|, temperature {temperature}|, speed-up {speedup_ratio}", "drop"),
     EventType(_R, "requests_below_break_even_ended", "info", _BELOW, "No longer, or too few.", "Requests no longer below break-even, or too few|: {request_type}|, temperature {temperature}", "recovery"),

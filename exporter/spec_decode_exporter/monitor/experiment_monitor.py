@@ -7,7 +7,7 @@ better method.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -23,7 +23,11 @@ from spec_decode_exporter.experiments.experiment import (
     Member,
     arm_of,
 )
+from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+
+RequestTimes = Callable[[str, str, float, float], ArmTypes]
+"""Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
 
 
 class ExperimentMember(NamedTuple):
@@ -94,5 +98,5 @@ class ExperimentMonitor:
                     faster.setdefault(engine, better)
         engines = {engine for _, engine in members}
         for engine in engines | self._informed:
-            engine.arms, engine.faster = baselines[engine], faster.get(engine)
+            engine.use_experiments(baselines[engine], faster.get(engine))
         self._informed = engines

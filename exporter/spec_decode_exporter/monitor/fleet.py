@@ -19,6 +19,7 @@ from spec_decode_exporter.core.tasks import Background, cancel, keep_running, sp
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
@@ -64,8 +65,6 @@ class Fleet:
         self.shared = Shared(
             *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
         )
-        self.request_types = self.shared.types
-        """Sums of all requests by type, for experiments."""
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._resolvers: dict[str, Resolver] = {}
@@ -84,6 +83,11 @@ class Fleet:
         """Yield the labels and the snapshot of each engine."""
         for monitor in self:
             yield from monitor.snapshots()
+
+    def members(self, now: float, times: RequestTimes) -> Iterator[ExperimentMember]:
+        """Yield every engine as a member of experiments at ``now`` (monotonic)."""
+        for monitor in self:
+            yield from monitor.members(now, times)
 
     def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; omit a target for which it raises."""

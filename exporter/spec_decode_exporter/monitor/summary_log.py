@@ -140,9 +140,9 @@ def _figures(its: Evaluation) -> Iterator[tuple[str, object]]:
         for figure in (FIGURE[key] for key in _BOUNDED):
             bounds = figure.bounds(its.longest) if figure.bounds else None
             yield from _bounded(figure.key, figure.of(its.longest), bounds)
-        if its.request is not None:  # else only the speed-up of decoding is known
-            yield from _bounded("end_to_end_speedup_ratio", its.request.value, its.request.bounds)
-            yield "end_to_end_basis", str(its.request.basis)
+        if (request := its.longest.request) is not None:  # else only the speed-up of decoding is known
+            yield from _bounded("end_to_end_speedup_ratio", request.value, request.bounds)
+            yield "end_to_end_basis", str(request.basis)
         yield from ((key, FIGURE[key].of(its.longest)) for key in _MEANS)
 
 

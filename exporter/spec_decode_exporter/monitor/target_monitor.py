@@ -24,10 +24,9 @@ from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
-from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
@@ -82,7 +81,7 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.budget, self.types, self._spread = PollBudget(), RequestTypes(), spread
+        self.budget, self._spread = PollBudget(), spread
         self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
         """Takes labels, snapshot and pace of each engine that was evaluated."""
 
@@ -125,6 +124,8 @@ class TargetMonitor:
         self._shared, self._resolver = shared, resolver
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
+        self._ranks: Mapping[str, int] = {}
+        """Engines by replica; empty of a page with one engine."""
         self._record = PollRecord()
         self._served: ServedSpeculation | None = None
         self._places = self._not_monitored = 0
@@ -151,7 +152,7 @@ class TargetMonitor:
         await self._client.close()
         self._configure(target, config)
         for name, (engine, *_) in self.engines.items():
-            engine.use(config.windows, self._assumptions(name.model_name))
+            engine.use(config.windows, self._assumptions(name))
 
     def poller(self) -> Poller:
         """Return a new poller, which passes the target's pages to this monitor."""
@@ -218,13 +219,13 @@ class TargetMonitor:
         known = self._each("costs", attrgetter("cost"))
         return ((labels["model_name"], cost) for labels, cost in known if cost is not None)
 
-    def members(self, now: float) -> Iterator[ExperimentMember]:
+    def members(self, now: float, times: RequestTimes) -> Iterator[ExperimentMember]:
         """Yield every engine as a member of experiments at ``now`` (monotonic)."""
         members = self._each("comparison", lambda engine: (engine.method, engine, engine.windows(now)))
         for labels, (method, engine, windows) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            times = partial(self._shared.types.times, labels["model_name"], self.target.name)
-            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), times)
+            types = partial(times, labels["model_name"], self.target.name)
+            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
             yield ExperimentMember(member, engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
@@ -300,10 +301,10 @@ class TargetMonitor:
             fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
             self.record_event(Event("server_details_not_used", fields))
 
-    def _assumptions(self, model_name: str) -> Assumptions:
-        """Return the knowledge of the target's engines of a model besides their counters."""
+    def _assumptions(self, name: EngineName) -> Assumptions:
+        """Return the knowledge of an engine besides its counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
-        model_name = model_name or model_of(target.url)
+        model_name = name.model_name or model_of(target.url)
         return Assumptions(
             resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
@@ -313,30 +314,30 @@ class TargetMonitor:
             f"{url.scheme}://{url.authority}{url.target.partition('?')[0].removesuffix('/metrics')}",
             self._server.kv_cache,
             config.place,
+            self._server.front_end,
+            self._ranks.get(name.replica, 1) > 1,
         )
 
     def _use_served(self, *, is_another: bool = False) -> None:
-        """Use what the server reported since the last poll: its speculation, and ``is_another`` cache."""
+        """Use what the server reported since the last poll: its speculation, and what its page says of it."""
         if self._record.speculation != self._served or is_another:
             self._served = self._record.speculation
             for name, (engine, *_) in self.engines.items():
-                engine.use(self._config.windows, self._assumptions(name.model_name))
+                engine.use(self._config.windows, self._assumptions(name))
 
     # Pages
 
     def _receive(self, polled: Polled) -> Generator[None, None, bool]:
         """Take a page; return whether the counters of any engine were reset."""
-        reading, server = polled.reading, self._server
-        is_another = reading.kv_cache != server.kv_cache
-        if is_another or (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
-            self._server = PageReading(reading.engine_kind, reading.front_end, {}, kv_cache=reading.kv_cache)
+        reading = polled.reading
+        server = PageReading(reading.engine_kind, reading.front_end, {}, kv_cache=reading.kv_cache)
+        ranks = Tally(name.replica for name in reading.samples) if len(reading.samples) > 1 else {}
+        is_another = (server, ranks) != (self._server, self._ranks)
+        self._server, self._ranks = server, ranks
         self._use_served(is_another=is_another)
-        replicas = Tally(name.replica for name in reading.samples) if len(reading.samples) > 1 else {}
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
         for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
-            replica = monitored.labels["engine"].partition("@")[2]
-            monitored.engine.history.data_parallel = replicas.get(replica, 1) > 1
             was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
@@ -353,7 +354,6 @@ class TargetMonitor:
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
-        engine.counters.front_end = polled.reading.front_end
         moments = polled.moment, polled.wall, polled.interval
         observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
         for event in errors.whole("counting", monitored.labels, observe):
@@ -437,7 +437,7 @@ class TargetMonitor:
             "engine": name.engine or "0",
         }
         baseline = remembered.baseline(self.model_key(name.model_name))
-        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), baseline=baseline)
+        engine = EngineMonitor(self._config.windows, self._assumptions(name), baseline=baseline)
         learned = remembered.engines.known(self._key(name), polled.wall)
         if learned is not None:
             engine.learned.remember(learned)

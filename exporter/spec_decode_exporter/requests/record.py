@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
@@ -58,7 +58,6 @@ class SentSpeculation(Struct):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Annotated[Count, Meta(description="At most `num_draft_tokens`.")]
     num_spec_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Maximum of tokens drafted in one step.")]
-    acceptance_histogram: Annotated[Annotated[list[Count], Meta(max_length=MAX_DRAFT_LENGTH + 1)] | None, Meta(description="Steps by their accepted tokens; its sums must equal the counts.")] = None
 
 
 class SentMetrics(Struct):
@@ -103,7 +102,6 @@ class SentRequest(Struct):
     request_type: Annotated[Name | None, Meta(description="The sender's name of this kind of work.")] = None
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
     n: Annotated[Count | None, Meta(description="Sequences of the request.")] = None
-    stream: bool | None = None
     target: Annotated[Name | None, Meta(description="Name of the server in the exporter.")] = None
     user: Annotated[Raw, Meta(description="Hashed immediately; ignored unless `requests.users` is configured.", extra_json_schema={"type": ["string", "null"]})] = msgspec.field(default_factory=lambda: Raw(b"null"))
 # fmt: on
@@ -169,7 +167,6 @@ class RequestRecord(Struct, frozen=True):
     """The sender's name for this kind of work; empty if it sends none."""
     temperature: float | None = None
     """None if the request left it to the server."""
-    stream: bool | None = None
     completion_tokens: int | None = None
     """G, the first token included."""
     decode_seconds: float | None = None
@@ -197,6 +194,12 @@ class RequestRecord(Struct, frozen=True):
         decoded = (self.completion_tokens or 0) - 1
         beyond_the_end = max(0, self.accepted_tokens - self.tokens)
         return decoded if decoded >= self.drafts + beyond_the_end else self.drafts + self.accepted_tokens
+
+    @property
+    def seconds_per_token(self) -> float | None:
+        """Time per output token after the first; None if unknown."""
+        tokens = (self.completion_tokens or 0) - 1
+        return None if self.decode_seconds is None or tokens < 1 else self.decode_seconds / tokens
 
     @property
     def pathology(self) -> str:
@@ -325,8 +328,7 @@ def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
         if not (getattr(sent, key) or "").isprintable():
             raise RefusedError(Refusal.MALFORMED, f"{key} has an unprintable character")
     valid = _record(sent, user)
-    speculation = sent.metrics.speculative_decoding if sent.metrics else None
-    for contradiction in _contradictions(valid, speculation):
+    if contradiction := _contradiction(valid):
         raise RefusedError(Refusal.CONTRADICTORY, contradiction)
     return valid
 
@@ -340,7 +342,6 @@ def _record(sent: SentRequest, user: str) -> RequestRecord:
         *_speculation(metrics.speculative_decoding, usage.completion_tokens_details),
         request_type=sent.request_type or "",
         temperature=sent.temperature,
-        stream=sent.stream,
         completion_tokens=usage.completion_tokens if is_single else None,
         decode_seconds=_seconds(metrics.generation_time_ms) if is_single else None,
         first_token_seconds=_seconds(metrics.time_to_first_token_ms) if is_single else None,
@@ -370,22 +371,15 @@ def _speculation(
     )
 
 
-def _contradictions(record: RequestRecord, sent: SentSpeculation | None) -> Iterator[str]:
+def _contradiction(record: RequestRecord) -> str | None:
+    """Return why the numbers are impossible; None if they are not."""
     if record.cached_tokens is not None and record.cached_tokens > (record.prompt_tokens or 0):
-        yield "more prompt tokens are cached than usage.prompt_tokens"
+        return "more prompt tokens are cached than usage.prompt_tokens"
     if record.accepted_tokens > record.draft_tokens:
-        yield "more tokens are accepted than drafted"
-    if sent and record.draft_tokens > record.tokens * record.drafts:
-        yield "more tokens are drafted than num_spec_steps times num_spec_tokens"
-    histogram = sent.acceptance_histogram if sent else None
-    if histogram is None:
-        return
-    if any(histogram[record.tokens + 1 :]):
-        yield "acceptance_histogram has steps that accepted more than num_spec_tokens"
-    if sum(histogram) != record.drafts:
-        yield "the sum of acceptance_histogram is not num_spec_steps"
-    if sum(position * steps for position, steps in enumerate(histogram)) != record.accepted_tokens:
-        yield "acceptance_histogram and num_accepted_draft_tokens differ"
+        return "more tokens are accepted than drafted"
+    if record.draft_tokens > record.tokens * record.drafts and record.source is RequestSource.METRICS:
+        return "more tokens are drafted than num_spec_steps times num_spec_tokens"
+    return None
 
 
 def _seconds(milliseconds: float | None) -> float | None:

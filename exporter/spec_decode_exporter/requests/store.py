@@ -1,63 +1,57 @@
-"""Store of requests: labels of bounded cardinality, cells by key, and windows of them.
+"""Store of requests: labels of bounded cardinality, the newest requests, and windows of them.
 
-Time is a parameter: monotonic seconds.
+Time is a parameter: monotonic seconds. Memory is bounded: at most ``requests.keep`` requests of about
+``REQUEST_BYTES`` each, and one sum for each label. Names of an unlimited number are never kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from decimal import Decimal
 from functools import partial
-from math import inf, nan
-from typing import Final, TypeVar
+from math import inf
+from typing import Final
+
+from msgspec.structs import replace as with_fields
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.cost import CostRange
-from spec_decode_exporter.requests.advice import advice
-from spec_decode_exporter.requests.cells import (
-    CELL_SECONDS,
-    NO_SUMS,
-    Cells,
-    Sums,
-    added,
-    aged,
-    plus,
-    row_of,
-    since,
-)
+from spec_decode_exporter.experiments.pace import ArmTypes, TypeTimes, added_types
 from spec_decode_exporter.requests.findings import (
-    MAX_SAMPLE,
-    MIN_TOKENS,
     OTHER,
     UNKNOWN,
     GroupFindings,
-    GroupKey,
-    LongRequest,
     ModelFindings,
     PromptBucket,
     PromptFindings,
     RequestFindings,
     UserFindings,
     WindowFindings,
-    falls_with_prompt,
-    hidden_share,
-    modes_of,
+    bucket_labels,
 )
-from spec_decode_exporter.requests.mixture import even_sample
+from spec_decode_exporter.requests.model_findings import by, falls_with_prompt, model_findings, summaries
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
+from spec_decode_exporter.requests.summary import (
+    GroupKey,
+    KeptRequest,
+    RequestSummary,
+    RequestWork,
+)
+from spec_decode_exporter.requests.totals import RequestTotals
 
 EVALUATION_SECONDS: Final = 5.0
 """Interval after which the windows are evaluated again."""
 MAX_EAGER_REQUESTS: Final = 1000
 """With at most this many requests, each new one causes an evaluation; with more, only time does."""
+REQUEST_BYTES: Final = 700
+"""Memory of a kept request, at most."""
 FIRST_LONGEST_WINDOW: Final = 300.0
 """The longest window until the first evaluation."""
 TAKEOVER_FACTOR: Final = 2
@@ -67,8 +61,6 @@ MAX_WAITING: Final = 256
 
 FOLDED: Final = ("model_name", "request_type", "user", "group")
 """Labels with slots; a group is a combination of model, type and temperature."""
-
-Key = TypeVar("Key", GroupKey, tuple[str, int], tuple[str, str])
 
 
 class Slots:
@@ -119,19 +111,8 @@ class Slots:
         return gone | moved.keys()
 
 
-def bucket_labels(bounds: Sequence[float]) -> list[str]:
-    """Return the labels of the buckets below ascending upper ``bounds``, and of the one above them all.
-
-    A bound belongs to the bucket below it: ``0.3-0.7`` contains 0.7 and not 0.3. A first bound of 0 is a
-    bucket of its own, ``0``. The last label is ``>1``. No label has a space.
-    """
-    texts = [format(Decimal(str(bound)), "f").removesuffix(".0") for bound in bounds]
-    buckets = zip(bounds, ["0", *texts], texts, strict=False)
-    return [*(text if bound == 0 else f"{lower}-{text}" for bound, lower, text in buckets), f">{texts[-1]}"]
-
-
 class RequestStore:
-    """Requests by group, by prompt length and by user: in windows, and since the start."""
+    """Requests by group, by prompt length and by user: the newest ones, and sums since the start."""
 
     def __init__(self, settings: RequestSettings, errors: Isolation | None = None) -> None:
         self._settings, self._errors = settings, errors or Isolation()
@@ -139,36 +120,32 @@ class RequestStore:
         limits = (settings.models, settings.types, users, settings.groups)
         self._slots = dict(zip(FOLDED, map(Slots, limits), strict=True))
         self._temperatures = bucket_labels(settings.temperatures)
-        self._since_start: dict[GroupKey, Sums] = {}
-        self._by_group: dict[GroupKey, Cells] = {}
-        self._by_prompt: dict[tuple[str, int], Cells] = {}
-        self._by_user: dict[tuple[str, str], Cells] = {}
-        self._long: deque[LongRequest] = deque(maxlen=settings.keep)
+        self._prompts = bucket_labels(settings.prompt_tokens)
+        self._since_start: dict[GroupKey, RequestTotals] = {}
+        self._kept: deque[KeptRequest] = deque()
         self._sources: Counter[RequestSource] = Counter()
         self._refused: Counter[Refusal] = Counter()
         self._longest = FIRST_LONGEST_WINDOW
         self._began = self._period_began = inf
-        self._cell = 0
+        self._by_target: dict[tuple[str, str], list[KeptRequest]] = {}
         self._lock = asyncio.Lock()
         self._version: tuple[object, ...] = ()
-        self._before_windows = 0
         self.last = RequestFindings(enabled=settings.ingest)
         """The last result of ``findings``; empty before the first."""
 
-    def take(self, request: RequestRecord, now: float, cost: CostRange | None) -> GroupKey:
-        """Count a request that ended ``now``, at the cost of its target; return the key of its group."""
+    def take(self, request: RequestRecord, now: float, cost: CostRange | None) -> None:
+        """Count a request that ended ``now``, at the cost of its target."""
         self._advance(now)
-        key, row = self._key(request), row_of(request, cost)
+        key = self._key(request)
+        user = self._slots["user"].label(request.user) if request.user else ""
         self._sources[request.source] += 1
-        self._since_start[key] = plus(self._since_start.get(key, NO_SUMS), row)
-        for cells in self._cells_of(key, request):
-            cells[self._cell] = plus(cells.get(self._cell, NO_SUMS), row)
-        if request.drafts and request.draft_tokens and request.decoded_tokens >= MIN_TOKENS:
-            accepted, decoded = request.accepted_tokens, request.decoded_tokens
-            needed = (row.y_low - decoded + accepted) / request.drafts if row.evaluated else nan
-            counts = (request.tokens, request.drafts, request.draft_tokens, accepted)
-            self._long.append(LongRequest(now, key.model_name, *counts, needed))
-        return key
+        self._since_start[key] = self._since_start.get(key, RequestTotals()).with_request(request)
+        if len(self._kept) == self._settings.keep:
+            self._drop_oldest()
+        record = with_fields(request, model_name="", request_type="", user="")
+        work = RequestWork.of(request, cost)
+        prompt = self._prompt(request)
+        self._kept.append(KeptRequest(now, key, user, prompt, record, request.pathology, work))
 
     def resume(self, now: float) -> None:
         """Take requests again after a pause: windows that began before ``now`` are partial."""
@@ -187,7 +164,7 @@ class RequestStore:
             self._longest = max(windows)
             self._advance(now)
             taken = self._sources.total()
-            is_eager = taken - self._before_windows <= MAX_EAGER_REQUESTS
+            is_eager = len(self._kept) <= MAX_EAGER_REQUESTS
             version = (tuple(windows), taken if is_eager else None, int(now // EVALUATION_SECONDS))
             if version != self._version:
                 await self._evaluate(sorted(windows), now)
@@ -201,6 +178,19 @@ class RequestStore:
             )
         return self.last
 
+    def times(self, model_name: str, target: str, begin: float, end: float) -> ArmTypes:
+        """Return the times by type of a target's requests that ended between two moments, for experiments.
+
+        A type is a request type at a temperature. They are those of the last evaluation.
+        """
+        return added_types(
+            {f"{each.key.request_type} {each.key.temperature}": TypeTimes(seconds, tokens - 1)}
+            for each in self._by_target.get((model_name, target), ())
+            if begin < each.ended_at <= end
+            and (seconds := each.record.decode_seconds) is not None
+            and (tokens := each.record.completion_tokens or 0) > 1
+        )
+
     def _key(self, request: RequestRecord) -> GroupKey:
         temperature = UNKNOWN
         if request.temperature is not None:
@@ -209,27 +199,23 @@ class RequestStore:
         key = GroupKey(model_name, self._slots["request_type"].label(request.request_type), temperature)
         return key if self._slots["group"].admit(key) else GroupKey(model_name, OTHER, OTHER)
 
-    def _cells_of(self, key: GroupKey, request: RequestRecord) -> Iterator[Cells]:
-        """Yield the cells of each key of a request."""
-        yield self._by_group.setdefault(key, {})
-        if request.prompt_tokens is not None:
-            place = bisect_left(self._settings.prompt_tokens, request.prompt_tokens)
-            yield self._by_prompt.setdefault((key.model_name, place), {})
-        if request.user:
-            yield self._by_user.setdefault((self._slots["user"].label(request.user), key.model_name), {})
+    def _prompt(self, request: RequestRecord) -> str:
+        if request.prompt_tokens is None:
+            return ""
+        return self._prompts[bisect_left(self._settings.prompt_tokens, request.prompt_tokens)]
 
     def _advance(self, now: float) -> None:
-        """End a cell and a period if they are over ``now``."""
+        """Drop requests before the longest window, and end a period if it is over ``now``."""
         self._began, self._period_began = min(self._began, now), min(self._period_began, now)
-        if self._cell != (cell := int(now // CELL_SECONDS)):
-            first = int((now - self._longest) // CELL_SECONDS)
-            self._cell, self._began = cell, max(self._began, first * CELL_SECONDS)
-            self._by_group = _aged(self._by_group, cell, first)
-            self._by_prompt = _aged(self._by_prompt, cell, first)
-            self._by_user = _aged(self._by_user, cell, first)
+        while self._kept and self._kept[0].ended_at < now - self._longest:
+            self._drop_oldest()
         if now - self._period_began >= self._longest:
             self._period_began = now
             self._move_slots()
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest request: windows that began before it ended are partial."""
+        self._began = max(self._began, self._kept.popleft().ended_at)
 
     def _move_slots(self) -> None:
         """Move slots. In the windows, requests of a name without one are ``other``.
@@ -240,90 +226,58 @@ class RequestStore:
         gone = {key for key in self._since_start if key.model_name in models or key.request_type in types}
         groups = self._slots["group"].end_period(gone)
 
-        def model(name: str) -> str:
-            return OTHER if name in models else name
+        def moved(request: KeptRequest) -> KeptRequest:
+            key, user = request.key, OTHER if request.user in users else request.user
+            if key in groups:
+                key = GroupKey(OTHER if key.model_name in models else key.model_name, OTHER, OTHER)
+            return request._replace(key=key, user=user)
 
-        def group(key: GroupKey) -> GroupKey:
-            return GroupKey(model(key.model_name), OTHER, OTHER) if key in groups else key
-
-        self._since_start = {key: sums for key, sums in self._since_start.items() if group(key) == key}
-        self._by_group = _relabelled(self._by_group, group)
-        self._by_prompt = _relabelled(self._by_prompt, lambda key: (model(key[0]), key[1]))
-        self._by_user = _relabelled(
-            self._by_user, lambda key: (OTHER if key[0] in users else key[0], model(key[1]))
-        )
+        self._since_start = {key: totals for key, totals in self._since_start.items() if key not in groups}
+        if groups or users:
+            self._kept = deque(map(moved, self._kept))
 
     async def _evaluate(self, windows: Sequence[float], now: float) -> None:
-        found = {}
+        kept, by_window = list(self._kept), {}
         for length in windows:
-            groups = await _sums_since(self._by_group, now - length)
-            models = await self._models_since(now - length, groups)
+            inside = [request for request in kept if request.ended_at >= now - length]
+            groups = summaries(inside, lambda request: request.key)
             covered = min(length, now - self._began)
-            own = [GroupFindings(*group) for group in groups.items()]
-            found[format_duration(length)] = WindowFindings(length, covered < length, own, models, covered)
-        self._before_windows = self._sources.total() - sum(sums.requests for sums in groups.values())
-        users = await _sums_since(self._by_user, now - self._longest)
-        prompts = await _sums_since(self._by_prompt, now - self._longest)
+            by_window[format_duration(length)] = WindowFindings(
+                length,
+                covered < length,
+                [GroupFindings(*group) for group in groups.items()],
+                await self._models(groups),
+                covered,
+            )
+        of_targets = (each for each in kept if each.record.target)
+        self._by_target = by(of_targets, lambda each: (each.key.model_name, each.record.target))
+        users = summaries((each for each in kept if each.user), lambda each: (each.user, each.key.model_name))
         self.last = replace(
             self.last,
-            windows=found,
-            users=[UserFindings(*key, sums) for key, sums in users.items()],
-            prompts=self._prompt_findings(prompts),
+            windows=by_window,
+            users=[UserFindings(*key, summary) for key, summary in users.items()],
+            prompts=self._prompt_findings(kept),
         )
 
-    async def _models_since(self, moment: float, groups: Mapping[GroupKey, Sums]) -> list[ModelFindings]:
-        long: defaultdict[str, list[LongRequest]] = defaultdict(list)
-        for each in self._long:
-            if each.taken_at >= moment:
-                long[each.model_name if each.model_name in self._slots["model_name"] else OTHER].append(each)
+    async def _models(self, groups: Mapping[GroupKey, RequestSummary]) -> list[ModelFindings]:
         findings = []
         for name in dict.fromkeys(key.model_name for key in groups):
-            own = {key: sums for key, sums in groups.items() if key.model_name == name}
-            evaluate = partial(_model_findings, name, own, long[name])
+            of_model = {key: summary for key, summary in groups.items() if key.model_name == name}
+            evaluate = partial(model_findings, name, of_model)
             findings.append(self._errors.attempt("requests", {"model_name": name}, evaluate))
             await yield_to_event_loop()
-        return [each for each in findings if each]
+        return [model for model in findings if model]
 
-    def _prompt_findings(self, prompts: Mapping[tuple[str, int], Sums]) -> list[PromptFindings]:
-        labels = bucket_labels(self._settings.prompt_tokens)
+    def _prompt_findings(self, kept: Sequence[KeptRequest]) -> list[PromptFindings]:
+        """Return the findings by prompt length of each model whose senders report it."""
+        known = [request for request in kept if request.prompt_tokens]
+        buckets = summaries(known, lambda request: (request.key.model_name, request.prompt_tokens))
         findings = []
-        for name in dict.fromkeys(name for name, _ in prompts):
-            buckets = [
-                PromptBucket(labels[place], sums) for (own, place), sums in prompts.items() if own == name
+        for name in sorted({name for name, _ in buckets}):
+            prompts = [
+                PromptBucket(each, buckets[name, each]) for each in self._prompts if (name, each) in buckets
             ]
-            falls = self._errors.attempt(
-                "requests", {"model_name": name}, partial(falls_with_prompt, buckets)
-            )
-            findings.append(PromptFindings(name, buckets, bool(falls)))
+            fall = partial(falls_with_prompt, prompts)
+            falls = self._errors.attempt("requests", {"model_name": name}, fall)
+            findings.append(PromptFindings(name, prompts, bool(falls)))
         return findings
-
-
-def _aged(by_key: Mapping[Key, Cells], newest: int, first: int) -> dict[Key, Cells]:
-    """Return the keys with their cells from number ``first`` on; an evaluation may still read the others."""
-    return {key: kept for key, cells in by_key.items() if (kept := aged(cells, newest, first))}
-
-
-def _relabelled(by_key: Mapping[Key, Cells], label: Callable[[Key], Key]) -> dict[Key, Cells]:
-    """Return the cells by new keys."""
-    result: dict[Key, Cells] = {}
-    for key, cells in by_key.items():
-        place = result.setdefault(label(key), {})
-        for number, sums in cells.items():
-            place[number] = plus(place[number], sums) if number in place else sums
-    return result
-
-
-async def _sums_since(by_key: Mapping[Key, Cells], moment: float) -> dict[Key, Sums]:
-    """Return the sums of each key with requests since a moment, in the order of the keys."""
-    found = {}
-    for key in sorted(by_key):
-        found[key] = since(by_key[key], moment)
-        await yield_to_event_loop()
-    return {key: sums for key, sums in found.items() if sums.requests}
-
-
-def _model_findings(name: str, groups: Mapping[GroupKey, Sums], long: Sequence[LongRequest]) -> ModelFindings:
-    summary, sample = added(groups.values()), even_sample(long, MAX_SAMPLE)
-    two, hidden = modes_of(sample), hidden_share(summary, sample)
-    mixed = two is not None or hidden is not None
-    return ModelFindings(name, summary, two, mixed, advice(summary, two, groups, hidden))

@@ -38,7 +38,7 @@ def headers(http: HttpSettings) -> dict[str, str]:
         token, path = _secret(bearer.credentials, bearer.credentials_file), bearer.credentials_file
         sent["Authorization"] = f"{bearer.type} {_sendable(token, path or 'authorization')}"
     elif (basic := http.basic_auth) is not None:
-        pair = f"{basic.username or ''}:{_secret(basic.password, basic.password_file)}"
+        pair = f"{basic.username}:{_secret(basic.password, basic.password_file)}"
         sent["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
     return sent
 

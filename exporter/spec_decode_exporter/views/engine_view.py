@@ -308,9 +308,8 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
 
 
 def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    return tuple(
-        _used_tokens(*each, snapshot.evaluation.known.cost) for each in snapshot.compute_token_use().items()
-    )
+    cost = snapshot.evaluation.known.cost
+    return tuple(_used_tokens(*use, cost) for use in snapshot.compute_token_use().items())
 
 
 def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
@@ -384,7 +383,7 @@ class EngineView(View):
     memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
     usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
-    cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
+    cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.longest.cost) if its.evaluation.longest.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
     depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)

@@ -309,7 +309,7 @@ def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headlin
     if better := sum(engine.recommendation in _CHANGES for engine in engines):
         return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
     if worst.standing is Verdict.UNCLEAR:
-        return "The ways to know are listed below, cheapest first."
+        return "Below: how to find out, cheapest first."
     return {"good": "", "off": f"{worst.name}: {own.remedy}"}.get(own.tone, own.remedy)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.requests.cells import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
+from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles
+from spec_decode_exporter.requests.totals import RequestHistogram
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]
@@ -57,15 +58,15 @@ class RequestModelView(RequestSummaryView):
 
     window: str
     model_name: str
-    mixed: bool = at("True if the mean hides two kinds of requests.")
-    low_share: float | None = at("Share of requests in the lower of two modes; null, as the next, if there is one mode.", "modes.low_share", default=None)
-    low_mean_acceptance_ratio: float | None = at("Of the lower mode.", "modes.low_mean", default=None)
-    high_mean_acceptance_ratio: float | None = at("Of the higher mode.", "modes.high_mean", default=None)
-    modes_mean_acceptance_ratio: float | None = at("Mean of the requests of both modes.", "modes.mean", default=None)
-    modes_requests: int | None = at("Requests of both modes: long answers, with the same number of draft tokens.", "modes.requests", default=None)
+    mixed: bool = at("True if an average hides that two kinds of requests differ.")
+    mixed_by: str | None = at("Label by which they differ, the first of `request_type`, `temperature` and `prompt_tokens`; null, as the next, if not mixed.", "mixture.label", default=None)
+    low_kind: str | None = at("Value of that label with the least acceptance length.", "mixture.low.value", default=None)
+    low_acceptance_length_tokens: Estimated | None = at("Tokens of a draft of the former.", "mixture.low.length", default=None)
+    high_kind: str | None = at("Value of that label with the greatest acceptance length.", "mixture.high.value", default=None)
+    high_acceptance_length_tokens: Estimated | None = at("Tokens of a draft of the former.", "mixture.high.length", default=None)
     advice: tuple[str, ...] = at("The most useful first.")
     acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=tuple(part / ACCEPTANCE_BINS for part in range(ACCEPTANCE_BINS + 1)))
-    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio; shows one mode or two.", "summary.acceptance_counts")
+    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio.", "summary.acceptance_counts")
 
 
 class RequestSinceStartView(RequestTotalsView):
@@ -179,7 +180,6 @@ def _document(member: _Member) -> View:
 
 def _labels(member: _Member) -> Item:
     """Return the labels of a record, for the log."""
-    _, record, fields = member
-    record = fields.get("key") or getattr(record, "key", record)
+    record = member[2].get("key") or getattr(member[1], "key", member[1])
     names = ("model_name", "request_type", "temperature", "user")
     return {name: getattr(record, name) for name in names if hasattr(record, name)}

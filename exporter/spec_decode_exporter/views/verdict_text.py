@@ -107,10 +107,7 @@ def unclear_text(its: WindowEvaluation) -> str:
 def know_text(its: WindowEvaluation) -> str:
     """Return the cheapest way to know whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
-    text, paste = (
-        f"{way.text[0].lower()}{way.text[1:]}",
-        f" In {way.place}: `{way.paste}`." if way.paste else "",
-    )
+    text, paste = way.text[0].lower() + way.text[1:], f" In {way.place}: `{way.paste}`." * bool(way.paste)
     return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}.{paste}"
 
 
@@ -151,8 +148,7 @@ def likely_so_far(its: WindowEvaluation) -> str:
     found = its.speedup_range
     if its.likely_share_ratio is None or found is None:
         return ""
-    likely = LIKELY[its.probably_pays]
-    says = f"So far {likely[0].lower()}{likely[1:]}"
+    says = f"So far {LIKELY[its.probably_pays][0].lower()}{LIKELY[its.probably_pays][1:]}"
     if its.published_share is not None:
         return f"{says}. {published_text(its.published_share, is_of_kind=its.cost is not None)} "
     value, low, high = map(_about, found.by_known[:3])

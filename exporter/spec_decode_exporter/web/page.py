@@ -22,9 +22,8 @@ from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.requests.advice import bucket_text
-from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
-from spec_decode_exporter.requests.findings import GroupFindings, WindowFindings
+from spec_decode_exporter.requests.findings import GroupFindings, WindowFindings, bucket_text
+from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
@@ -296,7 +295,7 @@ def prompt_bucket(label: str) -> str:
     return f"{words} {int(bound):,}"
 
 
-def why_unclear(summary: Sums, lower: float | None, upper: float | None) -> str:
+def why_unclear(summary: RequestSummary, lower: float | None, upper: float | None) -> str:
     """Return why the effect on some requests is unclear; the bounds are those of the speed-up."""
     if not summary.draft_tokens:
         return "nothing was drafted"

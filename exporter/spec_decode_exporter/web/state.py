@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from spec_decode_exporter.core.isolation import Isolation
     from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.event_log import EventLog
-    from spec_decode_exporter.monitor.request_receiver import RequestReceiver
     from spec_decode_exporter.monitor.snapshot import Snapshot
+    from spec_decode_exporter.requests.receiver import RequestReceiver
     from spec_decode_exporter.views.fleet_view import TargetView
     from spec_decode_exporter.views.history import Histories
     from spec_decode_exporter.web.hosts import AllowedHosts

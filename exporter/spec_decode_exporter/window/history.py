@@ -155,7 +155,6 @@ class History:
         self._histograms = Histograms(longest)
         self.poll: Poll | None = None
         self.sample: Sample | None = None
-        self.data_parallel = False  # the server has several engines
         self.configured_tokens = 0
         self.window_resets = 0  # resets of the windows, each caused by another way of drafting
         self.varies_tokens = False  # the server's process changed K, which it shows as a gauge

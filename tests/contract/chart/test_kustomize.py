@@ -84,6 +84,8 @@ def test_a_labelled_workload_gets_the_chart_s_sidecar_beside_its_own_init_contai
         ["vllm"],
     ]
     own = render_sidecar({"image": {"registry": "r.example.org", "repository": "sde", "tag": "1.2.3"}})
+    marker = own["initContainers"][0]["env"].pop(0)
+    assert marker["name"] == "SPEC_DECODE_EXPORTER_IN_CHART"  # Kustomize has no values
     assert {**sidecar_of(workload), "imagePullPolicy": "IfNotPresent"} == own["initContainers"][0]
     assert own["volumes"][0] in pod["volumes"]
     monitor = render({"mode": "sidecar", "monitor": {"enabled": True}}).one("PodMonitor")

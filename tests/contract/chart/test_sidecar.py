@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from spec_decode_exporter.config.load import IN_CHART
+
 
 def test_any_user_can_run_it(render, render_sidecar):
     """OpenShift chooses the user, and refuses others."""
@@ -36,7 +38,7 @@ def test_it_is_a_native_sidecar_that_is_told_of_the_vllm_beside_it(render_sideca
     pod = render_sidecar(values)
     (sidecar,) = pod["initContainers"]
     assert sidecar["restartPolicy"] == "Always"
-    assert {one["name"]: one.get("value") for one in sidecar["env"]} == variables
+    assert {one["name"]: one.get("value") for one in sidecar["env"]} == {IN_CHART: "true", **variables}
     assert not {"readinessProbe", "startupProbe"} & set(sidecar)  # none of them counts for the pod
     assert sidecar["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
     assert ("--config.auto-reload" in sidecar["args"]) == ("config" in values)

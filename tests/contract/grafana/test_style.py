@@ -5,7 +5,7 @@ import pytest
 from grafana import style
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
-from spec_decode_exporter.requests.cells import Effect
+from spec_decode_exporter.requests.summary import Effect
 
 
 @pytest.mark.parametrize(

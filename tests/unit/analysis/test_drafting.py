@@ -31,8 +31,7 @@ def plain(tokens, *, steps=None, first=20, **more):
 
 def drafting(*samples, front_end="", **speculation):
     counters = DraftCounters()
-    counters.front_end = front_end
-    counters.use(Speculation(**speculation))
+    counters.use(Speculation(**speculation), front_end)
     for each in samples:
         counters.complete(each)
     return counters.drafting

@@ -69,7 +69,12 @@ class TestWorkedExamples:
 class TestCost:
     def test_what_depends_on_an_unknown_one_is_absent(self):
         its = evaluation(at(None, ""))
-        assert (its.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (None, [], None, None)
+        assert (its.longest.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (
+            None,
+            [],
+            None,
+            None,
+        )
         assert its.longest.acceptance_length_bounds is not None
         assert its.longest.break_even_cost_bounds.value == pytest.approx(2.3 / 4, abs=0.01)
 
@@ -83,7 +88,7 @@ class TestRequests:
         its, share = evaluation(at(0.1), first_token=first_token), first_token / 2
         expected = share + (1 - share) * 3.3 / 1.4
         assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
-        assert its.request.bounds is None
+        assert its.longest.request.bounds is None
         assert its.verdict is Verdict.OPTIMAL
 
 
@@ -246,7 +251,7 @@ class TestSharePaying:
 def test_of_an_engine_that_is_gone_has_no_value():
     its = Evaluation((), at(0.1))
     assert (its.state, its.verdict, its.action) == (State.UNREACHABLE, Verdict.INSUFFICIENT, Action.COLLECT)
-    assert (its.cost, its.request, its.crossover, its.recommended, its.since) == (None,) * 5
+    assert (its.longest.cost, its.longest.request, its.crossover, its.recommended, its.since) == (None,) * 5
     assert (its.depths, its.missing, its.setting.tokens, its.pays_share_ratio) == ([], (), None, None)
     assert (its.verdict_window.work, its.longest.speedup_ceiling_ratio) == (None, None)
 
@@ -263,7 +268,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
 def test_after_an_internal_error_it_has_the_state_and_the_figures_of_counts_alone(known, counts, state):
     its = FallbackEvaluation([counted(busy_window(), **counts)], known)
     assert (its.state, its.verdict, its.action) == (state, Verdict.INSUFFICIENT, Action.COLLECT)
-    assert (its.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
+    assert (its.longest.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
     assert its.longest.acceptance_length_bounds is None
     assert its.longest.total.accepted_tokens == 300 * 230
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
+from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli import observe
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import read_config
@@ -115,7 +115,7 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(rest
 
     async def text_of(*flags):
         observation, clock = replayed(parsed("--replay", restart, "--format", "prometheus", *flags), {})
-        return await metrics_text(ExporterState(observation.fleet, observation.events, clock))
+        return await ExporterState(observation.fleet, observation.events, clock).metrics_text()
 
     text = await text_of()
     standard, full = engine_lines(text), engine_lines(await text_of("--metrics.profile", "full"))

@@ -3,7 +3,6 @@
 import pytest
 
 DURATION = "is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"
-PARAMETERS = "is not a number of parameters; write it as 500M, 1.5B or 8000000000"
 PLAIN_SECRET = "is a secret in plain text; name a file that holds it with `credentials_file`, or write `${NAME}` alone to take it from the environment"
 UNPRINTABLE = "has a value with a character that cannot be printed, such as a line break; remove it"
 NO_COST = " has no cost; add `draft_cost_ratio` or `loads`"
@@ -26,7 +25,7 @@ DOCUMENT = [
     ("targets: {url: http://a}", "targets must be a list, not a mapping; write `- ` before each of its elements"),
     ("targets: [{url: [a]}]", "targets[0].url must be a text, not a list"),
     ("metrics: {enable: [rate]}", "metrics.enable[0] is not a group of metrics; did you mean `rates`?"),
-    ("metrics: {enable: [zzz]}", "metrics.enable[0] is not a group of metrics; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
+    ("metrics: {enable: [zzz]}", "metrics.enable[0] is not a group of metrics; there are `counters`, `acceptance`, `rates`, `sums`, `latency`, `load`, `distribution`, `pay`, `drops`, `experiments`, `requests`, `integrity`, `exporter`"),
     ("metrics: {enable: [rates], disable: [rates]}", "metrics.disable names rates, which `enable` also names; remove one of the two"),
     ("discovery: {files: [a/*/b.yml]}", "discovery.files[0] has a wildcard before its last `/`; write one pattern for each directory"),
     ("discovery: {files: [a.txt]}", "discovery.files[0] does not end in .json, .yml or .yaml"),
@@ -52,7 +51,7 @@ TARGET = [
     (f"labels: {{a: {'x' * 1025}}}", "labels.a has a value of more than 1,024 characters; shorten it"),
     ('labels: {a: "x\\u202e"}', f"labels.a {UNPRINTABLE}"),
     (f"labels: {{{'x' * 129}: b}}", f"labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
-    (f"labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}", "labels has 65 labels; a target may have 64, so remove some"),
+    (f"labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}", "labels has more than 64 entries; remove some"),
     ("authorization: {credentials: hunter2}", f"authorization.credentials {PLAIN_SECRET}"),
     ("authorization: {credentials: [hunter2]}", "authorization.credentials must be a text, not a list"),
     ("authorization: {credentials: '${EMPTY}'}", "authorization.credentials is empty: the environment variable in ${EMPTY} holds nothing"),
@@ -61,12 +60,12 @@ TARGET = [
     ("authorization: {type: 'a b', credentials: '${T}'}", "authorization.type is not a word that a header may hold: letters, digits and hyphens"),
     ("authorization: {credentials: '${T}', credentials_file: exporter.yml}", "authorization.credentials_file cannot stand beside `credentials`; remove one of the two"),
     ("authorization: {credentials: '${T}'}, basic_auth: {username: a}", "basic_auth cannot stand beside `authorization`; remove one of the two"),
-    ("basic_auth: {password: '${T}'}", "basic_auth has no user; add `username`"),
+    ("basic_auth: {password: '${T}'}", "basic_auth.username is missing"),
     ("tls_config: {cert_file: exporter.yml}", "tls_config has a certificate alone; add `key_file`"),
     ("tls_config: {insecure_skip_verify: perhaps}", "tls_config.insecure_skip_verify must be true or false, not 'perhaps'"),
     ('http_headers: {X-A: {values: ["a\\nb"]}}', "http_headers.X-A.values[0] is not a header's value: it must be one line of visible ASCII characters"),
     ("http_headers: {X-A: {values: ['${T}']}}", "http_headers.X-A.values[0] comes from the environment, so it may be a secret; use `authorization` or `basic_auth`"),
-    ("http_headers: {X-A: {}}", "http_headers.X-A has no value; add `values`"),
+    ("http_headers: {X-A: {}}", "http_headers.X-A.values is missing"),
     ("http_headers: {'X A': {values: [b]}}", "http_headers.X A is not a word that a header may hold: letters, digits and hyphens"),
     ("http_headers: {host: {values: [b]}}", "http_headers.host is a header that the exporter sets itself; remove it"),
     ("http_headers: [a]", "http_headers must be a mapping of names to values, not a list"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
@@ -120,9 +120,11 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     )
     known = {"has_drafted": True, "wall": 1_790_000_000.0, **more}
     evaluation = Evaluation(
-        (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
+        (one,),
+        Knowledge(its.speculation, its.cost_model(costs), its.policy, **known),
+        latencies,
+        lambda each: Shown(each.computed_decision._replace(advice=advice)),
     )
-    evaluation.shown_decision = evaluation.computed_decision._replace(advice=advice)
     return {finding.name: finding for finding in findings(evaluation, broken, drops, lengths)}
 
 

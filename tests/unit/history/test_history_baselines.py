@@ -100,7 +100,7 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     assert event["source"] == "http://prometheus:9090"
     assert event["period"].endswith("without speculation on 21 September")
     ((_, snapshot),) = one.fleet.engines()
-    cost = snapshot.evaluation.cost
+    cost = snapshot.evaluation.longest.cost
     assert cost.source is CostSource.BASELINE
     exact = DRAFTING.draft_cost_ratio(8)
     assert cost.token.guess == pytest.approx(exact, rel=0.35)

@@ -10,10 +10,10 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.cells import Effect, Percentiles, RequestHistogram, Sums
 from spec_decode_exporter.requests.findings import (
     GroupFindings,
-    GroupKey,
+    Kind,
+    Mixture,
     ModelFindings,
     PromptBucket,
     PromptFindings,
@@ -23,10 +23,18 @@ from spec_decode_exporter.requests.findings import (
 )
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import RequestStore
+from spec_decode_exporter.requests.summary import (
+    Effect,
+    GroupKey,
+    Percentiles,
+    RequestSummary,
+)
+from spec_decode_exporter.requests.totals import RequestHistogram
 from tests.fakes.costs import make_cost
 from tests.fakes.golden import is_golden
 from tests.paths import DATA
 from tests.unit.metrics.written_page import families_of, page_of
+from tests.unit.requests.test_summary import kept
 
 SUMMARY = SimpleNamespace(
     requests=40,
@@ -44,7 +52,7 @@ SUMMARY = SimpleNamespace(
     effect=Effect.GAINS,
     acceptance_length=Estimate(2.3, 2.2, 2.4, 0.05),
 )
-NOTHING = Sums(requests=2)
+NOTHING = RequestSummary([kept(RequestRecord("llama", 0, 0, 0, 4))] * 2)
 """Requests that drafted nothing."""
 
 OF_REQUESTS = {subject.GROUP, subject.MODEL, subject.PROMPTS, subject.RECEIVER, subject.USER}
@@ -65,10 +73,13 @@ PROMPTS = PromptFindings(
     [PromptBucket("1000-4000", SUMMARY), PromptBucket(">64000", NOTHING)],
     falls=True,
 )
+MIXTURE = Mixture(
+    "request_type", Kind("chat", SUMMARY.acceptance_length), Kind("code", SUMMARY.acceptance_length)
+)
 
 
 def model(summary=SUMMARY, *, mixed=True):
-    return ModelFindings("llama", summary, None, mixed, ())
+    return ModelFindings("llama", summary, MIXTURE if mixed else None, ())
 
 
 def found(**changes):

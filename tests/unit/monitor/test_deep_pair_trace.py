@@ -43,10 +43,10 @@ def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=COST):
 @pytest.mark.parametrize("moment", [70.0, 75.0, GREEDY_ENDS])
 def test_bounds_by_the_configured_cost_contain_the_truth(architecture, moment):
     evaluation = snapshot_at(moment, architecture=architecture).evaluation
-    assert evaluation.cost.source is CostSource.CONFIGURED
+    assert evaluation.longest.cost.source is CostSource.CONFIGURED
     for window in evaluation.windows:
         assert window.speedup_bounds.lower <= TOKEN <= window.speedup_bounds.upper
-    request = evaluation.request
+    request = evaluation.longest.request
     assert request.basis is EndToEndBasis.SAME_FIRST_TOKEN
     assert request.value == pytest.approx(REQUEST, rel=0.1)
     assert evaluation.verdict is Verdict.OPTIMAL
@@ -69,7 +69,7 @@ def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_res
     assert after.evaluation.known.baseline.seconds == pytest.approx(84, abs=1)
     bounds = after.evaluation.longest.speedup_bounds
     assert bounds.lower <= BUSY_TOKEN <= bounds.upper
-    request = after.evaluation.request
+    request = after.evaluation.longest.request
     assert request.basis is EndToEndBasis.BASELINE
     assert request.bounds.lower <= BUSY_REQUEST <= request.bounds.upper
     assert after.evaluation.verdict is Verdict.UNCLEAR

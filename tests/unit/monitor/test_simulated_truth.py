@@ -55,7 +55,7 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     watch = watched(scenario, 640, cost=None)
     findings = watch.snapshot
     assert findings.evaluation.known.baseline.name == "5 min without speculation on 21 September"
-    assert findings.evaluation.cost.source is CostSource.BASELINE
+    assert findings.evaluation.longest.cost.source is CostSource.BASELINE
     # Steps with drafts share more prompts, since requests end sooner: the cost contains that, as the truth does.
     true = speedup(load_scenario("steady"), 0, 600, seed=3)
     its = findings.evaluation.longest

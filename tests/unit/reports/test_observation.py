@@ -105,7 +105,7 @@ async def test_a_history_gives_the_cost_that_the_verdict_needs(with_history, clo
     seen = await with_history(stored)
     assert "baseline_read" in {event.type for event in seen.events}
     evaluation = only(seen).evaluation
-    assert evaluation.cost.source is CostSource.BASELINE
+    assert evaluation.longest.cost.source is CostSource.BASELINE
     assert evaluation.verdict in {Verdict.OPTIMAL, Verdict.HEALTHY}
 
 

@@ -1,28 +1,34 @@
 import pytest
 
-from spec_decode_exporter.requests.cells import Effect, added, row_of
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.change_notifier import PERSISTENCE_SECONDS, RequestChangeNotifier
 from spec_decode_exporter.requests.findings import (
     GroupFindings,
-    GroupKey,
+    Kind,
+    Mixture,
     ModelFindings,
     RequestFindings,
     WindowFindings,
 )
 from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.summary import Effect, GroupKey
 from tests.fakes.costs import make_cost
+from tests.unit.requests.test_summary import summary_of
 
 KEY = GroupKey("llama", "chat", ">1")
 REQUEST = RequestRecord("llama", 10, 40, 20, 4)
 """3 tokens a draft."""
 SUMMARIES = {
-    effect: added([row_of(REQUEST, make_cost(token, 0.0))] * number)
+    effect: summary_of([REQUEST] * number, cost=make_cost(token, 0.0))
     for effect, token, number in (
         (Effect.LOSES, 0.6875, 100),
         (Effect.GAINS, 0.1, 100),
         (Effect.UNCLEAR, 0.1, 9),
     )
 }
+
+LENGTH = Estimate(2.0, 1.9, 2.1, 0.05)
+MIXTURE = Mixture("temperature", Kind(">1", LENGTH), Kind("0", LENGTH._replace(value=4.0)))
 
 
 def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
@@ -32,7 +38,7 @@ def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
         300.0,
         partial=False,
         groups=[GroupFindings(KEY, SUMMARIES[effect])],
-        models=[ModelFindings("llama", SUMMARIES[effect], None, mixed, ())],
+        models=[ModelFindings("llama", SUMMARIES[effect], MIXTURE if mixed else None, ())],
     )
     return RequestFindings(True, {"5m": window if longer else plain, "30s": plain})
 
@@ -43,7 +49,7 @@ def emitted():
     notifier = RequestChangeNotifier()
 
     def emitted(findings, *moments):
-        return [(model, event) for now in moments for model, event in notifier.emit(findings, now)]
+        return [(model, event) for now in moments for model, event in notifier.changes(findings, now)]
 
     return emitted
 

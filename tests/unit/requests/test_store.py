@@ -1,6 +1,7 @@
 """Request store: groups, windows, cardinality limits and evaluation intervals."""
 
 import asyncio
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -8,17 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.cells import CELL_SECONDS, Percentiles
-from spec_decode_exporter.requests.findings import GroupKey
+from spec_decode_exporter.experiments.pace import TypeTimes
+from spec_decode_exporter.requests.findings import bucket_labels
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import (
     EVALUATION_SECONDS,
     MAX_EAGER_REQUESTS,
     MAX_WAITING,
+    REQUEST_BYTES,
     RequestStore,
     Slots,
-    bucket_labels,
 )
+from spec_decode_exporter.requests.summary import GroupKey, Percentiles
 from tests.fakes.costs import make_cost
 
 COST = make_cost()
@@ -72,7 +74,7 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     assert group.key == key
     assert group.summary.acceptance_ratio == Percentiles(0.5, 0.5, 0.5)
     assert group.summary.acceptance_length_tokens == Percentiles(3.0, 3.0, 3.0)
-    assert group.summary.time_per_output_token_seconds.p50 == pytest.approx(0.02, rel=0.04)
+    assert group.summary.time_per_output_token_seconds.p50 == pytest.approx(0.02)
     assert model.model_name == "llama"
     for summary in (group.summary, model.summary, found.since_start[key]):
         assert counts_of(summary) == (1, 30, 120, 60)
@@ -80,17 +82,65 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     assert found.since_start[key].acceptance_length_tokens_histogram.count == 1
 
 
-def test_a_window_of_merged_cells_lacks_no_request(make_store, take, evaluate):
-    """Beyond five minutes a cell is a minute: one that began before the window counts as a whole."""
+def test_a_window_has_the_requests_that_ended_in_it(make_store, take, evaluate):
     store, windows = make_store(), (300.0, 600.0)
     evaluate(store, 0.0, windows)
     for second in range(1460):
         take(store, float(second))
         if second >= 1400 and second % 5 == 0:
             found = evaluate(store, float(second), windows)
-            five, ten = in_windows(found).values()
-            assert (300 <= five <= 305, 600 <= ten <= 660) == (True, True)
+            assert list(in_windows(found).values()) == [301, 601]
             assert not partial(found)
+
+
+def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones(make_store, take, evaluate):
+    store = make_store(keep=100)
+    for second in range(400):
+        take(store, float(second))
+    found = evaluate(store, 400.0)
+    assert in_windows(found) == {"30s": 30, "5m": 100}
+    assert partial(found) == {"5m"}
+    assert found.windows["5m"].covered_seconds == 101.0
+    assert found.taken == found.since_start[GroupKey("llama", "unknown", "unknown")].requests == 400
+
+
+def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes(make_store, take):
+    """The bound is that of the documented size, beside the configured number."""
+    store, number = make_store(keep=1000), 2000
+    long = {"model_name": "m" * 256, "request_type": "t" * 256, "user": "u" * 16}
+    times = {"completion_tokens": 10**6, "decode_seconds": 1.5, "first_token_seconds": 0.5}
+    numbers = {"prompt_tokens": 10**6, "cached_tokens": 10**5}
+    records = [
+        RequestRecord(f"{each}{long['model_name']}", 10**5 + each, 10**7, 10**6 + each, 1000,
+                      f"{each}{long['request_type']}", each / 10**5, user=f"{each}", target="t", **times, **numbers)
+        for each in range(number)
+    ]  # fmt: skip
+    for record in records[:1000]:
+        store.take(record, 1000.0, COST)
+    tracemalloc.start()
+    try:
+        for record in records[1000:]:
+            store.take(record, 1000.0, COST)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 300 * 1000 < kept < REQUEST_BYTES * 1000
+
+
+def test_the_times_of_a_target_are_summed_by_type_and_temperature(store, take, evaluate):
+    timed = {"completion_tokens": 101, "decode_seconds": 2.0, "request_type": "chat", "temperature": 0.0}
+    for moment in (1010.0, 1070.0, 1100.0):
+        take(store, moment, target="a", **timed)
+    take(store, 1070.0, target="b", **timed)
+    for unknown in ({"decode_seconds": None}, {"completion_tokens": 1}, {"completion_tokens": None}):
+        take(store, 1070.0, target="a", **{**timed, **unknown})
+    take(store, 1070.0, target="a", **{**timed, "request_type": "code"})
+    take(store, 1070.0, **timed)
+    evaluate(store, 1100.0)
+    chat, code = ("chat 0", TypeTimes(4.0, 200.0)), ("code 0", TypeTimes(2.0, 100.0))
+    assert store.times("llama", "a", 1010.0, 1100.0) == dict([chat, code])
+    assert store.times("llama", "a", 1100.0, 1200.0) == store.times("other", "a", 0.0, 2000.0) == {}
+    assert store.times("llama", "", 1010.0, 1100.0) == {}
 
 
 def test_a_window_is_partial_until_the_store_is_as_old(store, take, evaluate):
@@ -278,7 +328,7 @@ def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, g
     assert len(found.since_start) <= groups + models + 1
     for window in found.windows.values():
         begin = now - window.seconds
-        inside = [one for one, moment in taken if (moment // CELL_SECONDS + 1) * CELL_SECONDS > begin]
+        inside = [one for one, moment in taken if moment >= begin]
         fields = ("drafts", "draft_tokens", "accepted_tokens")
         expected = [len(inside), *(sum(getattr(each, field) for each in inside) for field in fields)]
         for parts in (window.groups, window.models):

@@ -178,7 +178,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
-        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "The ways to know are listed below, cheapest first."),
+        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Below: how to find out, cheapest first."),
         ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of the 2 engines that draft, too early to say on 1.", "Advice of insufficient."),
         ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
         ([engine(Verdict.INSUFFICIENT, findings=(PREFILL,)), engine(State.IDLE)], "unsure", "Too early to say on the only engine that drafts.", "llama on chat, engine 0: It decodes nothing. Watch the decode servers."),

@@ -10,12 +10,9 @@ import pytest
 from aiohttp import web
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.requests.receiver import RequestReceiver
 from spec_decode_exporter.requests.record import Refusal
-from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web import api
 from spec_decode_exporter.web.application import create_app
@@ -29,28 +26,16 @@ NOTHING_REFUSED = dict.fromkeys(
 )
 
 
-class NoFleet:
-    """A fleet without engines."""
-
-    config = Config()
-
-    def __init__(self):
-        self.request_types = RequestTypes()
-
-    def __iter__(self):
-        return iter(())
-
-
 @pytest.fixture
 def receiver(clock):
     settings = RequestSettings(ingest=True, rate=100)
-    return RequestReceiver(settings, NoFleet(), EventLog("a1"), clock)
+    return RequestReceiver(settings, [], clock)
 
 
 @pytest.fixture
 async def client(aiohttp_client, make_state, sources, receiver):
     async def taken():
-        return Snapshot(requests=await receiver.findings())
+        return Snapshot(requests=await receiver.findings((30.0, 300.0)))
 
     state = make_state(
         **{**sources, "snapshot": taken}, receiver=lambda: receiver if receiver.is_open else None
@@ -120,7 +105,7 @@ async def test_an_invalid_body_is_a_problem_and_counted(post, receiver, body, co
     answered, problem = await post(body, content_type, **headers)
     assert (answered, problem["status"]) == (status, status)
     assert problem["detail"].endswith(".")
-    findings = await receiver.findings()
+    findings = await receiver.findings((30.0, 300.0))
     assert (findings.taken, findings.refused) == (0, {Refusal.BODY: 1})
 
 
@@ -134,7 +119,7 @@ async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver,
 
     response = await client.post(PATH, data=parts(), headers={"Content-Type": JSON})
     assert response.status == 408
-    assert (await receiver.findings()).refused == {Refusal.BODY: 1}
+    assert (await receiver.findings((30.0, 300.0))).refused == {Refusal.BODY: 1}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +158,7 @@ async def test_a_body_above_the_concurrency_limit_is_rejected_before_it_is_read(
     for _ in slow:
         await begun.get()
     assert (await post(RECORD))[0] == 503
-    assert (await receiver.findings()).refused == {Refusal.BODY: 1}
+    assert (await receiver.findings((30.0, 300.0))).refused == {Refusal.BODY: 1}
     never.set()
     await asyncio.gather(*slow)
 
@@ -184,7 +169,7 @@ async def test_requests_above_the_rate_are_counted_and_dropped_unless_all_are(po
     status, problem = await post([RECORD])
     assert status == 429
     assert "requests.rate" in problem["detail"]
-    assert (await receiver.findings()).refused == {Refusal.RATE: 50}
+    assert (await receiver.findings((30.0, 300.0))).refused == {Refusal.RATE: 50}
     clock.now += 0.5
     assert (await post([RECORD] * 60))[1]["refused"]["rate"] == 10
 
@@ -209,5 +194,5 @@ async def test_requests_of_the_middleware_are_accepted_and_its_dropped_ones_coun
     reporter.records.append(json.dumps(RECORD).encode())
     reporter.unreported.extend([True] * 3 + [False] * 12)
     await asyncio.to_thread(reporter.work, 0.0)
-    findings = await receiver.findings()
+    findings = await receiver.findings((30.0, 300.0))
     assert (findings.taken, findings.refused) == (1, {Refusal.DROPPED: 12, Refusal.TOO_COSTLY: 3})

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 from msgspec.structs import replace as with_fields
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.costs.cost import CostRange, CostSource
-from spec_decode_exporter.costs.methods import Interval
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
 from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Batch, Refusal, RequestRecord, read
@@ -42,19 +42,29 @@ Costs = Callable[[str, str], CostRange | None]
 _log = structlog.get_logger()
 
 
+class MonitoredTarget(Protocol):
+    """Target of the exporter, and the costs of drafting of its engines."""
+
+    @property
+    def target(self) -> Target:
+        """Its name is that which senders may state."""
+
+    def costs(self) -> Iterable[tuple[str, CostRange]]:
+        """Return the model name and the cost of each engine with a known cost."""
+
+
 class RequestReceiver:
     """Takes requests according to the present configuration, and holds the store."""
 
     def __init__(
         self,
         settings: RequestSettings,
-        fleet: Fleet,
-        events: EventLog,
+        targets: Iterable[MonitoredTarget],
         clock: Clock,
         errors: Isolation | None = None,
     ) -> None:
-        """Take requests if the ``settings`` say so; ``fleet`` has the costs and the known targets."""
-        self._fleet, self._events, self._clock = fleet, events, clock
+        """Take requests if the ``settings`` say so; ``targets`` have the costs of drafting."""
+        self._targets, self._clock = targets, clock
         self._errors = errors or Isolation(clock.monotonic)
         self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
@@ -112,26 +122,29 @@ class RequestReceiver:
         self._status = status
         self._log_refused(Counter({Refusal.BODY: 1}))
 
-    async def findings(self) -> RequestFindings:
-        """Return the present findings in the configured windows, and record their changes as events."""
+    async def findings(self, windows: Sequence[float]) -> RequestFindings:
+        """Return the present findings, in windows of these seconds."""
         if not self.is_open:
             return RequestFindings()
-        found = await self._errors.attempt_async("requests", self._evaluate)
-        if found is not None:
-            changes = partial(self._notifier.emit, found, self._clock.monotonic())
-            for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
-                self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))
-        return replace(found or self._store.last, enabled=True)
+        evaluate = partial(self._store.findings, windows, self._clock.monotonic())
+        current = await self._errors.attempt_async("requests", evaluate)
+        return replace(current or self._store.last, enabled=True)
 
-    async def _evaluate(self) -> RequestFindings:
-        return await self._store.findings(self._fleet.config.windows, self._clock.monotonic())
+    def changes(self, findings: RequestFindings) -> Sequence[tuple[str, Event]]:
+        """Return the model name and the event of each change since the last call."""
+        changes = partial(self._notifier.changes, findings, self._clock.monotonic())
+        return self._errors.attempt("request events", NO_ITEM, changes) or ()
+
+    def times(self, model_name: str, target: str, begin: float, end: float) -> ArmTypes:
+        """Return the times by type of a target's requests: see ``RequestStore``."""
+        return self._store.times(model_name, target, begin, end)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
     async def _count(self, store: RequestStore, batch: Batch) -> None:
-        targets, pace = {monitor.target.name for monitor in self._fleet}, Pace(_SLICE)
+        targets, pace = {monitored.target.name for monitored in self._targets}, Pace(_SLICE)
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
@@ -140,12 +153,12 @@ class RequestReceiver:
             placed = _with_known_target(request, targets)
             now = self._clock.monotonic()
             cost = self._costs_now(now)(placed.model_name, placed.target)
-            self._fleet.request_types.add(store.take(placed, now, cost), placed, now)
+            store.take(placed, now, cost)
             await pace.done()
 
     def _costs_now(self, now: float) -> Costs:
         if now - self._costs_at >= _COST_SECONDS:
-            self._costs, self._costs_at = costs_of(self._fleet), now
+            self._costs, self._costs_at = costs_of(self._targets), now
         return self._costs
 
     def _log_refused(self, refused: Counter[Refusal]) -> None:
@@ -168,35 +181,25 @@ def _with_known_target(request: RequestRecord, targets: AbstractSet[str]) -> Req
     return request if request.target in targets or not request.target else with_fields(request, target="")
 
 
-def costs_of(fleet: Fleet) -> Costs:
+def costs_of(targets: Iterable[MonitoredTarget]) -> Costs:
     """Return the cost of drafting by model and target, from the last evaluation of each engine.
 
     An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
-    The cost of several engines is the mean of those with the most certain source, within all their intervals.
+    The cost of several engines is the middle one of those with the most certain source, within all intervals.
     """
     costs: defaultdict[tuple[str, str], list[CostRange]] = defaultdict(list)
-    for monitor in fleet:
-        for model_name, cost in monitor.costs():
-            costs[model_name, monitor.target.name].append(cost)
+    for monitored in targets:
+        for model_name, cost in monitored.costs():
+            costs[model_name, monitored.target.name].append(cost)
             costs[model_name, ""].append(cost)
-    means = {key: _mean(own) for key, own in costs.items()}
-    return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
+    known = {key: _combined(several) for key, several in costs.items()}
+    return lambda model_name, target: known.get((model_name, target)) or known.get((model_name, ""))
 
 
-def _mean(costs: Sequence[CostRange]) -> CostRange:
+def _combined(costs: Sequence[CostRange]) -> CostRange:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
-    first, *others = chosen = [cost for cost in costs if cost.source is source]
-    if not others:
-        return first
-    tokens, steps = ([getattr(cost, name) for cost in chosen] for name in ("token", "step"))
-    every_step = all(cost.every_step for cost in chosen)
-    return CostRange(_spanning(tokens), _spanning(steps), source, None, every_step)
-
-
-def _spanning(ranges: Sequence[Interval]) -> Interval:
-    """Return the mean guess of ranges, between their lowest and their highest limit."""
-    lows, guesses, highs = zip(*ranges, strict=True)
-    return Interval(min(lows), sum(guesses) / len(guesses), max(highs))
+    chosen = sorted((cost for cost in costs if cost.source is source), key=lambda cost: cost.guess)
+    return reduce(CostRange.spanning, chosen, chosen[len(chosen) // 2])
 
 
 def _store_settings(settings: RequestSettings) -> RequestSettings:

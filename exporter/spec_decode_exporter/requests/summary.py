@@ -1,0 +1,232 @@
+"""Requests as they are kept, and summaries of any of them: speed-up with bounds, and percentiles.
+
+**Speed-up.** A request of D drafts with T tokens gave x = G - 1 tokens after the first in S decode steps.
+They took y = S + c0·D + c·T plain decode steps (see ``costs.cost``), or S·(1 + c0) + c·T if every step
+pays the fixed cost. Over n requests the speed-up is m = Σx / Σy, a ratio estimator (Cochran, *Sampling
+Techniques*, 1977, section 6.3) with the standard error s = √(n/(n - 1) · Σ (x - m·y)²) / Σy and Student's t
+with n - 1 degrees of freedom. Whole requests are the sample: correlation within a request does not make the
+bounds too narrow; that between requests of one conversation does. If the cost is an interval, the lower bound
+is that at its highest corner, and the upper bound that at its lowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from operator import mul
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
+from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
+from spec_decode_exporter.requests.record import RequestRecord, RequestSource
+
+MIN_REQUESTS: Final = 30
+"""Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
+ACCEPTANCE_BINS: Final = 20
+"""Bins of the acceptance histogram of a model."""
+
+
+class Effect(StrEnum):
+    """Statistically significant effect of speculation on requests: a label value and a word of the API."""
+
+    GAINS = "gains"
+    """The lower bound of the speed-up is above 1."""
+    LOSES = "loses"
+    """The upper bound is below 1."""
+    UNCLEAR = "unclear"
+
+
+class GroupKey(NamedTuple):
+    """Requests that are counted together; the fields are the metrics' labels."""
+
+    model_name: str
+    request_type: str
+    temperature: str
+    """The bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``."""
+
+
+class RequestWork(NamedTuple):
+    """Tokens of a request, and the time that they took in plain decode steps."""
+
+    tokens: int
+    """x: those after the first."""
+    plain_steps: float
+    """y at the best guess of the cost."""
+    least_plain_steps: float
+    """y at the lowest cost."""
+    most_plain_steps: float
+    """y at the highest cost."""
+    is_typical: bool
+    """True if the cost is the method's typical cost."""
+
+    @classmethod
+    def of(cls, request: RequestRecord, cost: CostRange | None) -> RequestWork | None:
+        """Return the work of a request; None without decode steps, or if it or the cost is unknown."""
+        drafts = request.drafts
+        steps = max(drafts, request.decoded_tokens - request.accepted_tokens)
+        if cost is None or not steps or request.source is RequestSource.USAGE:
+            return None
+        paying = steps if cost.every_step else drafts
+        guess, low, high = (
+            steps + price.step * paying + price.token * request.draft_tokens
+            for price in (cost.guess, cost.low, cost.high)
+        )
+        return cls(request.decoded_tokens, guess, low, high, cost.source is CostSource.TYPICAL)
+
+
+class KeptRequest(NamedTuple):
+    """A request of the windows, with labels of bounded cardinality."""
+
+    ended_at: float
+    """Monotonic."""
+    key: GroupKey
+    user: str
+    """Label of the user; empty if unknown."""
+    prompt_tokens: str
+    """Label of the bucket of the prompt's length; empty if unknown."""
+    record: RequestRecord
+    """Its numbers, without the names that the sender wrote."""
+    pathology: str
+    """Of the record, which computes it at each reading."""
+    work: RequestWork | None
+    """None if the steps or their cost are unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Percentiles over requests, each counting once."""
+
+    p10: float
+    """The 10th percentile."""
+    p50: float
+    """The median."""
+    p90: float
+    """The 90th percentile."""
+
+
+class RequestSummary:
+    """Summary of requests of one window; estimates and percentiles are computed when they are first read."""
+
+    def __init__(self, kept: Sequence[KeptRequest] = ()) -> None:
+        self.kept = kept
+        self._records = [request.record for request in kept]
+        self._drafted = [record for record in self._records if record.drafts]
+        self._work = [request.work for request in kept if request.work is not None]
+        self.requests = len(kept)
+        self.drafts = sum(record.drafts for record in self._records)
+        self.draft_tokens = sum(record.draft_tokens for record in self._records)
+        self.accepted_tokens = sum(record.accepted_tokens for record in self._records)
+        """Saved tokens: none needed its own step of the target."""
+        self.rejected = sum(request.pathology == "rejected" for request in kept)
+        """Pathological requests: almost none of their draft tokens were accepted."""
+        self.repetitive = sum(request.pathology == "repetitive" for request in kept)
+        """Pathological requests: almost all were, as in a repetition loop."""
+        self.evaluated = len(self._work)
+        """Requests with decode steps and a known cost."""
+        self.below_break_even = sum(work.tokens < work.plain_steps for work in self._work)
+        """Requests that speculation made slower."""
+        self.has_typical_costs = any(work.is_typical for work in self._work)
+        """True if the cost of a request is the method's typical cost."""
+
+    @cached_property
+    def _acceptance(self) -> list[float]:
+        return [each.accepted_tokens / each.draft_tokens for each in self._records if each.draft_tokens]
+
+    @cached_property
+    def acceptance_ratio(self) -> Percentiles | None:
+        """Percentiles of A/T of requests that drafted."""
+        return percentiles(self._acceptance)
+
+    @property
+    def mean_acceptance_ratio(self) -> float | None:
+        """Mean over requests that drafted; the server's counters weigh by draft tokens."""
+        return ratio(sum(self._acceptance), len(self._acceptance))
+
+    @property
+    def acceptance_counts(self) -> list[int]:
+        """Requests by A/T in ``ACCEPTANCE_BINS``; a bound belongs to the bin above it, 1 to the last."""
+        counts = [0] * ACCEPTANCE_BINS
+        for each in self._records:
+            if each.draft_tokens:
+                place = ACCEPTANCE_BINS * each.accepted_tokens // each.draft_tokens
+                counts[min(place, ACCEPTANCE_BINS - 1)] += 1
+        return counts
+
+    @cached_property
+    def acceptance_length_tokens(self) -> Percentiles | None:
+        """Percentiles of 1 + A/D."""
+        return percentiles(1 + each.accepted_tokens / each.drafts for each in self._drafted)
+
+    @cached_property
+    def time_per_output_token_seconds(self) -> Percentiles | None:
+        """Percentiles of decode_seconds / (G - 1), of requests that report both."""
+        return percentiles(each.seconds_per_token for each in self._records)
+
+    @cached_property
+    def time_to_first_token_seconds(self) -> Percentiles | None:
+        """Percentiles over requests that report it."""
+        return percentiles(each.first_token_seconds for each in self._records)
+
+    @property
+    def mean_prompt_tokens(self) -> float | None:
+        """Mean length of the prompts."""
+        tokens = [each.prompt_tokens for each in self._records if each.prompt_tokens is not None]
+        return ratio(sum(tokens), len(tokens))
+
+    @property
+    def cached_ratio(self) -> float | None:
+        """Share of the prompt tokens that the prefix cache had, of requests that report it."""
+        known = [each for each in self._records if each.cached_tokens is not None]
+        return ratio(
+            sum(each.cached_tokens or 0 for each in known), sum(each.prompt_tokens or 0 for each in known)
+        )
+
+    @cached_property
+    def acceptance_length(self) -> Estimate | None:
+        """1 + ΣA/ΣD with bounds from the variance between requests; None of too few requests."""
+        accepted, drafts = (
+            [getattr(each, name) for each in self._drafted] for name in ("accepted_tokens", "drafts")
+        )
+        extra = _ratio_estimate(accepted, drafts)
+        return extra and extra._replace(value=1 + extra.value, lower=1 + extra.lower, upper=1 + extra.upper)
+
+    @cached_property
+    def speedup_ratio(self) -> Estimate | None:
+        """Speed-up of all tokens; its bounds hold for every cost within the interval."""
+        tokens, guess, low, high = ([work[place] for work in self._work] for place in range(4))
+        best, fastest, slowest = (_ratio_estimate(tokens, steps) for steps in (guess, low, high))
+        if best is None or fastest is None or slowest is None:
+            return None
+        return best._replace(lower=slowest.lower, upper=fastest.upper)
+
+    @property
+    def effect(self) -> Effect:
+        """Statistically significant (95 %) effect of speculation, at any possible cost."""
+        speedup = self.speedup_ratio
+        if speedup is None or speedup.lower <= 1 <= speedup.upper:
+            return Effect.UNCLEAR
+        return Effect.GAINS if speedup.lower > 1 else Effect.LOSES
+
+
+def percentiles(values: Iterable[float | None]) -> Percentiles | None:
+    """Return percentiles of the known values by type 7 of Hyndman and Fan (1996); None without one."""
+    ordered = sorted(value for value in values if value is not None)
+    if not ordered:
+        return None
+
+    def percentile(percent: int) -> float:
+        place, part = divmod(percent * (len(ordered) - 1), 100)
+        return ordered[place] + (ordered[place + 1] - ordered[place]) * part / 100 if part else ordered[place]
+
+    return Percentiles(*(percentile(round(100 * share)) for _, share in SPREAD_QUANTILES))
+
+
+def _ratio_estimate(xs: Sequence[float], ys: Sequence[float]) -> Estimate | None:
+    """Return Σx / Σy over requests with its 95 % bounds; None of fewer than ``MIN_REQUESTS``."""
+    if len(xs) < MIN_REQUESTS or not sum(ys):
+        return None
+    products = (sum(map(mul, xs, xs)), sum(ys), sum(map(mul, xs, ys)), sum(map(mul, ys, ys)))
+    return sampled_ratio(len(xs), sum(xs), *products)

@@ -1,0 +1,279 @@
+"""Findings about a model: kinds of requests that differ, advice by group, acceptance that falls with the prompt."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.findings import PromptBucket
+from spec_decode_exporter.requests.model_findings import (
+    MIN_SHARE,
+    falls_with_prompt,
+    mixture_of,
+    name,
+)
+from spec_decode_exporter.requests.record import RequestRecord, RequestSource
+from spec_decode_exporter.requests.summary import Effect, GroupKey, KeptRequest
+from tests.fakes.costs import make_cost
+
+
+def request(accepted, *, kind="chat", temperature="0", prompt="", drafts=100, tokens=4):
+    """Return a kept request whose drafts have so many accepted tokens in all."""
+    record = RequestRecord("m", drafts, tokens * drafts, accepted, tokens)
+    return KeptRequest(0.0, GroupKey("m", kind, temperature), "", prompt, record, "", None)
+
+
+def around(accepted, number, **more):
+    """Return requests that differ slightly."""
+    return [request(accepted + place % 7 - 3, **more) for place in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("label", "low", "high"),
+    [
+        ("request_type", {"kind": "a"}, {"kind": "b"}),
+        ("temperature", {"temperature": "0"}, {"temperature": ">1"}),
+        ("temperature", {"temperature": "unknown"}, {"temperature": ">1"}),
+        ("prompt_tokens", {"prompt": "0-1000"}, {"prompt": ">64000"}),
+    ],
+)
+def test_kinds_whose_bounds_differ_are_a_mixture_by_their_label(label, low, high):
+    mixture = mixture_of([*around(100, 40, **low), *around(200, 60, **high)])
+    assert mixture.label == label
+    assert (mixture.low.value, mixture.high.value) == (*low.values(), *high.values())
+    assert mixture.low.length.value == pytest.approx(2.0, abs=0.01)
+    assert mixture.high.length.value == pytest.approx(3.0, abs=0.01)
+
+
+def test_of_labels_that_differ_the_type_is_named_first():
+    requests = [*around(100, 40, kind="a", temperature=">1"), *around(200, 40, kind="b", temperature="0")]
+    assert mixture_of(requests).label == "request_type"
+    assert (
+        mixture_of([each._replace(key=each.key._replace(request_type="a")) for each in requests]).label
+        == "temperature"
+    )
+
+
+@pytest.mark.parametrize(
+    ("few", "many"),
+    [
+        ({"prompt": ""}, {"prompt": "0-1000"}),  # an unknown length is no kind
+        ({"kind": "other"}, {"kind": "a"}),  # nor are the types beyond the limit
+    ],
+)
+def test_what_is_unknown_or_folded_is_no_kind(few, many):
+    assert mixture_of([*around(100, 50, **few), *around(300, 50, **many)]) is None
+
+
+@pytest.mark.parametrize(("number", "others"), [(29, 29), (40, 400)])
+def test_a_kind_of_too_few_requests_is_not_compared(number, others):
+    assert number < max(30, MIN_SHARE * (number + others))
+    assert mixture_of([*around(100, number, kind="a"), *around(300, others, kind="b")]) is None
+
+
+@pytest.mark.parametrize(("few", "many"), [(2, 6), (1, 8)])
+def test_two_numbers_of_draft_tokens_are_no_mixture(few, many):
+    """As with an experiment of two arms, or after a restart with another number."""
+    requests = [*around(few * 80, 100, kind="a", tokens=few), *around(many * 60, 101, kind="b", tokens=many)]
+    assert mixture_of(requests) is None
+
+
+@pytest.mark.parametrize("kind", ["a", "b"])
+def test_requests_of_a_rate_alone_are_not_compared(kind):
+    rates = [request(10, kind=kind, drafts=0, tokens=0) for _ in range(50)]
+    assert mixture_of(rates) is mixture_of([]) is None
+    assert mixture_of([*rates, *around(100, 40, kind="a"), *around(300, 40, kind="b")]) is not None
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_equal_kinds_are_rarely_a_mixture(share, seed):
+    """Drafts that are accepted entirely or not at all: tokens cannot depend more on each other."""
+    generator = random.Random(seed)
+    requests = [
+        request(4 * sum(generator.random() < share for _ in range(16)), kind=kind, drafts=16)
+        for kind in "abcde"
+        for _ in range(40)
+    ]
+    assert mixture_of(requests) is None
+
+
+@pytest.mark.parametrize(("lower", "is_mixed"), [(252, True), (258, False)])
+def test_a_kind_differs_below_085_of_the_other_beyond_the_bounds(lower, is_mixed):
+    """0.85 of 4.05 tokens a draft are 3.44; of equal requests the bounds are the value."""
+    low, high = (
+        [request(accepted, kind=kind) for _ in range(40)]
+        for kind, accepted in (("a", lower - 10), ("b", 305))
+    )
+    assert (mixture_of([*low, *high]) is not None) is is_mixed
+
+
+WELL = {"drafts": 1575, "accepted_tokens": 5166}
+"""0.82 of 6300 draft tokens: 6741 tokens come out."""
+BADLY = {"drafts": 2675, "accepted_tokens": 4066}
+"""0.38 of 10,700 draft tokens: as many tokens come out, from more drafts."""
+
+
+@pytest.fixture(name="mix")
+def mix_fixture(taken, make_request):
+    """Function that takes 60 requests at 0.82 and 40 at 0.38, of equal length, at a cost of one draft token.
+
+    The example of the page.
+    """
+
+    def mix(ratio, **types):
+        kinds = ["well" if number % 5 < 3 else "badly" for number in range(100)]
+        counts = {"well": WELL, "badly": BADLY}
+        requests = [
+            make_request(**counts[kind], request_type=types.get(kind, ""), temperature=0.0) for kind in kinds
+        ]
+        return taken(requests, make_cost(ratio, 0.1))
+
+    return mix
+
+
+def test_an_average_hides_the_mix(mix):
+    window = mix(0.2, well="code", badly="chat")
+    assert [group.summary.effect for group in window.groups] == [Effect.GAINS, Effect.GAINS]
+    (model,) = window.models
+    assert not any("Serve" in sentence for sentence in model.advice)
+    summary = model.summary
+    assert summary.mean_acceptance_ratio == pytest.approx(0.6 * 0.82 + 0.4 * 0.38)
+    assert summary.accepted_tokens / summary.draft_tokens == pytest.approx(0.59, abs=0.005)
+    found = summary.acceptance_ratio
+    assert (found.p10, found.p90) == pytest.approx((0.38, 0.82), abs=0.01)
+    label, low, high = model.mixture
+    assert (label, low.value, high.value) == ("request_type", "chat", "code")
+    lengths = low.length.value, high.length.value
+    assert lengths == pytest.approx((2.52, 4.28))
+    assert model.advice[0] == (
+        "Their average hides that speculation gives chat requests 2.52 tokens a draft, and code requests 4.28 tokens a "
+        "draft."
+    )
+
+
+def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(mix):
+    window = mix(0.4, well="code", badly="chat")
+    (model,) = window.models
+    effects = {group.key.request_type: group.summary.effect for group in window.groups}
+    assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
+    # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
+    expected = 6741 * 100 / (2.7 * (60 * 1575 + 40 * 2675))
+    assert model.summary.speedup_ratio.value == pytest.approx(expected)
+    assert (model.summary.below_break_even, model.summary.evaluated, model.mixed) == (40, 100, True)
+    begin = "Serve chat requests at temperature 0 (0.93 times as fast with speculation"
+    assert any(sentence.startswith(begin) for sentence in model.advice)
+
+
+def bucket(tokens, length):
+    return PromptBucket("", SimpleNamespace(mean_prompt_tokens=tokens, acceptance_length=length))
+
+
+def estimate(value, error=0.05, degrees=100):
+    return Estimate(value, value - 2 * error, value + 2 * error, error, degrees)
+
+
+def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requests():
+    known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
+    buckets = [bucket(500, None), *known, bucket(90_000, None)]
+    assert falls_with_prompt(buckets)
+    assert not falls_with_prompt(buckets[:3])
+    for few in ([], known[:1], [known[0], bucket(90_000, None)]):
+        assert not falls_with_prompt(few)
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "falls"),
+    [
+        # 0.85 · 2.0 - L less t · error, which is 1.972 · √(0.0425² + 0.05²) = 0.1294.
+        (estimate(2.0), estimate(1.57), True),
+        (estimate(2.0), estimate(1.571), False),
+        # With exact lengths 15 % are needed.
+        (estimate(2.0, 0.0), estimate(1.69, 0.0), True),
+        (estimate(2.0, 0.0), estimate(1.7, 0.0), False),
+        (estimate(2.0), estimate(3.0), False),
+        (estimate(2.0, 0.5), estimate(1.1, 0.5), False),
+    ],
+)
+def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
+    assert falls_with_prompt([bucket(1, short), bucket(2, long)]) is falls
+
+
+# Advice.
+
+
+@pytest.fixture(name="advice")
+def advice_fixture(taken, make_request):
+    """Function that returns the advice; groups map a type to its requests, drafts and accepted tokens."""
+
+    def advice(groups, *, cost=None, **request):
+        requests = [
+            # Requests differ slightly.
+            make_request(drafts, accepted + turn % 3 - 1, request_type=kind, temperature=0.0, **request)
+            for kind, (number, drafts, accepted) in groups.items()
+            for turn in range(number)
+        ]
+        return list(taken(requests, cost or make_cost(0.25, 0.1)).models[0].advice)
+
+    return advice
+
+
+@pytest.mark.parametrize(
+    ("groups", "more", "begin", "end"),
+    [
+        # 1.1 tokens a draft in 2.1 plain steps.
+        ({"prose": (40, 100, 10), "code": (40, 100, 350)}, {}, "Serve prose requests at temperature 0 (0.52 times as fast with speculation", "50 % of the requests) on replicas without speculation, or with fewer draft tokens."),
+        ({"prose": (40, 100, 10), "code": (40, 100, 350)}, {}, "Keep speculation for code requests at temperature 0 (2.14 times as fast): they gain most.", ""),
+        ({"prose": (40, 100, 10)}, {}, "Serve prose requests", "100 % of the requests) without speculation, or with fewer draft tokens."),
+        ({"broken": (1, 300, 1)}, {}, "1 request had almost no draft tokens accepted", ""),
+        ({"loop": (2, 300, 1199)}, {}, "2 requests had almost all draft tokens accepted", ""),
+        ({"prose": (40, 100, 10)}, {"cost": make_cost(0.25, 0.1, CostSource.TYPICAL)}, "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you act on this.", ""),
+    ],
+    ids=["a group that loses", "the group that gains", "no group gains", "rejected", "repetitive", "typical cost"],
+)  # fmt: skip
+def test_groups_get_the_advice_of_their_speed_up(advice, groups, more, begin, end):
+    assert [each for each in advice(groups, **more) if each.startswith(begin) and each.endswith(end)]
+
+
+def test_too_few_requests_and_rates_alone_get_no_advice(advice, taken, make_request):
+    assert advice({"chat": (10, 100, 100)}) == []
+    requests = [make_request(0, 60, source=RequestSource.USAGE)] * 50
+    assert taken(requests, None).models[0].advice == []
+    (sentence,) = taken([make_request()] * 50, None).models[0].advice
+    assert "configure `cost`" in sentence
+
+
+def test_the_slowest_groups_are_named_and_the_others_counted(advice):
+    found = advice({f"prose{number}": (30, 100, 10 + number) for number in range(5)})
+    (sentence,) = (sentence for sentence in found if sentence.startswith("Serve"))
+    assert [f"prose{number} " in sentence for number in range(5)] == [True, True, True, False, False]
+    assert "and 2 more" in sentence
+
+
+def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(advice):
+    # 1.9 tokens a draft in 2.1 plain steps.
+    # At the lowest c they take 1.5.
+    found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL, low=0.1, high=0.4))
+    (sentence,) = found
+    assert sentence == (
+        "At the typical cost of drafting, speculation would slow down prose requests at temperature 0 (0.90 "
+        "times as fast with speculation, at most 1.27; 100 % of the requests). Measure the cost, or configure "
+        "`cost`, before you act on this."
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "temperature", "expected"),
+    [
+        ("chat", "0", "chat requests at temperature 0"),
+        ("chat", "0-0.3", "chat requests at temperature up to 0.3"),
+        ("chat", ">1", "chat requests at temperature above 1"),
+        ("unknown", "unknown", "requests of no stated type without a temperature"),
+        ("other", "0", "other requests at temperature 0"),
+        ("other", "other", "the other requests"),
+    ],
+)
+def test_groups_have_readable_names(kind, temperature, expected):
+    assert name(GroupKey("llama", kind, temperature)) == expected

@@ -1,0 +1,84 @@
+import json
+
+import pytest
+
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.costs.cost import CostRange, CostSource
+from spec_decode_exporter.costs.methods import Interval
+from spec_decode_exporter.requests.receiver import RequestReceiver, costs_of
+from tests.unit.requests.test_record import RECORD
+
+SETTINGS = RequestSettings(ingest=True, rate=100)
+
+
+class Monitor:
+    """Stand-in for the monitor of a target whose engines have a cost."""
+
+    def __init__(self, name, *costs):
+        self.target = self
+        self.name = name
+        self._costs = costs
+
+    def costs(self):
+        return iter(self._costs)
+
+
+WINDOWS = (30.0, 300.0)
+
+
+@pytest.fixture
+def receiver(clock):
+    return RequestReceiver(SETTINGS, [], clock)
+
+
+def body(*records):
+    return json.dumps(records).encode()
+
+
+async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver):
+    await receiver.take(body(RECORD), lines=False)
+    receiver.adopt(RequestSettings())
+    receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
+    assert (await receiver.findings(WINDOWS)).taken == 1
+    receiver.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
+    assert (await receiver.findings(WINDOWS)).taken == 0
+
+
+def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
+    token, fixed = (Interval(each - margin, each, each + margin) for each in (ratio, step))
+    return CostRange(token, fixed, source, 8.0, every_step=False)
+
+
+def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():
+    one, two, three = cost(0.3, step=0.2, margin=0.1), cost(0.1, margin=0.05), cost(0.2, margin=0.01)
+    monitors = [
+        Monitor(name, ("llama", each)) for name, each in (("one", one), ("two", two), ("three", three))
+    ]
+    costs = costs_of(monitors)
+    assert (costs("llama", "one"), costs("llama", "two"), costs("qwen", "one")) == (one, two, None)
+    for unknown in ("", "elsewhere"):
+        middle = costs("llama", unknown)
+        assert (middle.token, middle.step) == (
+            pytest.approx((0.05, 0.2, 0.4)),
+            pytest.approx((-0.05, 0, 0.3)),
+        )
+
+
+def test_a_measured_cost_of_one_engine_counts_more_than_a_typical_one_of_another():
+    measured = cost(0.1)
+    costs = costs_of([Monitor("one", ("m", cost(0.3, CostSource.TYPICAL))), Monitor("two", ("m", measured))])
+    assert costs("m", "") == measured
+
+
+async def test_a_mixed_workload_is_emitted_once_with_its_model(clock, receiver):
+    emitted = []
+    for kind, accepted in (("code", 150), ("prose", 10)):
+        speculation = {**RECORD["metrics"]["speculative_decoding"], "num_accepted_draft_tokens": accepted}
+        record = {**RECORD, "metrics": {"speculative_decoding": speculation}, "request_type": kind}
+        await receiver.take(body(*[record] * 40), lines=False)
+    for seconds in (0.0, 60.0, 10.0):
+        await clock.advance(seconds)
+        findings = await receiver.findings(WINDOWS)
+        assert findings.windows["5m"].models[0].mixed
+        emitted += receiver.changes(findings)
+    assert [(model, event.name) for model, event in emitted] == [("llama", "mixed_workload_began")]

@@ -1,0 +1,212 @@
+"""Summaries of requests: speed-up with bounds, effect, percentiles and histograms."""
+
+import statistics
+from functools import reduce
+from math import sqrt
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.requests.record import RequestRecord, RequestSource
+from spec_decode_exporter.requests.summary import (
+    MIN_REQUESTS,
+    Effect,
+    GroupKey,
+    KeptRequest,
+    Percentiles,
+    RequestSummary,
+    RequestWork,
+    percentiles,
+)
+from spec_decode_exporter.requests.totals import RequestTotals
+from tests.fakes.costs import make_cost
+
+KEY = GroupKey("llama", "chat", "0")
+
+
+def kept(record, cost=None):
+    """Return a request as the store keeps it."""
+    return KeptRequest(0.0, KEY, "", "", record, record.pathology, RequestWork.of(record, cost))
+
+
+def summary_of(requests, *, cost=None, **keys):
+    """Summarise requests, or (drafts, accepted tokens) at K = 4; by default at c = c0 = 0.1."""
+    cost = cost or make_cost(**keys)
+    return RequestSummary(
+        [
+            kept(
+                RequestRecord("llama", one[0], 4 * one[0], one[1], 4) if isinstance(one, tuple) else one, cost
+            )
+            for one in requests
+        ]
+    )
+
+
+def test_too_few_requests_have_no_estimate():
+    assert summary_of([(100, 230)] * (MIN_REQUESTS - 1)).speedup_ratio is None
+    assert summary_of([(100, 230)] * MIN_REQUESTS).speedup_ratio is not None
+    found = summary_of([(0, 0)] * 50 + [(10, 20)])
+    assert (found.evaluated, found.speedup_ratio) == (1, None)
+
+
+@settings(max_examples=25, phases=(Phase.explicit, Phase.generate))  # to shrink 80 requests takes minutes
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 500), st.floats(0, 1)).map(
+            lambda pair: (pair[0], int(4 * pair[0] * pair[1]))
+        ),
+        min_size=MIN_REQUESTS,
+        max_size=80,
+    )
+)
+def test_the_error_is_that_of_a_ratio_estimator(requests):
+    found = summary_of(requests).speedup_ratio
+    xs = [drafts + accepted for drafts, accepted in requests]
+    ys = [1.5 * drafts for drafts, _ in requests]
+    value = sum(xs) / sum(ys)
+    squares = sum((x - value * y) ** 2 for x, y in zip(xs, ys, strict=True))
+    error = sqrt(len(xs) / (len(xs) - 1) * squares) / sum(ys)
+    assert found.value == pytest.approx(value)
+    assert found.standard_error == pytest.approx(error, abs=1e-6)
+    assert found.lower <= found.value <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("drafts", "accepted", "completion_tokens", "every_step", "ratio"),
+    [
+        # An n-gram request: 20 of 80 steps drafted, and 100 tokens came after the first.
+        (20, 20, 101, False, 100 / (80 + 0.1 * 20 + 0.1 * 80)),
+        (20, 20, 101, True, 100 / (1.1 * 80 + 8)),
+        # Half of the steps draft in vain: the truth is nearer to 1 than that of the steps that draft.
+        (50, 0, 101, False, 100 / 125),
+        (50, 0, None, False, 1 / 1.5),
+        # Tokens beyond the end of an answer are no gain.
+        (10, 30, 37, False, 36 / 15),
+        # A request without drafts pays only if every step searches.
+        (0, 0, 101, True, 1 / 1.1),
+        (0, 0, 101, False, 1.0),
+    ],
+)
+def test_the_speed_up_counts_all_steps_and_tokens(drafts, accepted, completion_tokens, every_step, ratio):
+    request = RequestRecord("llama", drafts, 4 * drafts, accepted, 4, completion_tokens=completion_tokens)
+    found = summary_of([request] * 40, every_step=every_step)
+    assert found.speedup_ratio.value == pytest.approx(ratio)
+    assert found.below_break_even == (40 if ratio < 1 else 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.05, 0.10, Effect.GAINS), (0.05, 0.5, Effect.UNCLEAR), (0.4, 0.5, Effect.LOSES)],
+)
+@pytest.mark.parametrize("source", CostSource)
+def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, source):
+    cost = make_cost((low + high) / 2, source=source, low=low, high=high)
+    requests = [RequestRecord("llama", 100, 400, 100, 4)] * 40  # 2 tokens in 1.1 + 4·c plain steps
+    total = summary_of(requests, cost=cost)
+    found = total.speedup_ratio
+    bounds = (found.lower, found.value, found.upper)
+    assert bounds == pytest.approx([2 / (1.1 + 4 * c) for c in (high, (low + high) / 2, low)], abs=1e-6)
+    assert total.effect is expected
+
+
+REQUESTS = st.builds(
+    lambda drafts, share, seconds, prompt: RequestRecord(
+        "llama", drafts, 4 * drafts, int(4 * drafts * share), 4,
+        completion_tokens=50, decode_seconds=seconds, first_token_seconds=seconds, prompt_tokens=prompt,
+    ),
+    st.integers(0, 300),
+    st.floats(0, 1),
+    st.none() | st.floats(0.01, 10),
+    st.none() | st.integers(1, 100),
+)  # fmt: skip
+
+
+@settings(max_examples=50)
+@given(st.lists(REQUESTS, max_size=60))
+def test_percentiles_are_those_of_a_plain_sort(requests):
+    summary, drafted = summary_of(requests), [each for each in requests if each.drafts]
+    for values, found in (
+        ([each.accepted_tokens / each.draft_tokens for each in drafted], summary.acceptance_ratio),
+        ([1 + each.accepted_tokens / each.drafts for each in drafted], summary.acceptance_length_tokens),
+        (
+            [each.decode_seconds / 49 for each in requests if each.decode_seconds is not None],
+            summary.time_per_output_token_seconds,
+        ),
+        (
+            [each.first_token_seconds for each in requests if each.first_token_seconds is not None],
+            summary.time_to_first_token_seconds,
+        ),
+    ):
+        if not values:
+            assert found is None
+            continue
+        deciles = statistics.quantiles(sorted(values) * (1 + (len(values) == 1)), n=10, method="inclusive")
+        assert (found.p10, found.p50, found.p90) == pytest.approx((deciles[0], deciles[4], deciles[8]))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.randoms())
+def test_percentiles_are_within_the_values_and_do_not_depend_on_their_order(values, random):
+    found = percentiles(values)
+    assert min(values) <= found.p10 <= found.p50 <= found.p90 <= max(values)
+    random.shuffle(values)
+    assert percentiles([None, *values]) == found
+
+
+@settings(max_examples=40)
+@given(st.lists(REQUESTS, max_size=60))
+def test_sums_are_those_of_the_requests(requests):
+    summary = summary_of(requests)
+    for name in ("drafts", "draft_tokens", "accepted_tokens"):
+        assert getattr(summary, name) == sum(getattr(each, name) for each in requests)
+    assert summary.requests == len(requests)
+    assert summary.rejected + summary.repetitive == sum(each.pathology != "" for each in requests)
+    known = [each.prompt_tokens for each in requests if each.prompt_tokens is not None]
+    assert summary.mean_prompt_tokens == (pytest.approx(statistics.fmean(known)) if known else None)
+
+
+def test_only_requests_that_report_cached_tokens_count_for_their_share():
+    reports = [{"prompt_tokens": 100, "cached_tokens": 25}, {"prompt_tokens": 900}, {}]
+    requests = [RequestRecord("m", 10, 40, 20, 4, **each) for each in reports]
+    assert summary_of(requests).cached_ratio == 0.25
+    assert summary_of(requests[1:]).cached_ratio is None
+
+
+def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
+    total = summary_of([(100, 100), (100, 200), (100, 300)])
+    assert total.acceptance_ratio.p50 == 0.5
+    assert total.acceptance_length_tokens.p50 == 3.0
+    assert summary_of([(100, 400)]).acceptance_ratio == Percentiles(1.0, 1.0, 1.0)
+    assert summary_of([(0, 0)]).acceptance_ratio is None
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 1)), max_size=100))
+def test_each_request_that_drafted_is_in_one_bucket_of_the_histograms(shares):
+    requests = [(drafts, int(5 * drafts * share)) for drafts, share in shares]
+    records = [RequestRecord("m", each, 5 * each, accepted, 5) for each, accepted in requests]
+    totals = reduce(RequestTotals.with_request, records, RequestTotals())
+    drafted = [(accepted / (5 * drafts), 1 + accepted / drafts) for drafts, accepted in requests if drafts]
+    for place, histogram in enumerate(
+        (totals.acceptance_ratio_histogram, totals.acceptance_length_tokens_histogram)
+    ):
+        values = [pair[place] for pair in drafted]
+        below = [sum(value <= bound for value in values) for bound in histogram.upper_bounds]
+        assert [sum(histogram.counts[: bound + 1]) for bound in range(len(below))] == below
+        assert (histogram.count, histogram.sum) == (len(values), pytest.approx(sum(values)))
+    assert totals.requests == len(records)
+    assert totals.accepted_tokens == sum(record.accepted_tokens for record in records)
+    counts = [0] * 20
+    for accepted, tokens in ((accepted, 5 * drafts) for drafts, accepted in requests if drafts):
+        counts[min(20 * accepted // tokens, 19)] += 1
+    assert summary_of(records).acceptance_counts == counts
+
+
+def test_a_rate_alone_has_no_length_no_speed_up_and_no_pathology():
+    known = {"completion_tokens": 900, "source": RequestSource.USAGE}
+    total = summary_of([RequestRecord("m", 0, 400, 396, 0, **known)] * 100)
+    assert (total.draft_tokens, total.accepted_tokens) == (40_000, 39_600)
+    assert total.acceptance_ratio.p50 == 0.99
+    assert (total.acceptance_length_tokens, total.acceptance_length, total.speedup_ratio) == (None,) * 3
+    assert (total.evaluated, total.repetitive, total.effect) == (0, 0, Effect.UNCLEAR)
