@@ -10,9 +10,8 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
@@ -27,6 +26,7 @@ from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
@@ -338,14 +338,9 @@ class EngineMonitor:
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,
-            data_parallel=assumed.data_parallel,
             latency_baseline=self._latency_baseline if drafts else None,
-            engine_kind=assumed.engine_kind,
-            server=assumed.server,
             wall=wall,
-            counts_tokens=self.counters.counts_tokens,
-            kv_cache=assumed.kv_cache,
-            settings_place=assumed.settings_place,
+            assumed=assumed,
         )
 
     @property

@@ -5,9 +5,8 @@ from math import log
 
 import pytest
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
