@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS
@@ -90,20 +90,10 @@ FAULTS.conditions |= {f"{kind}_drop": (always, partial(_live_drop, kind)) for ki
 
 
 @FAULTS.finding(always)
-def slow_drop(context: FindingContext) -> Found | None:
-    text = "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was {baseline:.2f} in the last half hour. Some server defects cause this until a restart."
-    baseline = context.drops.baseline_acceptance_length_tokens
-    length = context.evaluation.windows[0].acceptance_length_tokens
-    if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
-        return None
-    return Found(text, {"baseline": baseline, "length": length})
-
-
-@FAULTS.finding(always)
 def counts_no_drafts(context: FindingContext) -> Found | None:
     text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
     lengths = context.reported_lengths
-    if context.known.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
+    if context.known.assumed.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
         return None
     some = max(1, len(lengths) // 4)
     before, now = (sum(each) / some for each in (lengths[:some], lengths[-some:]))
@@ -130,7 +120,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
         text = "The page lacks the number of drafts, so there is no verdict. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
-    return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)
+    return Found(text + _COUNT_THEM.get(context.known.assumed.engine_kind, "Update the server."), values)
 
 
 @HINTS.finding(always)
@@ -307,7 +297,7 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 @HINTS.finding(drafting)
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
-    cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
+    cache, cost, work = context.known.assumed.kv_cache, context.its.cost, context.its.work
     acceptance, is_slow = context.acceptance(0), context.evaluation.verdict in NOT_PAYING
     if cache is None or cost is None or work is None or acceptance is None or not is_slow:
         return None

@@ -62,7 +62,7 @@ _REMEDIES: Final[Mapping[Standing, str]] = {
     State.IDLE: "Send requests: the first bounds take 15 s of traffic.",
     State.UNKNOWN: "Send a few requests.",
 }
-_FAULTS: Final = ("sudden_drop", "drafting_drop", "slow_drop", "stalled")
+_FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 """Findings whose first sentence is the matter; the others say what to do."""
 
 

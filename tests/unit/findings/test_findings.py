@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
@@ -116,9 +115,13 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     lengths = more.pop("lengths", ())
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
-        more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
+        more.pop("speculation", Speculation()),
+        more.pop("cost", None),
+        more.pop("policy", Policy()),
+        engine_kind=more.pop("engine_kind", ""),
+        kv_cache=more.pop("kv_cache", None),
     )
-    known = {"has_drafted": True, "wall": 1_790_000_000.0, **more}
+    known = {"has_drafted": True, "wall": 1_790_000_000.0, "assumed": its, **more}
     evaluation = Evaluation(
         (one,),
         Knowledge(its.speculation, its.cost_model(costs), its.policy, **known),
@@ -171,7 +174,6 @@ PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
-    "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
     "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
     "drafts_not_counted": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
     "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
