@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
-from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
     MIN_SECONDS,
@@ -187,6 +186,12 @@ class Evaluation:
         bounds = self.windows[0].speedup_bounds if self.windows else None
         return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
 
+    @property
+    def gains_nothing(self) -> bool:
+        """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
+        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
+        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
+
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:
         """Evidence that a verdict needs, any one of them; empty with a verdict."""
@@ -263,10 +268,11 @@ class Evaluation:
     # Readers
 
     def compute_for_readers(self) -> None:
-        """Compute what readers of a snapshot read from columns of increments, and drop the columns."""
+        """Compute what most readers read from columns of increments, and drop the columns."""
         _ = self.state, self.recommended, self.crossover, self.setting
-        for its in {*self.windows, self.verdict_window}:
+        for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
             its.compute_for_readers()
+        self.release_columns()
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""

@@ -37,7 +37,7 @@ _BOUNDED: Final = (
     "speedup_range",
     "request",
 )
-"""Values that need columns of increments, and are read of each window."""
+"""Values that need columns of increments, and are read of the longest window."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
 GIGABYTE: Final = 10**9
@@ -419,10 +419,9 @@ class WindowEvaluation(WindowFigures):
     # Readers
 
     def compute_for_readers(self) -> None:
-        """Compute the bounds that a page reads, and drop the columns that they are computed from."""
+        """Compute the bounds that a page reads."""
         for name in _BOUNDED:
             getattr(self, name)
-        self.release_columns()
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
