@@ -114,10 +114,8 @@ def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
     """Return the setting by load, else the advice as a number."""
     present = len(its.positions)
     more = advice.tokens if advice.action is Action.INCREASE else None
-    by_load = setting_by_load(its, more or present)
-    if by_load is not None:
-        return by_load
-    return SpeculationSetting(advice.tokens, is_change=advice.tokens not in {None, present})
+    alone = SpeculationSetting(advice.tokens, is_change=advice.tokens not in {None, present})
+    return setting_by_load(its, more or present) or alone
 
 
 def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]:

@@ -86,9 +86,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def possible_cost(self) -> CostRange:
         """The cost, or the range of an unknown one."""
-        if self.cost is not None:
-            return self.cost
-        return self.known.cost.possible(self.drafting_requests)
+        return self.cost or self.known.cost.possible(self.drafting_requests)
 
     def _of_verified(self, cost: CostRange) -> CostRange:
         """Return a cost that is not measured, down to that of A tokens if not all of T were verified."""

@@ -250,7 +250,7 @@ class CostSources:
         gains = [
             work.tokens
             - StepCost(token.guess, curve.step_of(token).guess, self.pays_every_step).plain_steps(work)
-            for _, token in curve.points
+            for _, token in (curve.at(load) for load, _ in curve.points)
         ]
         for ((low, _), before), ((high, _), after) in pairwise(zip(curve.points, gains, strict=True)):
             if before >= 0 and after < 0:
