@@ -21,10 +21,10 @@ class Engine:
         self.now = 0
         self.found = []
 
-    def run(self, seconds, *, drafts=10, accepted=20, steps=20):
+    def run(self, seconds, *, drafts=10, accepted=20, steps=20, requests=1):
         """Count for some seconds; ``accepted`` of 4 drafted tokens each are those of all drafts."""
         for _ in range(seconds):
-            counted = None if steps is None else DecodeSteps(steps, *self.method, requests=1)
+            counted = None if steps is None else DecodeSteps(steps, *self.method, requests=requests)
             self.now += 1
             increment = Sums(1.0, drafts, accepted, 2 * accepted)
             self.found += [(self.now, drop) for drop in self.drops.observe(increment, counted)]
@@ -53,6 +53,23 @@ def test_a_drafter_that_finds_almost_nothing_and_its_end_are_found_within_second
     assert engine.kinds == [(DRAFTING, BEGAN), (DRAFTING, ENDED)]
     assert engine.found[1][0] - HOUR - 300 <= 36
     assert engine.drops.status().live == {}
+
+
+@pytest.mark.parametrize(("requests", "found"), [(0, False), (1, True)])
+def test_two_minutes_of_drafts_are_enough_if_many_requests_were_seen(requests, found):
+    """A minute without drafts may be one request of 1200 tokens; none of 40 tokens takes that long."""
+    engine = Engine()
+    engine.run(120, requests=requests)
+    engine.run(60, drafts=0, accepted=0, requests=requests)
+    assert bool(engine.found) is found
+    assert engine.drops.state.drafting.time.elapsed == 180, "nothing started again"
+
+
+def test_requests_that_last_a_minute_are_known_after_hours():
+    engine = Engine()
+    engine.run(4 * HOUR, requests=0)
+    engine.run(300, drafts=0, accepted=0, requests=0)
+    assert engine.kinds == [(DRAFTING, BEGAN)]
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,7 @@ def test_a_state_of_an_exporter_with_slow_drops_goes_on_without_them():
     assert drops.status().baseline_acceptance_length_tokens == pytest.approx(3.05, abs=0.01)
     noise = drops.state.sudden.noise.lengths
     assert [(each.last_units, each.last_count) for each in noise[:2]] == [(100, 210), (100, 210)]
+    assert (noise[3].units, noise[3].count) == (200, 370)
     steps = DecodeSteps(200, searches=True, requests=3)
     found = [drops.observe(Sums(10.0, 100, 200, 400), steps) for _ in range(60)]
     found += [drops.observe(Sums(10.0), steps) for _ in range(30)]
