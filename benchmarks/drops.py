@@ -1,15 +1,17 @@
 """False alarms of the drop detectors in weeks of steady and of changing traffic, and delays of true alarms.
 
-    python -m benchmarks.drops [--only sudden steady mixes sinks silent] [--full] [--weeks 10] [--days 7]
-        [--sinks 20] [--after 2] [--seed 1] [--smoke]
+    python -m benchmarks.drops [--only sudden steady mixes silent fresh] [--full] [--weeks 10] [--days 7]
+        [--drops 20] [--starts 24] [--seed 1] [--smoke]
 
 ``sudden`` and ``steady``: a fixed number of requests of 50 to 500 tokens run at a time, each with its own
 acceptance. The standard deviation of that acceptance makes drops hard to tell from chance. The acceptance
 length is 2.1, with three tokens a draft and a poll every second.
 
-``mixes`` and ``sinks``: an easy and a hard type of requests arrive at random at an even rate. The share of
-easy ones changes. A sink lowers the length of both types by 15 % over 3 hours, and it stays low for 6 hours.
-``silent``: drafters lose the drafts of all or of many steps. A poll is every 10 s.
+``mixes``: an easy and a hard type of requests arrive at random at an even rate. The share of easy ones
+changes. ``silent``: drafters lose the drafts of all or of many steps. A poll is every 10 s.
+
+``fresh``: a new exporter watches a server that searches for text. Requests differ in the share of steps with
+a draft. They stay as they are for an hour, or nothing is found any more after two minutes.
 
 Drafts are drawn one by one; the exporter's own detectors get the increments.
 """
@@ -31,7 +33,8 @@ from pydantic import TypeAdapter
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.detector import DecodeSteps
+from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.window.poll import Counters, Increment
 
@@ -41,7 +44,7 @@ Random: TypeAlias = np.random.Generator
 K = 3
 TOKENS = (50, 500)
 MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
-MIDNIGHT = 20_000.0 * DAY
+WEEK_HOURS = 7 * 24
 
 ACCEPTED, DROPPED = 1.1, 0.4
 """Accepted tokens of a draft before and after a sudden drop; the length is one more."""
@@ -59,8 +62,6 @@ DRAFTS_PER_SECOND = 20.0
 REQUEST_DRAFTS_PER_SECOND = 5.0
 """Of one request: 4 run at a time on average."""
 POLL = 10
-SINK = 0.15
-SINK_SECONDS, AFTER_SINK = 3 * HOUR, 6 * HOUR
 
 _STATE = TypeAdapter(DropState)
 _NOTHING = Counters(*[0] * len(Counters._fields))
@@ -74,6 +75,8 @@ class Polled(NamedTuple):
     """Accepted tokens, by poll and position."""
     steps: Array | None = None
     """Decode steps, if the method searches for text; None if every step drafts."""
+    requests: Array = np.zeros(0, int)
+    """Requests that began, with decode steps."""
 
 
 class Found(NamedTuple):
@@ -95,7 +98,6 @@ def detected(
     polled: Polled,
     poll_seconds: int,
     *,
-    midnight: float = 0.0,
     missed: Array | None = None,
     restarts: frozenset[int] = frozenset(),
     drafts_always: bool = False,
@@ -105,7 +107,6 @@ def detected(
     Args:
         polled: Counts of each poll.
         poll_seconds: Seconds from poll to poll.
-        midnight: Unix time of the begin; 0 if no hours of the day are to be compared.
         missed: Polls that fail; the next one has their counts.
         restarts: Polls at which the exporter continues with what it saved, as JSON, and loses the increment.
         drafts_always: Whether the method should draft in every step; else it searches.
@@ -114,7 +115,10 @@ def detected(
     steps = (
         repeat(None)
         if polled.steps is None
-        else (DecodeSteps(number, not drafts_always, drafts_always) for number in polled.steps.tolist())
+        else (
+            DecodeSteps(number, not drafts_always, drafts_always, requests)
+            for number, requests in zip(polled.steps.tolist(), polled.requests.tolist(), strict=True)
+        )
     )
     fails = repeat(False) if missed is None else missed.tolist()
     columns = zip(polled.drafts.tolist(), polled.positions.tolist(), steps, fails, strict=False)
@@ -130,8 +134,7 @@ def detected(
         else:
             counters = _NOTHING._replace(drafts=drafts, accepted_tokens=sum(survived))
             increment = Increment(begin, end, counters, tuple(survived))
-            wall = midnight and midnight + end
-            for change in detector.observe(drafts_of(increment, wall), step):
+            for change in detector.observe(drafts_of(increment), step):
                 yield Found(end, change)
         begin, drafts, survived = end, 0, [0] * K
 
@@ -142,7 +145,7 @@ def drops(found: Iterable[Found]) -> list[FoundDrop]:
     for seconds, change in found:
         if change.transition is Transition.BEGAN:
             going_on[change.kind] = seconds
-        elif change.transition is not Transition.EXPECTED:
+        else:
             ended.append(FoundDrop(change.kind, going_on.pop(change.kind), seconds))
     return ended + [FoundDrop(kind, begin, inf) for kind, begin in going_on.items()]
 
@@ -271,10 +274,10 @@ def print_steady(arguments: Namespace) -> None:
         found = [each for week in weeks for each in week]
         sudden = [each for each in found if each.kind is DropKind.SUDDEN]
         lasting = sum(each.end - each.begin > MINUTE for each in sudden)
-        counts = (cell.rate, len(weeks), len(sudden), lasting, len(found) - len(sudden))
+        counts = (cell.rate, len(weeks), len(sudden), lasting)
         return [f"{cell.spread:.2f}", load, *map(str, counts)]
 
-    heads = ("requests differ by", "load", "drafts a second", "weeks", "sudden", "over 1 min", "slow")
+    heads = ("requests differ by", "load", "drafts a second", "weeks", "sudden", "over 1 min")
     rows = (
         row(cell, load, [lived(each, cell, week) for each in randoms(arguments.seed + later, cell, number)])
         for spread, rate in servers(arguments)
@@ -375,18 +378,8 @@ TRAFFIC: Mapping[str, Callable[[Random, int], Array]] = {
 _GRID: Array = np.linspace(0.001, 0.99, 2000)
 
 
-def lowered(acceptance: Array, factor: Array) -> Array:
-    """Return the acceptance at which the length is ``factor`` of that at ``acceptance``."""
-    lengths = np.maximum(factor * (1 + accepted(acceptance)), 1.001)
-    inverse: Array = np.interp(lengths - 1, accepted(_GRID), _GRID)
-    return inverse
-
-
-def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
-    """Draw the requests of some minutes.
-
-    ``share`` is that of easy requests and ``factor`` that of the normal length, minute by minute.
-    """
+def served(random: Random, share: Array) -> Polled:
+    """Draw the requests of some minutes; ``share`` is that of easy requests, minute by minute."""
     seconds, polls = len(share) * MINUTE, len(share) * MINUTE // POLL
     mean_drafts = np.mean(np.mean(TOKENS) / (1 + accepted(np.array([*TYPES.values()]))))
     arrivals = np.sort(random.random(round(seconds * DRAFTS_PER_SECOND / mean_drafts)) * seconds)
@@ -394,8 +387,6 @@ def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
     easy = random.random(len(arrivals)) < share[minute]
     centers = np.where(easy, TYPES["easy"], TYPES["hard"])
     acceptance = np.clip(random.normal(centers, TYPE_SPREAD), 0.02, 0.98)
-    if factor is not None:
-        acceptance = lowered(acceptance, factor[minute])
     tokens = random.integers(TOKENS[0], TOKENS[1] + 1, len(arrivals))
     drafts = np.ceil(tokens / (1 + accepted(acceptance))).astype(int)
     positions = survivors(random, drafts, acceptance)
@@ -427,7 +418,7 @@ def _by_poll(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
 
 def begun(polled: Polled, *, drafts_always: bool = False) -> list[Found]:
     """Return the begins of drops."""
-    found = detected(polled, POLL, midnight=MIDNIGHT, drafts_always=drafts_always)
+    found = detected(polled, POLL, drafts_always=drafts_always)
     return [each for each in found if each.change.transition is Transition.BEGAN]
 
 
@@ -436,36 +427,11 @@ def print_mixes(arguments: Namespace) -> None:
     random = np.random.default_rng(arguments.seed)
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
 
-    def counts(own: Random, traffic: Callable[[Random, int], Array]) -> list[int]:
-        kinds = [found.change.kind for found in begun(served(own, traffic(own, minutes)))]
-        return [kinds.count(DropKind.SLOW), kinds.count(DropKind.SUDDEN)]
-
     def row(name: str) -> list[str]:
-        weeks = [counts(each, TRAFFIC[name]) for each in random.spawn(number)]
-        return [name, *(f"{mean:.1f}" for mean in np.mean(weeks, axis=0))]
+        weeks = [len(begun(served(each, TRAFFIC[name](each, minutes)))) for each in random.spawn(number)]
+        return [name, f"{np.mean(weeks):.1f}"]
 
-    print_table(["traffic", "slow", "sudden"], map(row, TRAFFIC))
-
-
-def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) -> float:
-    """Return after how many hours a sink that begins about ``day`` is found."""
-    start = round((day + random.random() * (day >= 1)) * DAY) // MINUTE
-    minutes = start + (SINK_SECONDS + AFTER_SINK) // MINUTE
-    factor = np.interp(np.arange(minutes), [start, start + SINK_SECONDS // MINUTE], [1, 1 - SINK])
-    found = begun(served(random, traffic(random, minutes), factor))
-    delays = [each.seconds / HOUR - start / 60 for each in found if each.change.kind is DropKind.SLOW]
-    return next((delay for delay in delays if delay > 0), inf)
-
-
-def print_sinks(arguments: Namespace) -> None:
-    number, after, random = arguments.sinks, arguments.after, np.random.default_rng(arguments.seed)
-    print(f"\nSinks of 15 % over 3 hours after {after:g} days, of {number} each: how many are found within\n")
-
-    def row(name: str) -> list[str]:
-        delays = [sink(each, TRAFFIC[name], after) for each in random.spawn(number)]
-        return [name, *(str(sum(delay <= hours for delay in delays)) for hours in (3, 4, 9))]
-
-    print_table(["traffic", "3 hours", "4 hours", "9 hours"], map(row, TRAFFIC))
+    print_table(["traffic", "sudden"], map(row, TRAFFIC))
 
 
 SILENT = {
@@ -490,16 +456,21 @@ def silence(random: Random, before: float, after: float) -> Polled:
     covered = np.repeat(shares, SERVED_SECONDS // POLL)
     steps = np.full(len(covered), round(DRAFTS_PER_SECOND * POLL))
     drafts = random.binomial(steps, covered)
-    return Polled(drafts, np.stack(survivors(random, drafts, TYPES["easy"]), axis=1), steps=steps)
+    return Polled(
+        drafts,
+        np.stack(survivors(random, drafts, TYPES["easy"]), axis=1),
+        steps=steps,
+        requests=np.where(np.arange(len(steps)) % (SERVED_SECONDS // POLL), 0, 4),
+    )
 
 
 def print_silent(arguments: Namespace) -> None:
-    print(f"\nDrafters that fall silent, {arguments.sinks} of each: seconds until that is found\n")
+    print(f"\nDrafters that fall silent, {arguments.drops} of each: seconds until that is found\n")
 
     def row(name: str) -> list[str]:
         before, after = SILENT[name]
         delays = []
-        for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
+        for each in np.random.default_rng(arguments.seed).spawn(arguments.drops):
             found = begun(silence(each, before, after), drafts_always=before == 1)
             delays.append(next((late for drop in found if (late := drop.seconds - 3 * HOUR) > 0), inf))
         late = sum(delay > UNTIL_SILENCE_IS_FOUND for delay in delays)
@@ -508,12 +479,80 @@ def print_silent(arguments: Namespace) -> None:
     print_table(["drafter", "half", "all", f"after {UNTIL_SILENCE_IS_FOUND} s"], map(row, SILENT))
 
 
+class Search(NamedTuple):
+    """A server that searches for text, and its requests, which are alike in length and speed."""
+
+    places: int
+    """Requests that run at a time."""
+    share: float
+    """Mean share of the steps with a draft, and its standard deviation between requests."""
+    spread: float
+    without: float = 0.0
+    """Share of the requests that have no draft in any step."""
+    tokens: int = 275
+    """Mean tokens of a request; half to one and a half of them are equally likely."""
+
+
+SEARCHES = {
+    "4 at once, 0.9 ± 0.1": Search(4, 0.9, 0.1),
+    "4 at once, 0.6 ± 0.2": Search(4, 0.6, 0.2),
+    "16 at once, 0.5 ± 0.3": Search(16, 0.5, 0.3),
+    "1 at once, 0.9 ± 0.1": Search(1, 0.9, 0.1),
+    "4 at once, a fifth without drafts": Search(4, 0.9, 0.1, without=0.2),
+    "1 at once, a tenth without drafts": Search(1, 0.9, 0.1, without=0.1),
+    "1 at once, 3000 tokens, a fifth without drafts": Search(1, 0.9, 0.1, without=0.2, tokens=3000),
+}
+STEPS_PER_SECOND = 50
+"""Of one request."""
+FRESH_SECONDS, SILENT_SHARE = 120, 0.02
+"""Time with drafts, and the share of steps with one afterwards."""
+
+
+def searched(random: Random, search: Search, seconds: int, silent_after: int) -> Polled:
+    """Return a server whose text has nothing to find from a second on."""
+    counts = np.zeros((2, seconds), int)
+    for _ in range(search.places):
+        number = STEPS_PER_SECOND * seconds
+        requests = number // (search.tokens // 5) + 2
+        shares = np.clip(random.normal(search.share, search.spread, requests), 0, 1)
+        shares *= random.random(requests) >= search.without
+        tokens = random.uniform(0.5, 1.5, requests) * search.tokens
+        steps = np.ceil(tokens / (1 + shares * accepted(np.array(TYPES["easy"])))).astype(int)
+        steps[0] = np.ceil(steps[0] * random.random())
+        covered = np.repeat(shares, steps)[:number].reshape(seconds, STEPS_PER_SECOND)
+        covered[silent_after:] = np.minimum(covered[silent_after:], SILENT_SHARE)
+        begins = np.cumsum(steps)[:-1] // STEPS_PER_SECOND
+        counts[0] += random.binomial(1, covered).sum(axis=1)
+        counts[1] += np.bincount(begins[begins < seconds], minlength=seconds)
+    positions = np.stack(survivors(random, counts[0], TYPES["easy"]), axis=1)
+    every = np.full(seconds, STEPS_PER_SECOND * search.places)
+    return Polled(counts[0], positions, every, counts[1])
+
+
+def print_fresh(arguments: Namespace) -> None:
+    number = arguments.starts
+    print(f"\nNew exporters beside a search, {number} of each: alarms, and seconds until silence is found\n")
+
+    def row(name: str) -> list[str]:
+        alarms, delays = 0, []
+        for each in np.random.default_rng(arguments.seed).spawn(number):
+            steady = drops(detected(searched(each, SEARCHES[name], HOUR, HOUR), 1))
+            alarms += sum(drop.kind is DropKind.DRAFTING for drop in steady)
+            polled = searched(each, SEARCHES[name], 10 * MINUTE, FRESH_SECONDS)
+            begins = [drop.begin for drop in drops(detected(polled, 1)) if drop.kind is DropKind.DRAFTING]
+            delays.append(next((late for begin in begins if (late := begin - FRESH_SECONDS) > 0), inf))
+        a_week = alarms / number * WEEK_HOURS
+        return [name, f"{a_week:.1f}", f"{median(delays):g}", f"{max(delays):g}"]
+
+    print_table(["requests, steps with a draft", "alarms a week", "half", "all"], map(row, SEARCHES))
+
+
 PARTS = {
     "sudden": print_sudden,
     "steady": print_steady,
     "mixes": print_mixes,
-    "sinks": print_sinks,
     "silent": print_silent,
+    "fresh": print_fresh,
 }
 
 
@@ -522,11 +561,11 @@ def main() -> None:
     options.add_argument("--full", action="store_true", help="sudden, steady: all cells, some hours")
     options.add_argument("--weeks", type=int, default=10, help="of each traffic")
     options.add_argument("--days", type=float, default=7.0, help="of a week")
-    options.add_argument("--sinks", type=int, default=20, help="of each traffic")
-    options.add_argument("--after", type=float, default=2.0, help="days from the exporter to a sink")
+    options.add_argument("--drops", type=int, default=20, help="silent: of each drafter")
+    options.add_argument("--starts", type=int, default=24, help="fresh: of each server")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=0.1)
+    arguments = parsed(options, weeks=1, days=0.1, drops=1, starts=1)
     for part in arguments.only:
         PARTS[part](arguments)
 

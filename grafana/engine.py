@@ -306,8 +306,8 @@ def _gain() -> list[Band]:
 
 
 def _while_dropped(length: str) -> str:
-    flags = " or ".join(ENGINE("spec_decode_acceptance_dropped", kind=kind) for kind in ("sudden", "slow"))
-    return f"{length} and on ({', '.join(ENGINE_KEY)}) ({by(ENGINE_KEY, flags)} == 1)"
+    flag = ENGINE("spec_decode_acceptance_dropped", kind="sudden")
+    return f"{length} and on ({', '.join(ENGINE_KEY)}) ({flag} == 1)"
 
 
 def _drops() -> list[Band]:

@@ -16,21 +16,21 @@ BUDGETS = {
     "config": 1982,  # schedules, memory of the drafter
     "scrape": 2491,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1145,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
-    "window": 898,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
+    "window": 897,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 2089,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
-    "analysis": 2506,  # no measuring schedules, no bounds of queues and caches, no search over bands (2,722 before); whether an engine drafts, and counters that it lacks; ways to know, return on memory, fine steps of bands
-    "drops": 1121,  # 950 was for falls without a calendar: falls of earlier days at this hour, steps without a draft, like loads
+    "costs": 2088,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
+    "analysis": 2343,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
+    "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
     "experiments": 759,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
-    "findings": 680,  # drafts that are missing, servers without a verdict, an FP8 cache; what cannot be acted on is gone (715 before)
-    "requests": 1794,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
-    "monitor": 2597,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
-    "history": 2413,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
-    "metrics": 906,  # a row for each figure, and lines that are written with the evaluation (910 before)
-    "views": 2345,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
+    "findings": 641,  # what nobody can act on is gone (680 before)
+    "requests": 1617,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
+    "monitor": 2764,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
+    "history": 2409,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
+    "metrics": 905,  # a row for each figure, and lines that are written with the evaluation (910 before)
+    "views": 2344,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
     "plan": 1289,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
     "reports": 2804,  # plan is a package of its own (4,543 before)
-    "web": 3372,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
+    "web": 3371,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 589,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
     "cli": 2192,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
     "simulator": 1333,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.costs.cost import CostAtLoad, CostSource, CostSources, fixed_tokens, measured_curves
@@ -61,10 +61,14 @@ def curve(*points, margin=0.02, source=CostSource.MEASURED, method=""):
 def knowledge(*measured, method="", cost=None, architecture=None, schedule=None, **more):
     """Knowledge of an engine: measured costs, and those of the configuration; ``more`` are its other fields."""
     named = {} if schedule is None else {"schedule": schedule}
+    facts = ("engine_kind", "server", "data_parallel", "settings_place")
+    assumed = Assumptions(**{name: more.pop(name) for name in facts if name in more})
     target = TargetModel(architecture)
     speculation = Speculation(method, "configured" if method else "", target=target, **named)
     return Knowledge(
-        speculation, CostSources(cost, measured, method, target), **{"has_drafted": True, **more}
+        speculation,
+        CostSources(cost, measured, method, target),
+        **{"has_drafted": True, "assumed": assumed, **more},
     )
 
 

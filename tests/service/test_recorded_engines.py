@@ -1,4 +1,4 @@
-"""Recordings of real llama.cpp servers: counts and figures equal the sums over the servers' own responses."""
+"""Recordings of real servers: counts and figures equal the sums over the servers' own responses."""
 
 import re
 from datetime import UTC, datetime
@@ -7,6 +7,7 @@ import pytest
 
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.load import load
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.history.recording import read_recording
 from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
@@ -76,6 +77,22 @@ def test_another_temperature_is_a_drop_within_seconds_and_its_end_a_recovery(dro
     (began,), (ended,) = drop.times("acceptance_dropped"), drop.times("acceptance_recovered")
     assert 0 <= (began - datetime(2026, 11, 28, 13, 19, 21, tzinfo=UTC)).total_seconds() <= 15
     assert 0 <= (ended - datetime(2026, 11, 28, 13, 21, 52, tzinfo=UTC)).total_seconds() <= 30
+
+
+def test_text_that_does_not_repeat_itself_is_a_drop_of_drafting_within_a_minute():
+    """A vLLM with n-gram serves from 19:45:09 UTC on. From 19:47:43 on new requests have temperature 1, not 0.
+
+    Requests that run end as they began, in a quarter of a minute.
+    """
+    replayed = Replayed(RECORDINGS / "vllm-0.32.0-ngram-silent.recording.gz")
+    change = datetime(2026, 11, 28, 19, 47, 43, tzinfo=UTC)
+    [began] = replayed.times("drafting_dropped")
+    assert 0 <= (began - change).total_seconds() <= 60
+    assert replayed.times("acceptance_dropped") == replayed.times("drafting_recovered") == []
+    drop = replayed.snapshot.drops.live[DropKind.DRAFTING]
+    assert (drop.baseline_length, drop.length) == (pytest.approx(1.945, abs=0.01), pytest.approx(1, abs=0.01))
+    total = replayed.snapshot.totals.counters
+    assert (total.drafts, total.accepted_tokens) == (2920, 5360), "sums over the server's responses"
 
 
 def test_bounds_by_the_polls_in_which_requests_ended_hold_the_length_of_steady_traffic(drop):

@@ -150,7 +150,7 @@ def events_are_those_of_the_log(told):
 
 def counters_count_the_events(told):
     for metric, word, label, values, shown in (
-        ("acceptance_drops", "acceptance_dropped", "kind", ("sudden", "slow"), told.engine["drops"]["total"]),
+        ("acceptance_drops", "acceptance_dropped", "kind", ("sudden",), told.engine["drops"]["total"]),
         ("engine_resets", "engine_reset", "cause", ("restart", "decrease"), told.engine["resets"]),
     ):
         for value in values:

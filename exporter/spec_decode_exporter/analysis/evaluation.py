@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
-from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
     MIN_SECONDS,
@@ -186,6 +185,12 @@ class Evaluation:
         """True if the bounds of the shortest window exclude that speculation pays."""
         bounds = self.windows[0].speedup_bounds if self.windows else None
         return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
+
+    @property
+    def gains_nothing(self) -> bool:
+        """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
+        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
+        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
 
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings
@@ -17,6 +17,25 @@ from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.window.history import Window
+
+
+class Drafting(StrEnum):
+    """Knowledge whether an engine speculates."""
+
+    DRAFTS = "drafts"
+    OFF = "off"
+    """A page of an engine that would show drafts, and shows none."""
+    UNDECIDED = "undecided"
+    """More requests will tell."""
+    UNCOUNTED = "uncounted"
+    """The engine yields more than a token a decode step, but its page does not count drafts."""
+    UNKNOWN = "unknown"
+    """Its page does not tell."""
+
+    @property
+    def speculates(self) -> bool | None:
+        """Whether it speculates; None if that is unknown."""
+        return {Drafting.DRAFTS: True, Drafting.OFF: False}.get(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +52,7 @@ class Assumptions:
     server: str = ""
     """URL of the server's page without credentials; empty if unknown."""
     kv_cache: KvCache | None = None
+    """KV cache that speculation leaves; None if the page does not show it."""
     settings_place: SettingsPlace = "flags"
     front_end: str = ""
     """``PageReading.front_end`` of the server."""
@@ -100,19 +120,10 @@ class Knowledge:
     """Another method for the same model that is significantly faster, by an experiment."""
     last_drafts: LastDrafts | None = None
     """None without any, and of an engine whose schedule always drafts."""
-    data_parallel: bool = False
-    """True if the server has several engines."""
-    engine_kind: str = ""
-    server: str = ""
-    """URL of the server's page; empty if unknown."""
     wall: float = 0.0
     """Unix time of the newest poll."""
-    counts_tokens: bool = False
-    """True if the engine counts a decode step for each token: see ``DraftCounters``."""
-    kv_cache: KvCache | None = None
-    """KV cache that speculation leaves; None if the page does not show it."""
-    settings_place: SettingsPlace = "flags"
-    """Place of the exporter's settings."""
+    assumed: Assumptions = field(default_factory=Assumptions)
+    """What was known before the first poll, and of the server."""
 
     @property
     def speculates(self) -> bool:

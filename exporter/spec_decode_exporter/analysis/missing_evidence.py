@@ -197,14 +197,16 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
 def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
     method, running = its.known.speculation.method, its.drafting_requests
-    place = its.known.settings_place
+    place = its.known.assumed.settings_place
     numbers = {
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
-        "speculation": "--speculative-config" if its.known.engine_kind in {"", "vllm"} else "speculation",
+        "speculation": "--speculative-config"
+        if its.known.assumed.engine_kind in {"", "vllm"}
+        else "speculation",
         "method": method if is_known_method(method) else "METHOD",
         "factor": _more_traffic(its),
-        "server": f"'{its.known.server}'" if its.known.server else "URL",
+        "server": f"'{its.known.assumed.server}'" if its.known.assumed.server else "URL",
         "volume": ", if a volume keeps `state.file`" if place == "chart" else "",
     }
     rows = ((way, *paste.at(place)) for applies, way, paste in _WAYS if applies(its))

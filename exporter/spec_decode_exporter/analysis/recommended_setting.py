@@ -122,7 +122,7 @@ def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
 
 def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]:
     """Return the reasons against a schedule."""
-    found, speculation = [Obstacle.DATA_PARALLEL] if known.data_parallel else [], known.speculation
+    found, speculation = [Obstacle.DATA_PARALLEL] if known.assumed.data_parallel else [], known.speculation
     if speculation.method and speculation.method not in _SCHEDULED_BY_RUNNER_V1:
         found.append(Obstacle.MODEL_RUNNER_V1)
     elif not speculation.schedule:

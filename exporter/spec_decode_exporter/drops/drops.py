@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from operator import mul
-from typing import Final, NamedTuple
+from typing import Final
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.detector import DetectorState, DraftingDetector, SlowDetector, SuddenDetector
+from spec_decode_exporter.drops.detector import DRAFTING, SUDDEN, DecodeSteps, Detector, DetectorState
 from spec_decode_exporter.drops.sums import FEW_STEPS, Drop, DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
@@ -27,33 +27,21 @@ class DropState:
     """Persisted state of all detectors."""
 
     sudden: DetectorState = field(default_factory=DetectorState)
-    slow: DetectorState = field(default_factory=DetectorState)
     drafting: DetectorState = field(default_factory=DetectorState)
 
 
-class DecodeSteps(NamedTuple):
-    """Decode steps of an increment."""
-
-    number: int
-    searches: bool
-    """True if the method is known to search for text."""
-    drafts_always: bool = False
-    """True if the method is known to draft in every step; False if it searches or is unknown."""
-
-
 class Drops:
-    """Sudden and slow drops of the acceptance length, and drops of drafting."""
+    """Sudden drops of the acceptance length, and drops of drafting."""
 
     def __init__(self, policy: DropPolicy) -> None:
-        self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
-        self._drafting = DraftingDetector(policy)
+        self._sudden, self._drafting = Detector(SUDDEN, policy), Detector(DRAFTING, policy)
         self._counts = dict(DropStatus().total)
         self._lump = Sums()
         self._like, self._load = 0.0, MIN_TRIMMED_LOAD
 
     def use(self, policy: DropPolicy) -> None:
         """Use another policy; it takes effect within seconds."""
-        self._sudden.policy = self._slow.policy = self._drafting.policy = policy
+        self._sudden.policy = self._drafting.policy = policy
 
     def observe(
         self, increment: Sums, steps: DecodeSteps | None = None, load: float | None = None
@@ -66,11 +54,7 @@ class Drops:
         if load is not None and increment.units and not self._is_like(load, increment.seconds):
             return ()
         try:
-            found = (
-                self._sudden.observe(increment),
-                self._slow.observe(increment),
-                self._observe_steps(increment, steps),
-            )
+            found = self._sudden.observe(increment), self._observe_steps(increment, steps)
         except ArithmeticError:  # numbers of the restored state contradict each other
             self.start_again()
             return ()
@@ -82,13 +66,13 @@ class Drops:
     def status(self) -> DropStatus:
         """Return the present status."""
         sudden, drops = self._sudden, dict(self._counts)
-        known = {each.kind: each.dropped for each in (sudden, self._slow, self._drafting)}
+        detectors = (sudden, self._drafting)
+        known = {each.settings.kind: each.dropped for each in detectors}
         dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None and kind in drops}
-        live = {each.kind: drop for each in (sudden, self._drafting) if (drop := each.live()) is not None}
+        live = {each.settings.kind: drop for each in detectors if (drop := each.live()) is not None}
         if not sudden.variances:
             return DropStatus(dropped=dropped, total=drops, live=live)
-        baseline = sudden.state.baseline
-        recent = sudden.state.time.newer_than(sudden.settings.lag + sudden.settings.interval)
+        baseline, recent = sudden.state.baseline, sudden.recent
         sigma = (baseline.length - recent.length) / sudden.error(recent.units) if recent else None
         stddev = sudden.error(RECENT_SECONDS * baseline.rate)
         return DropStatus(baseline.length, stddev, sigma, dropped, drops, live)
@@ -96,14 +80,13 @@ class Drops:
     @property
     def state(self) -> DropState:
         """State to persist; it changes with later increments."""
-        return DropState(self._sudden.state, self._slow.state, self._drafting.state)
+        return DropState(self._sudden.state, self._drafting.state)
 
     def restore(self, state: DropState) -> None:
         """Continue from a validated state; start again if its numbers contradict each other."""
         self._lump = Sums()
         try:
             self._sudden.restore(state.sudden)
-            self._slow.restore(state.slow)
             self._drafting.restore(state.drafting)
         except ArithmeticError:
             self.start_again()
@@ -132,8 +115,8 @@ class Drops:
             if detector.state.time.elapsed:
                 detector.restore(DetectorState())
             return None
-        detector.searches, detector.drafts_always = steps.searches, steps.drafts_always
-        its = replace(increment, units=steps.number, drafted=increment.units)
+        detector.steps, drafts = steps, increment.units
+        its = replace(increment, units=steps.number, squares=drafts, drafted=drafts, requests=steps.requests)
         if not steps.drafts_always:
             self._counts.setdefault(DropKind.DRAFTING, 0)
             return detector.observe(its)
@@ -146,11 +129,11 @@ class Drops:
         return detector.observe(its)
 
 
-def drafts_of(increment: Increment, wall: float) -> Sums:
-    """Return the drafts of an increment that ends at the Unix time ``wall``; 0 if that is unknown.
+def drafts_of(increment: Increment) -> Sums:
+    """Return the drafts of an increment.
 
     Σ (accepted tokens)² is Σ (2i+1) a_i over the positions i; at least A without positions.
     """
     positions, (drafts, _, accepted, *_) = increment.positions, increment.counters
     squares = sum(map(mul, _ODD, positions)) if positions else accepted
-    return Sums(increment.end - increment.begin, drafts, accepted, squares, wall=wall)
+    return Sums(increment.end - increment.begin, drafts, accepted, squares)

@@ -1,4 +1,4 @@
-"""Variance of accepted tokens, cumulative sums, and their thresholds, which follow from the variance.
+"""Variance of a count per unit, cumulative sums, and their thresholds, which follow from the variance.
 
 Drafts of one request are alike, so sums over many drafts vary more than sums of independent drafts. The
 variance per draft is therefore measured at many lengths n, each twice the one before, by the differences a(n)
@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from math import log1p, sqrt
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from spec_decode_exporter.core.numbers import Amount, Product
 from spec_decode_exporter.drops.sums import Sums, Units
 
+LENGTHS: Final = tuple(32 << power for power in range(14))
+"""Units of the sums whose variance is measured."""
 MIN_DIFFERENCES: Final = 4
 """Differences that a variance needs."""
 _FREEDOM: Final = 2 / 3
@@ -28,7 +30,7 @@ _FREEDOM: Final = 2 / 3
 
 
 class Variance(NamedTuple):
-    """Variance of the accepted tokens of sums of a length, per unit."""
+    """Variance of the count of sums of a length, per unit."""
 
     length: float
     value: float
@@ -38,34 +40,31 @@ class Variance(NamedTuple):
 class Differences:
     """Differences between neighbouring sums of one length; older ones have less weight."""
 
-    length: Amount = 0.0
-    """Of the incomplete sum, like its units and accepted tokens."""
     units: Units = 0.0
-    accepted: Amount = 0.0
+    """Of the incomplete sum, like its count. Older state files have counts as accepted tokens."""
+    count: Annotated[Amount, Field(validation_alias=AliasChoices("count", "accepted"))] = 0.0
     last_units: Units = 0.0
     """Of the last complete sum."""
-    last_accepted: Amount = 0.0
+    last_count: Annotated[Amount, Field(validation_alias=AliasChoices("last_count", "last_accepted"))] = 0.0
     weight: Amount = 0.0
     squared_weight: Amount = 0.0
     sum: Product = 0.0
     """Weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)."""
 
-    def add(self, part: tuple[float, float, float], complete_at: float) -> tuple[float, float, float] | None:
+    def add(self, units: float, count: float, complete_at: float) -> tuple[float, float] | None:
         """Extend the incomplete sum; once it is complete, compare it with the one before, and return it."""
-        length, units, accepted = part
-        self.length += length
         self.units += units
-        self.accepted += accepted
-        if self.length < complete_at:
+        self.count += count
+        if self.units < complete_at:
             return None
-        complete = self.length, self.units, self.accepted
+        complete = self.units, self.count
         if self.last_units:
-            difference = self.accepted / self.units - self.last_accepted / self.last_units
+            difference = self.count / self.units - self.last_count / self.last_units
             self.sum += difference * difference / (1 / self.units + 1 / self.last_units)
             self.weight += 1
             self.squared_weight += 1
-        self.last_units, self.last_accepted = self.units, self.accepted
-        self.length = self.units = self.accepted = 0.0
+        self.last_units, self.last_count = complete
+        self.units = self.count = 0.0
         return complete
 
     @property
@@ -83,70 +82,35 @@ class Differences:
 class Noise:
     """Differences of sums of every length, the shortest first: two complete sums make one of the next."""
 
-    lengths: Annotated[list[Differences], Field(max_length=14)] = field(default_factory=list)
+    lengths: Annotated[list[Differences], Field(max_length=len(LENGTHS))] = field(default_factory=list)
 
-    def add(self, part: tuple[float, float, float], lengths: Sequence[int], kept: float) -> None:
-        """Add the length, units and accepted tokens of an interval; multiply earlier weights by ``kept``."""
+    def add(self, units: float, count: float, kept: float) -> None:
+        """Add the units and the count of an interval; multiply earlier weights by ``kept``."""
         for differences in self.lengths:
             differences.weight *= kept
             differences.squared_weight *= kept * kept
             differences.sum *= kept
-        for place, complete_at in enumerate(lengths):
+        for place, complete_at in enumerate(LENGTHS):
             if place == len(self.lengths):
                 self.lengths.append(Differences())
-            complete = self.lengths[place].add(part, complete_at)
+            complete = self.lengths[place].add(units, count, complete_at)
             if complete is None:
                 return
-            part = complete
+            units, count = complete
 
     def interrupt(self) -> None:
         """Discard the sums so far, so that they are not compared with later ones."""
         for each in self.lengths:
-            each.length = each.units = each.accepted = each.last_units = each.last_accepted = 0.0
+            each.units = each.count = each.last_units = each.last_count = 0.0
 
-    def variances(self, lengths: Sequence[int], longest: float) -> list[Variance]:
+    def variances(self, longest: float) -> list[Variance]:
         """Return B(n), the largest n first, up to ``longest`` and as far as enough was observed."""
         found: list[Variance] = []
-        for length, differences in reversed(list(zip(lengths, self.lengths, strict=False))):
-            if length <= max(longest, lengths[0]) and differences.number >= MIN_DIFFERENCES:
+        for length, differences in reversed(list(zip(LENGTHS, self.lengths, strict=False))):
+            if length <= max(longest, LENGTHS[0]) and differences.number >= MIN_DIFFERENCES:
                 allan = differences.allan
                 found.append(Variance(length, (allan + found[-1].value) / 2 if found else allan))
         return found
-
-
-SHORTFALL_INTERVALS: Final = 16
-MIN_SHORTFALLS: Final = 2.5
-"""Sums of shortfalls that a variance needs, by their weight: three recent ones."""
-
-
-@dataclass(slots=True)
-class Shortfalls:
-    """Variance of sums of 16 intervals' relative deviations from the expected length, by those below it.
-
-    Variation over hours shows only here. Deviations above do not count, since the expected length is the
-    lower of two. The variance of a symmetric sum is twice the mean square of its negative part.
-    """
-
-    intervals: Annotated[int, Field(ge=0, le=SHORTFALL_INTERVALS)] = 0
-    sum: Annotated[float, Field(ge=-1e15, le=1e30, allow_inf_nan=False)] = 0.0
-    weight: Amount = 0.0
-    squares: Amount = 0.0
-
-    def add(self, deviation: float, kept: float) -> None:
-        """Add the relative deviation of an interval; negative below the expected length."""
-        self.weight *= kept
-        self.squares *= kept
-        self.intervals += 1
-        self.sum += deviation
-        if self.intervals >= SHORTFALL_INTERVALS:
-            self.weight += 1
-            self.squares += min(0.0, self.sum) ** 2
-            self.intervals, self.sum = 0, 0.0
-
-    @property
-    def variance(self) -> float:
-        """Variance of a sum, per interval; 0 until enough sums were observed."""
-        return 2 * self.squares / self.weight / SHORTFALL_INTERVALS if self.weight >= MIN_SHORTFALLS else 0.0
 
 
 def threshold(variances: Sequence[Variance], allowance: float, units: float) -> float:

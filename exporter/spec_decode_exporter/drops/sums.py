@@ -23,7 +23,6 @@ class DropKind(StrEnum):
     """Kind of a drop; the value is the ``kind`` label."""
 
     SUDDEN = "sudden"
-    SLOW = "slow"
     DRAFTING = "drafting"
     """Fewer tokens per decode step, since fewer steps have a draft: 1 + A/S, not 1 + A/D."""
 
@@ -33,8 +32,6 @@ class Transition(StrEnum):
 
     BEGAN = "dropped"
     ENDED = "recovered"
-    EXPECTED = "drop_expected"
-    """It fell as at this time of an earlier day: regular traffic, and no drop."""
     LEARNED_AGAIN = "baseline_reset"
     """The length did not recover; the baseline is reset, since the drop lasted too long."""
 
@@ -52,9 +49,7 @@ class Drop:
     seconds: float
     """Time with drafts since the change; for ``DRAFTING``, with decode steps."""
     age: float | None = None
-    """Seconds since the most likely moment of the change; None for a slow one, which has no moment."""
-    earlier: float | None = None
-    """Unix time of the fall on an earlier day, of an expected one."""
+    """Seconds since the most likely moment of the change; None of a reset baseline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ class DropStatus:
     """Standard errors by which the length of the last 20 to 25 s is below the baseline."""
     dropped: Mapping[DropKind, bool] = field(default_factory=dict)
     """Whether acceptance is below its baseline, by kind of drop; unknown kinds are absent."""
-    total: Mapping[DropKind, int] = field(default_factory=lambda: {DropKind.SUDDEN: 0, DropKind.SLOW: 0})
+    total: Mapping[DropKind, int] = field(default_factory=lambda: {DropKind.SUDDEN: 0})
     """Number of drops since the exporter first saw the engine, by kind; `drafting` if it can be detected."""
     live: Annotated[Mapping[DropKind, LiveDrop], Field(exclude=True)] = field(default_factory=dict)
 
@@ -93,17 +88,17 @@ class Sums:
     units: Units = 0.0
     accepted: Amount = 0.0
     squares: Amount = 0.0
-    """Σ over the units of (accepted tokens)²."""
+    """Σ over the units of (accepted tokens)²; of decode steps, the number of those with a draft."""
     drafted: Amount = 0.0
     """Units with a draft, if the units are decode steps."""
     partly: Amount = 0.0
     """Units of intervals of which some units have a draft, and some have none."""
+    requests: Amount = 0.0
+    """Requests that began to decode, if the units are decode steps."""
     squared_weights: Amount = 0.0
     """Σ w² over the units with their weights w."""
     end: Seconds = 0.0
     """End, by ``Intervals.elapsed``."""
-    wall: Seconds = 0.0
-    """End in Unix time; 0 if unknown."""
 
     def add(self, other: Sums, kept: float = 1.0) -> None:
         """Multiply the weights of all units so far by ``kept``, and add units with the weight 1."""
@@ -114,7 +109,8 @@ class Sums:
         self.drafted = kept * self.drafted + other.drafted
         self.partly = kept * self.partly + other.partly
         self.squared_weights = kept * kept * self.squared_weights + other.units
-        self.end, self.wall = max(self.end, other.end), max(self.wall, other.wall)
+        self.requests = kept * self.requests + other.requests
+        self.end = max(self.end, other.end)
 
     @property
     def mean(self) -> float:

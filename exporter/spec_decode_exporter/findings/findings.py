@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS
@@ -90,20 +90,10 @@ FAULTS.conditions |= {f"{kind}_drop": (always, partial(_live_drop, kind)) for ki
 
 
 @FAULTS.finding(always)
-def slow_drop(context: FindingContext) -> Found | None:
-    text = "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was {baseline:.2f} in the last half hour. Some server defects cause this until a restart."
-    baseline = context.drops.baseline_acceptance_length_tokens
-    length = context.evaluation.windows[0].acceptance_length_tokens
-    if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
-        return None
-    return Found(text, {"baseline": baseline, "length": length})
-
-
-@FAULTS.finding(always)
 def counts_no_drafts(context: FindingContext) -> Found | None:
     text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
     lengths = context.reported_lengths
-    if context.known.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
+    if context.known.assumed.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
         return None
     some = max(1, len(lengths) // 4)
     before, now = (sum(each) / some for each in (lengths[:some], lengths[-some:]))
@@ -130,7 +120,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
         text = "The page lacks the number of drafts, so there is no verdict. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
-    return Found(text + _COUNT_THEM.get(context.known.engine_kind, "Update the server."), values)
+    return Found(text + _COUNT_THEM.get(context.known.assumed.engine_kind, "Update the server."), values)
 
 
 @HINTS.finding(always)
@@ -213,17 +203,6 @@ def above_crossover(context: FindingContext) -> Found | None:
     if running is None or crossover is None or running <= crossover:
         return None
     return Found(text, {"running": running, "crossover": crossover})
-
-
-@FAULTS.finding(drafting)
-def no_depth_pays(context: FindingContext) -> Found | None:
-    text = "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no number of draft tokens is faster than none. If these costs are right, disable speculation."
-    cost, depths = context.its.cost, context.its.depths
-    if cost is None or context.its.best_tokens != 0 or not context.its.counts_verified:
-        return None
-    if depths is not None and any(depths.pays(cost.low, tokens + 1) for tokens in range(len(depths))):
-        return None
-    return Found(text, {"draft_cost": cost.low.token, "fixed_cost": cost.low.step})
 
 
 @FAULTS.finding(drafting)
@@ -316,21 +295,9 @@ def lossy_rejection(context: FindingContext) -> Found | None:
 
 
 @HINTS.finding(drafting)
-def adaptive_verification(context: FindingContext) -> Found | None:
-    text = "The engine chooses how many drafts it verifies; K needs no tuning. With vLLM's enable_adaptive_verification it counts the others as rejected, the more the higher the load: acceptance rates would understate the drafter, so they are absent. Judge by the speed-up and the acceptance length at like load."
-    return Found(text, {}) if context.known.speculation.is_adaptive else None
-
-
-@HINTS.finding(drafting)
-def steps_counted_by_token(context: FindingContext) -> Found | None:
-    text = "The server counts an inter-token latency for each token, not for each decode step. So decode steps are the generated tokens, without first and accepted ones, and there are no quantiles of steps."
-    return Found(text, {}) if context.known.counts_tokens else None
-
-
-@HINTS.finding(drafting)
 def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     text = "The KV cache is FP8, and speculation does not pay though its first position is accepted in {acceptance:.3f} of the drafts: by measured step times a step with drafts is too long, {steps:.2f} decode steps. Some attention kernels verify several tokens a request slowly with an FP8 cache: compare the time of a step with `--kv-cache-dtype auto`."
-    cache, cost, work = context.known.kv_cache, context.its.cost, context.its.work
+    cache, cost, work = context.known.assumed.kv_cache, context.its.cost, context.its.work
     acceptance, is_slow = context.acceptance(0), context.evaluation.verdict in NOT_PAYING
     if cache is None or cost is None or work is None or acceptance is None or not is_slow:
         return None
@@ -339,12 +306,6 @@ def slow_steps_with_fp8(context: FindingContext) -> Found | None:
     if is_drafter or not is_measured or not cache.dtype.startswith("fp8"):
         return None
     return Found(text, {"acceptance": acceptance, "steps": cost.guess.plain_steps(work) / work.steps})
-
-
-@HINTS.finding(drafting)
-def counted_at_end(context: FindingContext) -> Found | None:
-    text = "The engine counts the drafts and tokens of a request when it ends. All figures are about the requests that ended in the window, from their first token on. A change shows once the requests that ran at the time have ended, and drafts a second come in bursts."
-    return Found(text, {}) if context.its.window.counts_at_end else None
 
 
 @HINTS.finding(accepting)

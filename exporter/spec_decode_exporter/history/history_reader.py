@@ -153,11 +153,10 @@ class _TargetReading:
             if name.model_name not in self._periods:
                 self._periods[name.model_name] = PlainPeriods(self._groups[self._group, name.model_name])
             engine = self._engines[name] = EngineSlots(
-                self._assumptions(name.model_name),
+                replace(self._assumptions(name.model_name), front_end="rust" if self._is_rust else ""),
                 self._periods[name.model_name],
                 self._query.slot_seconds,
                 self.samples.interval or DEFAULT_INTERVAL,
-                front_end="rust" if self._is_rust else "",
             )
         return engine
 
@@ -194,7 +193,8 @@ def best_setting(
         return None
     tokens = drafted[-1].tokens
     best = best_tokens(result for result in results if result.tokens == tokens)
-    known = replace(engine.knowledge_at(drafted[-1]), data_parallel=data_parallel)
+    known = engine.knowledge_at(drafted[-1])
+    known = replace(known, assumed=replace(known.assumed, data_parallel=data_parallel))
     window = Window.over_time([slot.window for slot in drafted if slot.tokens == tokens])
     loads = {point.running_requests for curve in known.cost.measured for point in curve.points}
     setting = setting_by_load(WindowEvaluation(window, known), max(tokens, best.best if best else 0))

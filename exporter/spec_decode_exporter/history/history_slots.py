@@ -13,9 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary
@@ -162,13 +161,11 @@ class EngineSlots:
         periods: PlainPeriods,
         slot_seconds: float,
         interval: float,
-        *,
-        front_end: str = "",
     ) -> None:
         """Begin before the first sample.
 
         ``periods`` are those of its model on its target. Slots begin at multiples of ``slot_seconds`` in Unix
-        time. ``interval`` is the seconds between two scrapes, ``front_end`` that of the server.
+        time. ``interval`` is the seconds between two scrapes.
         """
         self.slots: list[Slot] = []
         self.events: list[TimedEvent] = []
@@ -177,8 +174,7 @@ class EngineSlots:
         self._assumptions = assumptions
         self._seconds = slot_seconds
         self._interval = interval
-        known = replace(assumptions, front_end=front_end)
-        self._monitor = EngineMonitor((2 * slot_seconds,), known, periods.baseline)
+        self._monitor = EngineMonitor((2 * slot_seconds,), assumptions, periods.baseline)
         self._since: float | None = None
         self._process = 0
 

@@ -41,7 +41,7 @@ class ShownDecision:
         Args:
             decision: Decision by the newest windows.
             now: Seconds.
-            may_pay: False while a drop lasts and the shortest window excludes that speculation pays.
+            may_pay: False if the shortest window excludes that speculation pays, at any cost or in a drop.
             is_likely: True if speculation pays by the best guess, whatever the bounds.
         """
         if not may_pay and decision.verdict in PAYING:

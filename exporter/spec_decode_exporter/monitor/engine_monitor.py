@@ -10,9 +10,8 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge, LastDrafts
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
@@ -20,12 +19,14 @@ from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
-from spec_decode_exporter.drops.drops import DecodeSteps, drafts_of
+from spec_decode_exporter.drops.detector import DecodeSteps
+from spec_decode_exporter.drops.drops import drafts_of
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
@@ -252,7 +253,7 @@ class EngineMonitor:
         self.learned.observe(increment, sample, self.history, speculates=self.counters.drafting.speculates)
         drops = self._observe_drops(increment)
         ages = [drop.age for drop in drops if drop.age is not None]
-        if ages:  # slow drops and reset baselines have no moment
+        if ages:  # a reset baseline has no moment
             changed_at = increment.end - min(ages)
             # A drop and its end show their decisions at once; traffic that alternates resets nothing.
             if changed_at - self._changed_before > self._lengths[-1]:
@@ -267,10 +268,11 @@ class EngineMonitor:
         speculation, history = self._assumptions.speculation, self.history
         searches = drafts_what_it_finds(speculation.method)
         drafts_always = bool(speculation.method) and not searches
-        steps = DecodeSteps(increment.counters.decode_steps, searches, drafts_always)
+        its = increment.counters
+        steps = DecodeSteps(its.decode_steps, searches, drafts_always, its.first_tokens)
         knows = history.knows_steps and not speculation.schedule  # else it may be a pause
         load = increment.load if speculation.chooses_tokens or history.varies_tokens else None
-        return self.learned.drops.observe(drafts_of(increment, history.wall), steps if knows else None, load)
+        return self.learned.drops.observe(drafts_of(increment), steps if knows else None, load)
 
     def _note_change(self, moment: float) -> None:
         """Note a detected change of acceptance or drafting, which began at a moment (monotonic)."""
@@ -304,7 +306,7 @@ class EngineMonitor:
             self.is_urgent = True
         self._is_cost_known |= is_cost_known
         computed = Decision() if is_stalled or was_stalled else evaluation.computed_decision
-        may_pay = not (drops.live and evaluation.is_excluded)
+        may_pay = not (evaluation.gains_nothing or (drops.live and evaluation.is_excluded))
         speedup, even = evaluation.verdict_window.speedup_bounds, known.policy.speedup.harmful
         is_likely = speedup is not None and speedup.value >= even
         decision = self._decision.offer(computed, now, may_pay=may_pay, is_likely=is_likely)
@@ -336,14 +338,9 @@ class EngineMonitor:
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,
-            data_parallel=assumed.data_parallel,
             latency_baseline=self._latency_baseline if drafts else None,
-            engine_kind=assumed.engine_kind,
-            server=assumed.server,
             wall=wall,
-            counts_tokens=self.counters.counts_tokens,
-            kv_cache=assumed.kv_cache,
-            settings_place=assumed.settings_place,
+            assumed=assumed,
         )
 
     @property
@@ -460,6 +457,4 @@ def _drop_event(drop: Drop, wall: float) -> Event:
         "seconds": round(drop.seconds, 1),
         "since": began,
     }
-    if drop.earlier is not None:
-        fields["day"] = f"{datetime.fromtimestamp(drop.earlier, UTC):%A}"
     return Event(f"{subject}_{drop.transition}", fields)

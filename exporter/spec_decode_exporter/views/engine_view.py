@@ -281,7 +281,7 @@ def setting_view(snapshot: EngineSnapshot) -> SettingView:
     """Return the document of an engine's recommended setting."""
     evaluation = snapshot.evaluation
     texts = setting_text(snapshot), measure_text(evaluation)
-    is_vllm = evaluation.known.engine_kind in {"", "vllm"}
+    is_vllm = evaluation.known.assumed.engine_kind in {"", "vllm"}
     return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts, is_vllm=is_vllm)
 
 

@@ -62,7 +62,7 @@ _REMEDIES: Final[Mapping[Standing, str]] = {
     State.IDLE: "Send requests: the first bounds take 15 s of traffic.",
     State.UNKNOWN: "Send a few requests.",
 }
-_FAULTS: Final = ("sudden_drop", "drafting_drop", "slow_drop", "stalled")
+_FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 """Findings whose first sentence is the matter; the others say what to do."""
 
 
@@ -74,8 +74,8 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     standing, its = engine.standing, engine.snapshot.evaluation
     tone, short = WORDS[standing]
     reason = no_verdict(engine.findings)
-    if reason or engine.has_dropped or standing is State.STALLED:
-        matter, _, remedy = (reason or _fault(engine)).partition(". ")
+    if text := finding_text(engine):
+        matter, _, remedy = text.partition(". ")
         if reason or not engine.has_dropped:
             tone, short = ("unsure", re.split("[:,]", matter)[0]) if reason else (tone, short)
             return Headline(tone, short, f"{matter}.", remedy)
@@ -116,8 +116,11 @@ def advice(engine: EngineView) -> str:
     return f"Advice about {utc_clock(its.known.wall + late)[:5]} UTC."
 
 
-def _fault(engine: EngineView) -> str:
-    """Return the text of the fault that the headline is about."""
+def finding_text(engine: EngineView) -> str:
+    """Return the text of the finding that the headline is about; empty if it is about the verdict."""
+    reason = no_verdict(engine.findings)
+    if reason or not (engine.has_dropped or engine.standing is State.STALLED):
+        return reason
     found = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
     return next(found, "Acceptance dropped. Look for a change: the requests, their temperature, a release.")
 

@@ -158,7 +158,7 @@ def likely_so_far(its: WindowEvaluation) -> str:
 
 def memory_text(its: WindowEvaluation) -> str:
     """Return the return on the drafter's memory, and the KV cache beside it; empty if both are unknown."""
-    cache = its.known.kv_cache
+    cache = its.known.assumed.kv_cache
     kind = "" if cache is None or cache.dtype in {"", "auto"} else f" ({cache.dtype})"
     left = f"Speculation leaves room for {cache.tokens:,} tokens of KV cache{kind}." if cache else ""
     return f"{_memory_return(its)} {left}".strip()
@@ -365,7 +365,7 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
     """Name the recommended number of tokens; advice that is held may outlive it."""
     best, now = snapshot.evaluation.recommended, snapshot.tokens
     known = snapshot.evaluation.known
-    setting = tokens_setting(known.engine_kind, known.speculation.method)
+    setting = tokens_setting(known.assumed.engine_kind, known.speculation.method)
     if best is None:
         return f"Try {direction} draft tokens than {now} ({setting})."
     return f"Try {plural(best.tokens, 'token')} instead of {now} ({setting})."
@@ -389,7 +389,7 @@ def _disable(snapshot: EngineSnapshot) -> str:
 def _limit_batch(snapshot: EngineSnapshot) -> str:
     crossover = snapshot.evaluation.crossover
     load = "few" if crossover is None else f"fewer than {crossover:.0f}"
-    is_vllm = snapshot.evaluation.known.engine_kind in {"", "vllm"}
+    is_vllm = snapshot.evaluation.known.assumed.engine_kind in {"", "vllm"}
     return f"Speculate only while {load} requests run{f' ({SCHEDULE_KEY})' if is_vllm else ''}."
 
 

@@ -35,6 +35,7 @@ from spec_decode_exporter.views.fleet_view import (
 )
 from spec_decode_exporter.views.headline import (
     engine_headline,
+    finding_text,
     headline,
     target_problem,
     target_trouble,
@@ -327,8 +328,8 @@ def no_winner(window: ArmWindowView) -> str:
 
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
-    bucket_text, chart_title, counts, engine_headline, event_sentence, grouped, id_of, in_order, marks,
-    no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem, why_unclear,
+    bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
+    marks, no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem, why_unclear,
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {

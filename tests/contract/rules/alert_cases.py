@@ -27,6 +27,7 @@ SCRAPED: Final = {"job": "spec-decode", "instance": "exporter:7732"}
 
 WITHOUT_A_CASE: Final = {
     "SpecDecodeServerErrorsRising": "requests to simulated servers never fail",
+    "SpecDecodeSlowDrift": "it compares with the day before; promtool's cases have it",
     "SpecDecodePrefixCacheLost": "simulated servers never lose their prefix cache; promtool's cases have it",
 }
 

@@ -32,7 +32,6 @@ def drop_and_recovery(watching: Watch, url: str, api: Api, *, worse: float) -> s
     cleared = _seconds_until(0, watching, url, Load(temperature=0, seconds=90, api=api))
     page = watching.page()
     assert page.sum("spec_decode_acceptance_drops_total", kind="sudden") == 1
-    assert page.sum("spec_decode_acceptance_drops_total", kind="slow") == 0
     interval = page.sum("spec_decode_exporter_poll_interval_seconds")
     return (
         f"a poll every {interval:.1f} s; temperature 0 to {worse}: flagged after {flagged:.1f} s;"

@@ -16,7 +16,6 @@ from spec_decode_exporter.config.source import MAX_VALUES
 from spec_decode_exporter.config.types import MAX_SECRET_BYTES
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.drops.drops import DropState
-from spec_decode_exporter.drops.hours import HOURS, HourCell
 from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
@@ -106,7 +105,7 @@ def _states(engines: int, line: bytes | None = None) -> bytes:
     """Return a state file of engines with the drops of a day."""
     drops = DropState()
     drops.sudden.time.held = [Sums(*[1 / 3] * 6)] * 10
-    drops.slow.hours = [HourCell(20_000, *[1 / 3] * 4)] * HOURS
+    drops.drafting.time.held = list(drops.sudden.time.held)
     head = b'{"format":"spec-decode-exporter state","version":%d,"writer":"%s","entries":%d}'
     lines = [
         line

@@ -5,9 +5,8 @@ from math import log
 
 import pytest
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
-from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -156,6 +155,19 @@ def bounded(length=None, per_step=None, speedup=None, verdict=Verdict.INSUFFICIE
     its.acceptance_length_bounds, its.tokens_per_step_bounds, its.speedup_bounds = bounds
     its.verdict = verdict
     return its
+
+
+class TestNoGain:
+    @pytest.mark.parametrize(("per_step", "is_so"), [((1.0, 1.09), True), ((1.0, 1.1), False), (None, False)])
+    def test_few_tokens_a_step_pay_at_no_cost(self, per_step, is_so):
+        """By the shortest window alone, and 10 % are the least that pays."""
+        its = Evaluation((busy_window(length=30.0), busy_window()), at(0.1))
+        shortest, longest = bounded(per_step=per_step), bounded(per_step=(2.0, 3.0))
+        its.windows = (shortest, longest)
+        assert its.gains_nothing is is_so
+
+    def test_an_engine_that_is_gone_has_no_window(self):
+        assert not Evaluation((), at(0.1)).gains_nothing
 
 
 class TestContradiction:

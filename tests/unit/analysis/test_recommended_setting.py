@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.drafting import Drafting
-from spec_decode_exporter.analysis.knowledge import FasterMethod, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Drafting, FasterMethod, LastDrafts
 from spec_decode_exporter.analysis.recommended_setting import (
     UNKNOWN_SETTING,
     Obstacle,

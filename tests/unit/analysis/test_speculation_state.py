@@ -2,8 +2,8 @@
 
 import pytest
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from tests.fakes.evaluations import knowledge

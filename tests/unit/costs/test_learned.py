@@ -6,7 +6,6 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.analysis.drafting import DraftCounters
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.costs.baseline import COMPARED
 from spec_decode_exporter.costs.cost import CostSource
@@ -14,6 +13,7 @@ from spec_decode_exporter.costs.learned import DraftingMethod, Learned, LearnedS
 from spec_decode_exporter.costs.methods import undrafted_pass
 from spec_decode_exporter.drops.drops import DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, Transition
+from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
 
@@ -81,7 +81,7 @@ class Engine:
         if taken.increment:
             speculates = self.counters.drafting.speculates
             self.learned.observe(taken.increment, sample, self.history, speculates=speculates)
-            self.changes += self.learned.drops.observe(drafts_of(taken.increment, WALL + self.moment))
+            self.changes += self.learned.drops.observe(drafts_of(taken.increment))
 
     @property
     def baseline(self):

@@ -4,8 +4,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.detector import DetectorState
-from spec_decode_exporter.drops.drops import DropState
+from spec_decode_exporter.drops.detector import Detector, DetectorState
+from spec_decode_exporter.drops.drops import Drops, DropState
 
 STATES = {each: TypeAdapter(each) for each in (DetectorState, DropState)}
 
@@ -27,7 +27,8 @@ def restarted_fixture():
 
     def restarted(detector):
         state = STATES[type(detector.state)]
-        other = type(detector)(DropPolicy())
+        is_one = isinstance(detector, Detector)
+        other = Detector(detector.settings, DropPolicy()) if is_one else Drops(DropPolicy())
         other.restore(state.validate_json(state.dump_json(detector.state, exclude_defaults=True)))
         return other
 

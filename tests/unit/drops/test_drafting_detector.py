@@ -3,7 +3,8 @@
 import pytest
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.drops import DecodeSteps, Drops
+from spec_decode_exporter.drops.detector import DecodeSteps
+from spec_decode_exporter.drops.drops import Drops
 from spec_decode_exporter.drops.sums import DropKind, LiveDrop, Sums, Transition
 
 HOUR = 3600
@@ -23,7 +24,7 @@ class Engine:
     def run(self, seconds, *, drafts=10, accepted=20, steps=20):
         """Count for some seconds; ``accepted`` of 4 drafted tokens each are those of all drafts."""
         for _ in range(seconds):
-            counted = None if steps is None else DecodeSteps(steps, *self.method)
+            counted = None if steps is None else DecodeSteps(steps, *self.method, requests=1)
             self.now += 1
             increment = Sums(1.0, drafts, accepted, 2 * accepted)
             self.found += [(self.now, drop) for drop in self.drops.observe(increment, counted)]
@@ -85,7 +86,7 @@ def test_an_unknown_method_can_only_drop_if_some_steps_draft_and_some_do_not(par
 def test_a_method_that_always_drafts_drops_if_a_part_of_the_steps_has_no_draft_any_more(drafts, kinds):
     engine = Engine(searches=False, drafts_always=True)
     engine.run(HOUR, drafts=20, accepted=40)
-    assert engine.drops.status().total.keys() == {DropKind.SUDDEN, DropKind.SLOW}
+    assert engine.drops.status().total.keys() == {DropKind.SUDDEN}
     engine.run(60, drafts=drafts, accepted=2 * drafts)
     assert engine.kinds == kinds
     assert engine.drops.status().total.get(DRAFTING, 0) == len(kinds)

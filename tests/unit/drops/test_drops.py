@@ -9,17 +9,19 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.detector import DecodeSteps
+from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.history import History
 from tests.fakes.engines import trace
 from tests.fakes.windows import increment
+from tests.paths import DATA
 
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
 STATE = TypeAdapter(DropState)
-SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
+SUDDEN, DRAFTING = DropKind.SUDDEN, DropKind.DRAFTING
 BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
 
 
@@ -32,7 +34,7 @@ def replayed(name, model, engine="0"):
         if taken.reset:
             drops.start_again()
         if taken.increment:
-            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment, 0.0))]
+            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment))]
     return drops, found
 
 
@@ -63,7 +65,7 @@ def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_e
     drop, status = found[0][1], drops.status()
     assert drop.baseline_length == pytest.approx(4.07, abs=0.01)
     assert drop.length == pytest.approx(1.73, abs=0.01)
-    assert (status.dropped, status.total) == ({SUDDEN: False}, {SUDDEN: 1, SLOW: 0})
+    assert (status.dropped, status.total) == ({SUDDEN: False}, {SUDDEN: 1})
     assert status.baseline_acceptance_length_tokens == pytest.approx(4.07, abs=0.03)
     assert abs(status.sigma) < 2
 
@@ -133,20 +135,31 @@ def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(re
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
-    assert other.status().total == {SUDDEN: 0, SLOW: 0}
+    assert other.status().total == {SUDDEN: 0}
     assert other.state == drops.state
     assert other.status().dropped == drops.status().dropped == {SUDDEN: True}
     assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
 
 
+def test_a_state_of_an_exporter_with_slow_drops_goes_on_without_them():
+    """Two and a half hours of an n-gram server with 100 drafts in 200 steps each 10 s, and 3 tokens a draft."""
+    drops = Drops(DropPolicy())
+    drops.restore(STATE.validate_json((DATA / "states" / "drops_with_slow.json").read_bytes()))
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(3.05, abs=0.01)
+    noise = drops.state.sudden.noise.lengths
+    assert [(each.last_units, each.last_count) for each in noise[:2]] == [(100, 210), (100, 210)]
+    steps = DecodeSteps(200, searches=True, requests=3)
+    found = [drops.observe(Sums(10.0, 100, 200, 400), steps) for _ in range(60)]
+    found += [drops.observe(Sums(10.0), steps) for _ in range(30)]
+    assert kinds(enumerate(found)) == [(DRAFTING, BEGAN)]
+
+
 INVALID = {
     "too many sums": ["sudden", "cusums", [{}] * 3],
-    "too few hours": ["slow", "hours", [[-1]]],
     "too many intervals": ["sudden", "time", "held", [{}] * 1000],
     "not finite": ["sudden", "baseline", "units", float("nan")],
     "negative": ["sudden", "baseline", "units", -1.0],
     "an integer that no float holds": ["sudden", "baseline", "squares", 10**400],
-    "a day that no calendar has": ["slow", "hours", [[10**400]] * 24],
     "more than any engine counts": ["sudden", "baseline", "squares", 1e99],
     "longer than any exporter runs": ["sudden", "time", "elapsed", 1e12],
 }
@@ -167,11 +180,11 @@ def test_a_state_with_an_impossible_number_or_length_is_invalid(drops, mistake):
 CONTRADICTIONS = {
     "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
     "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),
-    "a drop that begins later": lambda state: setattr(state.slow, "found", 9e9),
+    "a drop that begins later": lambda state: setattr(state.drafting, "found", 9e9),
     "a drop without units": lambda state: setattr(state.sudden, "found", state.sudden.time.elapsed),
     "a change that comes later": lambda state: setattr(state.sudden, "changed", 9e9),
     "a sum that begins later": lambda state: setattr(state.drafting.cusums[0], "began", 9e9),
-    "an interval that ends later": lambda state: setattr(state.slow.time.held[0], "end", 9e9),
+    "an interval that ends later": lambda state: setattr(state.sudden.time.held[0], "end", 9e9),
 }
 
 
@@ -188,15 +201,10 @@ def test_a_state_that_contradicts_itself_starts_again(drops, mistake):
 def test_squares_follow_from_the_positions(accepted):
     positions = [sum(count > place for count in accepted) for place in range(5)]
     counts = {"drafts": len(accepted), "accepted_tokens": sum(accepted)}
-    exact = drafts_of(increment(1.0, 3.0, positions, **counts), 9.0)
-    assert (exact.seconds, exact.units, exact.accepted, exact.wall) == (
-        2.0,
-        len(accepted),
-        sum(accepted),
-        9.0,
-    )
+    exact = drafts_of(increment(1.0, 3.0, positions, **counts))
+    assert (exact.seconds, exact.units, exact.accepted) == (2.0, len(accepted), sum(accepted))
     assert exact.squares == sum(count**2 for count in accepted)
-    assert drafts_of(increment(**counts), 0.0).squares == sum(accepted) <= exact.squares
+    assert drafts_of(increment(**counts)).squares == sum(accepted) <= exact.squares
 
 
 def numbers(value, chance):
@@ -219,7 +227,7 @@ def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(sa
     drops = Drops(DropPolicy())
     drops.restore(state)
     for _ in range(8):
-        fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600, wall=WALL)] * 2)
+        fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600)] * 2)
         status = drops.status()
         figures = (
             status.baseline_acceptance_length_tokens,
@@ -232,11 +240,11 @@ def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(sa
 
 @pytest.fixture(name="saved", scope="module")
 def saved_fixture(fed):
-    """A saved state after a day, in which all detectors know enough, and a drop."""
+    """A saved state after some hours, in which both detectors know enough, and a drop."""
     drops = Drops(DropPolicy())
-    steps = DecodeSteps(20, searches=True)
-    for place in range(26 * HOUR_POLLS):
-        drops.observe(Sums(30.0, 300, 330 + place % 7, 400, wall=WALL + 30 * place), steps)
+    steps = DecodeSteps(600, searches=True, requests=9)
+    for place in range(4 * HOUR_POLLS):
+        drops.observe(Sums(30.0, 300, 330 + place % 7, 400), steps)
     fed(drops, seconds(10, accepted=1))
     return STATE.dump_python(drops.state, mode="json")
 
@@ -265,4 +273,4 @@ def test_another_policy_applies_to_all_kinds():
     assert found == []
     drops.use(DropPolicy())
     run(3600, 2, 5)
-    assert {SUDDEN, SLOW, DropKind.DRAFTING} <= set(found)
+    assert set(found) == {SUDDEN, DRAFTING}

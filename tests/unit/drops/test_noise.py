@@ -6,37 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, threshold
+from spec_decode_exporter.drops.noise import LENGTHS, Noise, Variance, threshold
 
 WEEK = 7 * 86_400
-LENGTHS = tuple(32 << power for power in range(14))
 
 
 def fed(noise, values, drafts=32, kept=1.0):
     """Feed intervals of ``drafts`` drafts with these accepted tokens."""
     for accepted in values:
-        noise.add((drafts, drafts, accepted), LENGTHS, kept)
+        noise.add(drafts, accepted, kept)
     return noise
 
 
 def variances(noise, longest=1e9):
-    return dict(noise.variances(LENGTHS, longest))
+    return dict(noise.variances(longest))
 
 
 def test_variances_of_sums_follow_from_those_of_differences():
     # 32 drafts: (1 - 0)² / (2/32) = 16, nine times, so 16 (1 + √(3/9)); 64 drafts: all alike, 0.
     allan = 16 * (1 + sqrt(1 / 3))
     assert variances(fed(Noise(), [32, 0] * 5)) == {64: 0.0, 32: pytest.approx(allan / 2)}
-
-
-def test_shortfalls_have_twice_the_mean_square_of_their_negative_sums():
-    shortfalls = Shortfalls()
-    for deviation in [-0.1] * 16 + [0.1] * 16:
-        shortfalls.add(deviation, 1.0)
-    assert shortfalls.variance == 0  # two sums are too few
-    for _ in range(16):
-        shortfalls.add(-0.2, 1.0)
-    assert shortfalls.variance == pytest.approx(2 * (1.6**2 + 3.2**2) / 3 / 16)
 
 
 def simple(variance, allowance, drafts):

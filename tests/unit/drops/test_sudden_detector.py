@@ -2,13 +2,12 @@
 
 import random
 from copy import deepcopy
-from dataclasses import replace
 from math import e, log, sqrt
 
 import pytest
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.detector import SuddenDetector
+from spec_decode_exporter.drops.detector import SUDDEN, Detector
 from spec_decode_exporter.drops.sums import Drop, DropKind, Sums, Transition
 
 HOUR = 3600
@@ -33,7 +32,7 @@ def silence(seconds, length=1.0):
 @pytest.fixture(name="detector")
 def detector_fixture(fed):
     """A detector that knows an hour with a length of 2.1."""
-    detector = SuddenDetector(DropPolicy())
+    detector = Detector(SUDDEN, DropPolicy())
     assert fed(detector, usual()) == []
     return detector
 
@@ -73,7 +72,7 @@ def test_neither_half_of_15_per_cent_nor_silence_is_a_drop(part, detector, fed):
 
 def test_detection_begins_after_60_seconds_with_drafts(fed):
     for seconds, knows in ((29, None), (31, False)):
-        detector = SuddenDetector(DropPolicy())
+        detector = Detector(SUDDEN, DropPolicy())
         assert fed(detector, usual(30) + silence(100) + usual(seconds)) == []
         assert detector.dropped is knows
 
@@ -101,7 +100,7 @@ def noisy(seconds, accepted, chance):
 
 def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts(fed, thresholds):
     # Sums over many drafts vary, so that the mirrored sum alone would need more time.
-    chance, detector = random.Random(4), SuddenDetector(DropPolicy(false_alarm_period=52 * WEEK))
+    chance, detector = random.Random(4), Detector(SUDDEN, DropPolicy(false_alarm_period=52 * WEEK))
     fed(detector, noisy(HOUR, 11, chance))
     by_sum = thresholds(detector)[0] / (10 * 0.1575)
     assert [drop.transition for _, drop in fed(detector, noisy(60, 4, chance))] == [BEGAN]
@@ -135,18 +134,3 @@ def test_baseline_and_drop_survive_a_restart(detector, fed, restarted):
     third = restarted(other)
     assert third.dropped
     assert [place for place, _ in fed(third, usual(100))] == [25]
-
-
-@pytest.mark.parametrize(("accepted", "transition"), [(4, Transition.EXPECTED), (1, BEGAN)])
-def test_a_fall_as_at_this_hour_of_yesterday_is_expected_unless_it_is_lower(accepted, transition, fed):
-    detector, noon = SuddenDetector(DropPolicy()), 20_000.5 * 86_400
-
-    def at(begin, increments):
-        return fed(detector, (replace(each, wall=begin + place + 1) for place, each in enumerate(increments)))
-
-    at(noon, usual() + usual(600, accepted=4) + usual())
-    found = at(noon + 86_400, usual() + usual(60, accepted=accepted))
-    assert [drop.transition for _, drop in found] == [transition]
-    assert detector.dropped is (None if transition is Transition.EXPECTED else True)
-    assert found[0][1].earlier == (noon + HOUR if transition is Transition.EXPECTED else None)
-    assert len(detector.state.falls) == 2

@@ -17,13 +17,13 @@ increments = st.lists(
 def test_weighted_sums_of_a_worked_example():
     sums, kept = Sums(), exp(-1)
     sums.add(Sums(5.0, 100, 100, 300, drafted=50, end=5.0), kept)
-    sums.add(Sums(5.0, 50, 110, 400, drafted=10, wall=9.0), kept)
+    sums.add(Sums(5.0, 50, 110, 400, drafted=10, requests=2), kept)
     assert sums.mean == pytest.approx((kept * 100 + 110) / (kept * 100 + 50))
     assert sums.length == sums.mean + 1
     assert sums.rate == pytest.approx((kept * 100 + 50) / (kept * 5 + 5))
     assert sums.effective == pytest.approx((kept * 100 + 50) ** 2 / (kept**2 * 100 + 50))
     assert (sums.squares, sums.drafted) == pytest.approx((kept * 300 + 400, kept * 50 + 10))
-    assert (sums.end, sums.wall) == (5.0, 9.0)
+    assert (sums.end, sums.requests) == (5.0, 2)
 
 
 def test_an_interval_is_complete_after_its_length_in_seconds_with_units():

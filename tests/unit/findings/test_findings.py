@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drafting import Drafting
 from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
@@ -116,9 +115,13 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     lengths = more.pop("lengths", ())
     costs = more.pop("measured", measured(0.1)["measured"])
     its = Assumptions(
-        more.pop("speculation", Speculation()), more.pop("cost", None), more.pop("policy", Policy())
+        more.pop("speculation", Speculation()),
+        more.pop("cost", None),
+        more.pop("policy", Policy()),
+        engine_kind=more.pop("engine_kind", ""),
+        kv_cache=more.pop("kv_cache", None),
     )
-    known = {"has_drafted": True, "wall": 1_790_000_000.0, **more}
+    known = {"has_drafted": True, "wall": 1_790_000_000.0, "assumed": its, **more}
     evaluation = Evaluation(
         (one,),
         Knowledge(its.speculation, its.cost_model(costs), its.policy, **known),
@@ -171,7 +174,6 @@ PREFILLS = {"drafts": 0, "positions": (0,) * 3}
 EDGES = {
     "sudden_drop": (dropped(DropKind.SUDDEN), {"drops": DropStatus()}),
     "drafting_drop": (dropped(DropKind.DRAFTING), {"drops": DropStatus()}),
-    "slow_drop": ({"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: True})}, {"drops": DropStatus(4.1, 0.1, 7.0, {DropKind.SLOW: False})}),
     "counts_no_drafts": (OLD_SGLANG, {**OLD_SGLANG, "engine_kind": "tensorrt_llm"}),
     "drafts_not_counted": (NO_NUMBER, {**NO_NUMBER, "drafts": 0}),
     "decodes_nothing": ({**PREFILLS, "first_tokens": 10, "generation_tokens": 10}, {**PREFILLS, "first_tokens": 9, "generation_tokens": 9}),
@@ -181,7 +183,6 @@ EDGES = {
     "cliff": ({"positions": (800, 319)}, {"positions": (800, 320)}),
     "below_expectation": (expecting(0.951), expecting(0.949)),
     "above_crossover": ({**BY_LOAD, "running": 8.1}, {**BY_LOAD, "running": 8.0}),
-    "no_depth_pays": ({**measured(0.9), **recommended(0)}, {**measured(0.9, low=0.1), **recommended(0)}),
     "unclear_cost": (measured(0.3, low=0.05, high=0.8), measured(0.3)),
     "kv_pressure": ({"kv_cache_usage": 0.901, "preemptions": 1}, {"kv_cache_usage": 0.9, "preemptions": 1}),
     "prefix_cache_lost": (NO_HITS, {**NO_HITS, "prefix_cache_queries": 9_999}),
@@ -191,10 +192,7 @@ EDGES = {
     "drafting_paused": ({**FEW_STEPS, "speculation": Speculation("draft_model")}, {"decode_steps": 2000, "generation_tokens": 4100, "speculation": Speculation("draft_model")}),
     "low_coverage": (FEW_STEPS, {"decode_steps": 2000, "generation_tokens": 4100}),
     "lossy_rejection": ({"speculation": Speculation(rejection_method="fly")}, {"speculation": Speculation(rejection_method="block")}),
-    "adaptive_verification": ({"speculation": Speculation(is_adaptive=True)}, {}),
-    "steps_counted_by_token": ({"counts_tokens": True}, {}),
     "slow_steps_with_fp8": (slow_steps(), slow_steps(dtype="auto")),
-    "counted_at_end": ({"counts_at_end": True}, {}),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": ({"faster_method": FASTER}, {}),
     "another_depth": ({**measured(0.3), **recommended(2)}, {**measured(0.1), **recommended(3)}),
@@ -343,8 +341,8 @@ ALONE = {
     "no speculation": ({**NO_SPECULATION, "decode_steps": 100}, set()),
     "a prefill server": (NO_SPECULATION, {"decodes_nothing"}),
     "no positions": ({"positions": (), "draft_tokens": 4000, "accepted": 2000}, set()),
-    "nothing accepted": ({"positions": (0,) * 4}, {"drafter_dead", "no_depth_pays"}),
-    "almost nothing accepted": ({"positions": (9, 0, 0, 0)}, {"drafter_dead", "no_depth_pays", "low_first_position", "wasted_last_position"}),
+    "nothing accepted": ({"positions": (0,) * 4}, {"drafter_dead"}),
+    "almost nothing accepted": ({"positions": (9, 0, 0, 0)}, {"drafter_dead", "low_first_position", "wasted_last_position"}),
     "an unknown load": ({"running": None, **BY_LOAD}, {"unclear_cost"}),
     **{f"{method} pauses": ({**FEW_STEPS, "speculation": Speculation(method)}, {"drafting_paused"}) for method in ("eagle3", "draft_model", "mtp", "medusa")},
     **{f"{method} searches": ({**FEW_STEPS, "speculation": Speculation(method)}, {"low_coverage"}) for method in ("ngram", "[ngram]", "ngram_gpu", "suffix", "")},
@@ -386,7 +384,7 @@ def test_findings_about_drafts_need_enough_of_them(name):
 
 
 OF_VERIFIED_DRAFTS = (
-    *("repetition", "cliff", "below_expectation", "above_crossover", "no_depth_pays"),
+    *("repetition", "cliff", "below_expectation", "above_crossover"),
     *("another_depth", "low_first_position", "wasted_last_position"),
     "room_for_longer_draft",
 )

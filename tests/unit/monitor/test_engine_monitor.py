@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.drops.drops import Drops
@@ -170,9 +170,31 @@ class TestUrgent:
         if change == "reset":
             after = good(1, created=WALL + 19)
         elif change == "drop":
-            drop = Drop(DropKind.SLOW, Transition.BEGAN, 2.5, 2.1, 7200.0)
+            drop = Drop(DropKind.SUDDEN, Transition.LEARNED_AGAIN, 2.5, 2.1, 1800.0)
             monkeypatch.setattr(Drops, "observe", lambda *_: (drop,))
         assert watched.is_urgent_after(after)
+
+
+class TestNoGain:
+    def test_pays_is_gone_at_once_even_if_no_drop_is_found(self, make_sample, monkeypatch):
+        """A drop needs a baseline of a minute, and many requests; what a step gives is known before."""
+        cost = CostSettings(draft_cost_ratio=0.1, running_requests=4)
+        watched = Watched((30.0, 300.0), Assumptions(Speculation("ngram", tokens=4), cost))
+
+        def page(n):
+            return make_sample(
+                100 * n, 400 * n, 200 * n,
+                positions=(90 * n, 60 * n, 40 * n, 10 * n),
+                generation_tokens=320 * n, first_tokens=10 * n, decode_steps=110 * n, running_requests=4.0,
+            )  # fmt: skip
+
+        watched.polls(map(page, range(1, 50)))
+        assert watched.its.verdict in PAYING
+        monkeypatch.setattr(Evaluation, "gains_nothing", True)
+        watched.poll(page(50))
+        assert watched.its.computed_decision.verdict in PAYING
+        assert watched.its.verdict is Verdict.INSUFFICIENT
+        assert not watched.snapshot.drops.live
 
 
 class TestGone:

@@ -1,19 +1,13 @@
 """Memory of plans, what a step reads of it, observations, and the return: published figures and invariants."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.plan.model import Model
-from spec_decode_exporter.plan.model_config import DTYPES, ModelError, Weights
-from spec_decode_exporter.plan.observed_model import measured, read
-from spec_decode_exporter.reports.observation_report import json_report
-from tests.fakes.references import observation
+from spec_decode_exporter.plan.model_config import DTYPES, Weights
 from tests.unit.plan.conftest import LLAMA_8B, planned
 
 GB = 10**9
@@ -147,37 +141,9 @@ def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
     assert architectures == [Architecture.MIXTURE_OF_EXPERTS, Architecture.DENSE]
 
 
-# Observations
+# Return
 
 PAIR = ("--target", "8B", "--draft", "1B")
-
-
-@pytest.fixture(name="seen")
-def seen_fixture(tmp_path):
-    """Observe scenarios; return the observation and its file."""
-
-    def write(*scenarios, **more):
-        view = observation(*scenarios, seconds=60, **more)
-        file = tmp_path / "observation.json"
-        file.write_text(json_report(view), encoding="utf-8")
-        return view, str(file)
-
-    return write
-
-
-def test_acceptance_and_cost_come_from_the_observation(seen):
-    view, file = seen("harmful")
-    window = view.engines[0].windows[-1]
-    found = planned(*PAIR, "--measured", file)
-    assert found.cost_source is view.engines[0].cost.source is CostSource.CONFIGURED
-    assert found.cost.draft_cost_ratio == view.engines[0].cost.draft_cost_ratio == 0.3
-    assert tuple(found.reached[:4]) == window.position_acceptance_ratio
-    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
-    table = {depth.tokens: depth.speedup_ratio for depth in view.engines[0].depths}
-    assert [depth.speedup_ratio for depth in found.depths[:6]] == pytest.approx(
-        [table[tokens] for tokens in range(1, 7)]
-    )
-    assert found.best_tokens == view.engines[0].recommended_tokens == 1
 
 
 def test_the_return_is_the_gain_per_memory(seen):
@@ -213,20 +179,3 @@ def test_the_memory_of_the_return_has_the_draft_s_part_of_the_cache(llamas):
     )
     assert search.return_on_memory.gained_tokens_per_second > 0
     assert search.return_on_memory.gained_tokens_per_second_per_gigabyte is None
-
-
-def test_engines_of_one_model_are_merged_and_those_that_draft_differently_rejected(seen):
-    alone, both = (measured(seen(*scenarios)[0]) for scenarios in (["harmful"], ["harmful", "harmful"]))
-    assert (alone.engines, both.engines) == (1, 2)
-    assert both.generation_tokens_per_second == pytest.approx(alone.generation_tokens_per_second, rel=0.05)
-    assert both.positions == pytest.approx(alone.positions, rel=0.05)
-    with pytest.raises(ModelError, match="several models, methods or K"):
-        measured(seen("harmful", "ngram")[0])
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
-def test_another_file_is_rejected(tmp_path, content):
-    file = tmp_path / "other.json"
-    file.write_text(content, encoding="utf-8")
-    with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
-        read(file)

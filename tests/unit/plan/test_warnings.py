@@ -83,11 +83,8 @@ def test_sequences_displaced_by_the_draft_have_a_warning(llamas):
     assert "Of 40 sequences of 8,192 tokens 32 fit at a time; without the draft 40 would" in found
 
 
-def test_an_observation_of_another_method_has_a_warning(tmp_path):
-    """The observation is read; the plan is of the given method."""
-    from spec_decode_exporter.reports.observation_report import json_report
-    from tests.fakes.references import observation
-
-    file = tmp_path / "seen.json"
-    file.write_text(json_report(observation("steady", seconds=60)), encoding="utf-8")
-    assert "other_method" in warned("--model-name", "8B", "--measured", str(file), "--method", "mtp")
+def test_an_observation_of_another_method_has_a_warning(seen):
+    _, file = seen("steady")
+    words = ("--model-name", "8B", "--measured", file)
+    assert "other_method" in warned(*words, "--method", "mtp")
+    assert "other_method" not in warned(*words)

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from spec_decode_exporter.analysis.drafting import Drafting
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation

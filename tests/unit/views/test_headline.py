@@ -16,6 +16,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.headline import (
     countdown,
     engine_headline,
+    finding_text,
     headline,
     no_speculation,
     time_saved,
@@ -106,6 +107,22 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
 def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
     assert engine_headline(engine, NOW) == (tone, short, matter, remedy)
     assert headline([engine], [], NOW) == engine_headline(engine, NOW)
+
+
+@pytest.mark.parametrize(
+    ("engine", "repeated"),
+    [
+        (engine(), ""),
+        (engine(State.IDLE), ""),
+        (engine(State.STALLED, findings=(STALLED,)), STALLED.text),
+        (engine(Verdict.HEALTHY, findings=(SUDDEN,)), SUDDEN.text),
+        (engine(State.IDLE, findings=(PREFILL,)), PREFILL.text),
+        (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), MIXED.text),
+    ],
+)
+def test_a_headline_repeats_the_finding_that_it_is_about_and_no_other(engine, repeated):
+    assert finding_text(engine) == repeated
+    assert engine_headline(engine, NOW).matter.startswith(repeated.partition(". ")[0])
 
 
 def test_an_engine_of_a_target_that_is_down_names_the_error_and_the_remedy():

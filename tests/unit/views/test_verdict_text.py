@@ -7,7 +7,7 @@ import pytest
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
-from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
+from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.missing_evidence import Evidence, MissingEvidence
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
@@ -49,7 +49,11 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
     window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
     total = SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300)
     drafting = {"drafting_requests": 8.0, "draft_length_tokens": 4.0, "counts_verified": True}
-    others = {"total": total, "known": Knowledge(server="http://vllm-a:8000"), **drafting}
+    others = {
+        "total": total,
+        "known": Knowledge(assumed=Assumptions(server="http://vllm-a:8000")),
+        **drafting,
+    }
     return SimpleNamespace(window=window, **others | known | figures)
 
 
@@ -77,7 +81,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "wall": AT,
         "faster_method": None,
         "policy": Policy(),
-        "engine_kind": "",
+        "assumed": Assumptions(),
     }
     known = SimpleNamespace(**usual | (known or {}))
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
@@ -180,7 +184,12 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
 )  # fmt: skip
 def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text):
     assert recommendation_text(engine(action=action, recommended=depth, crossover=40.2)) == text
-    other = engine(action=action, recommended=depth, crossover=40.2, known={"engine_kind": "tensorrt_llm"})
+    other = engine(
+        action=action,
+        recommended=depth,
+        crossover=40.2,
+        known={"assumed": Assumptions(engine_kind="tensorrt_llm")},
+    )
     if "(num_speculative_tokens)" in text:
         assert recommendation_text(other) == text.replace("num_speculative_tokens", "max_draft_len")
     if action is Action.LIMIT_BATCH:
@@ -281,15 +290,15 @@ def test_too_little_evidence_is_named(needs, text):
     ],
 )  # fmt: skip
 def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
-    known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9), kv_cache=None)
+    known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9), assumed=Assumptions())
     its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
     its.window.mean.kv_cache_usage_ratio = 0.31
     assert memory_text(its) == text
-    known.kv_cache = KvCache(262_144, "fp8")
+    known.assumed = Assumptions(kv_cache=KvCache(262_144, "fp8"))
     assert (
         memory_text(its) == f"{text} Speculation leaves room for 262,144 tokens of KV cache (fp8).".lstrip()
     )
-    known.kv_cache = KvCache(1000, "auto")
+    known.assumed = Assumptions(kv_cache=KvCache(1000, "auto"))
     assert memory_text(its).endswith("Speculation leaves room for 1,000 tokens of KV cache.")
 
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drafting import DraftCounters, Drafting
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.costs.steps import exceeds_steps
+from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
 from spec_decode_exporter.scrape.sample import Buckets, SampleReader
 from tests.conftest import make_sample

@@ -7,9 +7,9 @@ yields one token and the accepted ones of its draft: G - F = S + A, less those b
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import Final
 
+from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.costs.steps import UNCOUNTED_SHARE, exceeds_steps
@@ -28,25 +28,6 @@ _LATE: Final = frozenset({"rust", "ray"})
 """Front ends that show counters of drafts with the first draft, or at 0 without speculation too."""
 _STEPS: Final = (Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS, Counter.DECODE_STEPS)
 _DRAFT_COUNTERS: Final = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS)
-
-
-class Drafting(StrEnum):
-    """Knowledge whether an engine speculates."""
-
-    DRAFTS = "drafts"
-    OFF = "off"
-    """A page of an engine that would show drafts, and shows none."""
-    UNDECIDED = "undecided"
-    """More requests will tell."""
-    UNCOUNTED = "uncounted"
-    """The engine yields more than a token a decode step, but its page does not count drafts."""
-    UNKNOWN = "unknown"
-    """Its page does not tell."""
-
-    @property
-    def speculates(self) -> bool | None:
-        """Whether it speculates; None if that is unknown."""
-        return {Drafting.DRAFTS: True, Drafting.OFF: False}.get(self)
 
 
 class DraftCounters:
