@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.options import parser
 
 SHORT: Final = (
-    *("against_promql", "arm_traffic", "cost", "coverage", "decisions", "drops", "end_to_end"),
+    *("against_promql", "arm_traffic", "cost", "coverage", "decisions", "drifts", "drops", "end_to_end"),
     *("experiments", "learned_cost", "published", "verdict_truth"),
 )
 LONG: Final = ("gpu_passes", "hostile", "soak")

@@ -11,24 +11,13 @@ on raw counters. Nothing is timed: what is printed is counted in simulated secon
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
-import tempfile
-import time
-import urllib.parse
-import urllib.request
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 
-import yaml
-
+from benchmarks.backfilled import prometheus, shipped
 from benchmarks.options import parsed, parser
-from benchmarks.process import require, running
+from benchmarks.process import require
 from benchmarks.table import print_table
 from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.drops.sums import DropKind
@@ -85,9 +74,7 @@ def _rate(seconds: str) -> str:
 
 
 def _shipped(alert: str) -> Way:
-    file = Path(__file__).parents[1] / "config" / "prometheus" / "alerts" / "alerts.yml"
-    rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
-    rule = next(rule for rule in rules if rule["alert"] == alert)
+    rule = shipped(alert)
     return Way(f"exporter: {alert}", rule["expr"], round(parse_duration(rule.get("for", "0s"))))
 
 
@@ -139,61 +126,6 @@ def _scrape(recorded: Recorded, second: int, sample: Sample | None, findings: En
         recorded.add("spec_decode_acceptance_dropped", 'kind="sudden"', second, dropped)
 
 
-@contextmanager
-def prometheus(recorded: Recorded, begin: int) -> Iterator[Callable[[str], dict[int, float]]]:
-    """Run a real Prometheus that holds what was recorded; yield a function that evaluates an expression."""
-    with tempfile.TemporaryDirectory() as directory:
-        page, config = Path(directory, "recorded.om"), Path(directory, "prometheus.yml")
-        page.write_text(_open_metrics(recorded, begin))
-        config.write_text("{}\n")
-        data = f"{directory}/data"
-        subprocess.run(
-            ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(page), data], check=True
-        )
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            address = f"127.0.0.1:{free.getsockname()[1]}"
-        with running(
-            "prometheus",
-            f"--config.file={config}",
-            f"--storage.tsdb.path={data}",
-            "--storage.tsdb.retention.time=10y",
-            f"--web.listen-address={address}",
-            "--log.level=error",
-        ):
-            _wait_for(f"http://{address}/-/ready")
-            end = begin + max(second for samples in recorded.series.values() for second, _ in samples)
-            yield lambda expression: _evaluated(address, expression, begin, end)
-
-
-def _open_metrics(recorded: Recorded, begin: int) -> str:
-    lines: dict[str, list[str]] = {}
-    for name, samples in recorded.series.items():
-        family = name.partition("{")[0].removesuffix("_total")
-        kind = "counter" if "_total" in name else "gauge"
-        written = lines.setdefault(family, [f"# TYPE {family} {kind}"])
-        written += [f"{name.replace('{}', '')} {value:.17g} {begin + second}" for second, value in samples]
-    return "\n".join([*(line for written in lines.values() for line in written), "# EOF", ""])
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(300):
-        try:
-            with urllib.request.urlopen(url, timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise RuntimeError("Prometheus did not become ready")
-
-
-def _evaluated(address: str, expression: str, begin: int, end: int) -> dict[int, float]:
-    query = urllib.parse.urlencode(
-        {"query": expression, "start": begin + SCRAPE + EVALUATED, "end": end, "step": SCRAPE}
-    )
-    with urllib.request.urlopen(f"http://{address}/api/v1/query_range?{query}", timeout=60) as answer:
-        result = json.load(answer)["data"]["result"]
-    return {round(float(at)) - begin: float(value) for series in result for at, value in series["values"]}
-
-
 def alarms(true_at: dict[int, float], lasting: int) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     since: int | None = None
@@ -227,14 +159,13 @@ def main() -> None:
     options.add_argument("--hours", type=float, default=6.0, help="how long each scenario is")
     seconds = round(parsed(options, hours=0.6).hours * 3600)
     require("prometheus", "promtool")
-    # Blocks of two hours, in the past.
-    begin = (int(time.time()) - 2 * seconds) // 7200 * 7200
     rows: dict[str, list[str]] = {way.name: [] for way in WAYS}
     for name, plan in (("drops", DROPS), ("quiet", QUIET)):
         recorded = record(Scenario.model_validate(plan), seconds)
-        with prometheus(recorded, begin) as evaluated:
+        with prometheus(recorded.series, 2 * seconds) as started:
             for way in WAYS:
-                fired = alarms(evaluated(way.expression), way.lasting)
+                [true_at] = started.evaluated(way.expression, SCRAPE + EVALUATED, SCRAPE).values() or [{}]
+                fired = alarms(true_at, way.lasting)
                 rows[way.name] += _row(name, fired, seconds)
     print(
         f"{seconds / 3600:g} h of drops, and {seconds / 3600:g} h of three requests a minute with restarts.\n"

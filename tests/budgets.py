@@ -19,12 +19,12 @@ BUDGETS = {
     "window": 897,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
     "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 2088,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
-    "analysis": 2343,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
+    "analysis": 2347,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
     "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
-    "experiments": 759,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
+    "experiments": 757,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 641,  # what nobody can act on is gone (680 before)
-    "requests": 1617,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
-    "monitor": 2764,  # a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
+    "requests": 1614,  # one bounded list of requests instead of histograms in lanes, cells and the dip test; the receiver came from monitor: 1,350 would cost slots that names take over, or the texts of the schema
+    "monitor": 2764,  # counters that a page lacks came from analysis (2,597 before); a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
     "history": 2409,  # histograms of a baseline, an interrupt that ends a waiting query (2,340 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 905,  # a row for each figure, and lines that are written with the evaluation (910 before)
     "views": 2344,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known

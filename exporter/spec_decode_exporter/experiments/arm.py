@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from spec_decode_exporter.experiments.pace import ArmSpeedup, ArmTypes, Pace, mix_ratio
 from spec_decode_exporter.experiments.traffic import Figures, Ratios, Traffic, beside_a_queue, ratios
-from spec_decode_exporter.figures.estimate import cosines_of, ratio
+from spec_decode_exporter.figures.estimate import Estimate, cosines_of, ratio
 from spec_decode_exporter.figures.quantile import ARM_QUANTILES, quantile, sum_of_histograms
 from spec_decode_exporter.figures.window_figures import (
     MAX_INCREMENTS,
@@ -135,6 +135,13 @@ class Arm:
     def speedups(self) -> Mapping[SpeedupBasis, ArmSpeedup]:
         """Speed-ups over the baseline; empty for the baseline itself."""
         return {} if self.baseline is None else self.speedups_over(self.baseline)
+
+    def gain(self, basis: SpeedupBasis) -> Estimate | None:
+        """Return the speed-up over the baseline, that of the baseline itself being 1; None without bounds."""
+        if self.baseline is None:
+            return Estimate(1.0, 1.0, 1.0, 0.0)
+        speedup = self.speedups.get(basis)
+        return None if speedup is None else speedup.estimate
 
     def traffic_over(self, other: Arm) -> Ratios:
         """Return the work of the traffic over that of another arm.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import permutations
 from typing import Final
 
@@ -11,8 +12,7 @@ from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.core.recurring import PersistenceFilter
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
-from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimesOf, added_types
-from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.experiments.pace import TypeTimesOf, added_types
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window
@@ -22,8 +22,6 @@ OFF: Final = "off"
 MIN_COVERAGE: Final = 0.5
 """Share of an arm's tokens that requests with a known type must have."""
 _WINS: Final = "wins"
-_NO_GAIN: Final = ArmSpeedup(1.0, Estimate(1.0, 1.0, 1.0, 0.0))
-"""Speed-up of the baseline over itself."""
 _DECODING, _WHOLE = SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END
 
 
@@ -48,17 +46,9 @@ class ArmFindings:
     windows: tuple[Arm, ...]
     """Windows, ascending by length; at least one."""
     wins: Mapping[SpeedupBasis, bool]
-    """True if it is significantly the fastest (95 %) over the longest window, by one comparison alone.
-
-    ``ExperimentTracker`` requires repeated comparisons."""
+    """True if it is significantly the fastest (95 %) over the longest window."""
     serves: frozenset[tuple[str, str]] = frozenset()
     """Model names and methods of its engines."""
-
-    def gain(self, basis: SpeedupBasis) -> Estimate | None:
-        """Return the speed-up over the baseline in the longest window; None without bounds."""
-        longest = self.windows[-1]
-        found = _NO_GAIN if longest.baseline is None else longest.speedups.get(basis)
-        return None if found is None else found.estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +62,21 @@ class Experiment:
     faster: frozenset[tuple[str, str]]
     """Pairs of arms of which the first is significantly faster (95 %), whatever their traffic explains.
 
-    By the time per output token over the longest window, in one comparison alone. End to end the first is
-    faster too, with a lower bound above 1."""
+    By the time per output token over the longest window. End to end the first is faster too, with a lower
+    bound above 1."""
 
     def faster_method(self, arm: str, member: Member) -> FasterMethod | None:
         """Return the fastest arm that is better than ``arm``, the arm of ``member``; None if there is none.
 
         All its engines serve the same model by one other known method. ``off`` is no method.
         """
-        own = self.arms[arm].gain(_DECODING)
+        own = self.arms[arm].windows[-1].gain(_DECODING)
         model_name, method = member.labels["model_name"], member.labels["method"]
         if own is None or method in {"", OFF}:
             return None
         found = []
         for name, other in self.arms.items():
-            speedup = other.gain(_DECODING)
+            speedup = other.windows[-1].gain(_DECODING)
             if (name, arm) not in self.faster or len(other.serves) != 1 or speedup is None:
                 continue
             ((its_model, its_method),) = other.serves
@@ -101,15 +91,23 @@ def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
     return next((name for name, arm in settings.arms.items() if arm.match.items() <= has), None)
 
 
+Claims = frozenset[tuple[str, ...]]
+"""What a comparison claims: arm and basis of each winner, and the pairs of which the first is faster."""
+
+
 def compare(
-    settings: ExperimentSettings, members: Sequence[Member], lengths: Sequence[float], newest: float
+    settings: ExperimentSettings,
+    members: Sequence[Member],
+    lengths: Sequence[float],
+    newest: float,
+    confirm: Callable[[Claims], Claims] = frozenset,
 ) -> Experiment:
-    """Compare each arm with the baseline over the windows of ``lengths``, which end at ``newest``."""
-    engines: dict[str, list[Member]] = {name: [] for name in settings.arms}
-    for member in members:
-        name = arm_of(settings, member)
-        if name is not None:
-            engines[name].append(member)
+    """Compare each arm with the baseline over the windows of ``lengths``, which end at ``newest``.
+
+    ``confirm`` returns the claims that count; by default those of one comparison do.
+    """
+    placed = [(arm_of(settings, member), member) for member in members]
+    engines = {name: [member for arm, member in placed if arm == name] for name in settings.arms}
     baselines = [_arm(engines[settings.baseline], length, newest, lengths[-1]) for length in lengths]
     windows = {
         name: tuple(
@@ -119,16 +117,18 @@ def compare(
         for name, own in engines.items()
     }
     longest = {name: each[-1] for name, each in windows.items()}
-    winners = {basis: winner(settings.baseline, longest, basis) for basis in SpeedupBasis}
+    winners = {(_WINS, winner(settings.baseline, longest, basis) or "", basis) for basis in SpeedupBasis}
+    faster = _faster(longest)
+    confirmed = confirm(faster | winners)
     arms = {
         name: ArmFindings(
             each,
-            {basis: winners[basis] == name for basis in SpeedupBasis},
-            frozenset((its.labels["model_name"], its.labels["method"]) for its in engines[name]),
+            {basis: (_WINS, name, basis) in confirmed for basis in SpeedupBasis},
+            frozenset((member.labels["model_name"], member.labels["method"]) for member in engines[name]),
         )
         for name, each in windows.items()
     }
-    return Experiment(settings.name, settings.baseline, arms, _faster(arms))
+    return Experiment(settings.name, settings.baseline, arms, faster & confirmed)
 
 
 def winner(baseline: str, arms: Mapping[str, Arm], basis: SpeedupBasis) -> str | None:
@@ -152,7 +152,7 @@ def _is_faster(arm: Arm, other: Arm, basis: SpeedupBasis) -> bool:
     return speedup is not None and speedup.estimate is not None and speedup.estimate.lower > 1
 
 
-def _faster(arms: Mapping[str, ArmFindings]) -> frozenset[tuple[str, str]]:
+def _faster(arms: Mapping[str, Arm]) -> frozenset[tuple[str, str]]:
     """Return the pairs that differ by decoding, and whose first answers whole requests sooner too."""
     decoding, whole = (
         {name: gain for name, arm in arms.items() if (gain := arm.gain(basis)) is not None}
@@ -164,7 +164,7 @@ def _faster(arms: Mapping[str, ArmFindings]) -> frozenset[tuple[str, str]]:
         if decoding[faster].lower > max(decoding[slower].upper, 1.0)
         and whole[faster].lower > 1.0
         and whole[faster].value > whole[slower].value
-        and _is_faster(arms[faster].windows[-1], arms[slower].windows[-1], _DECODING)
+        and _is_faster(arms[faster], arms[slower], _DECODING)
     )
 
 
@@ -199,14 +199,5 @@ class ExperimentTracker:
 
     def compare(self, members: Sequence[Member], lengths: Sequence[float], newest: float) -> Experiment:
         """Compare as ``experiment.compare`` does, and omit results that are too new."""
-        current = compare(self.settings, members, lengths, newest)
-        wins = ((name, basis) for name, arm in current.arms.items() for basis, won in arm.wins.items() if won)
-        claims: list[tuple[str, ...]] = [*((_WINS, *win) for win in wins), *current.faster]
-        confirmed = self._claims.confirmed(claims, newest, lengths[-1])
-        arms = {
-            name: replace(arm, wins={basis: (_WINS, name, basis) in confirmed for basis in arm.wins})
-            for name, arm in current.arms.items()
-        }
-        return replace(
-            current, arms=arms, faster=frozenset(pair for pair in current.faster if pair in confirmed)
-        )
+        confirm = partial(self._claims.confirmed, now=newest, seconds=lengths[-1])
+        return compare(self.settings, members, lengths, newest, confirm)

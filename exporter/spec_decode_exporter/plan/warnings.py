@@ -35,7 +35,7 @@ def _of_memory(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
         yield "batch", f"Of {wanted:,} sequences of {context:,} tokens {most:,} fit at a time{without}. The others wait, or are preempted: that can cost more than drafting gains."
     for model in plan.models:
         if model.config and model.weights_counted and model.config.model_type not in COMPARED:
-            yield "usual_shape", f"The weights of {model.config.model_type[:40]!r} are computed as those of a standard decoder, which nobody compared with a published total: give the folder with its safetensors, or its number of parameters."
+            yield "usual_shape", f"The weights of {model.config.model_type[:40]!r} are computed as those of a standard decoder, which may not fit: give the folder with its safetensors, or its number of parameters."
 
 
 def _of_draft(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.student_t import welch
 from spec_decode_exporter.requests.findings import (
     OTHER,
@@ -22,6 +23,7 @@ from spec_decode_exporter.requests.summary import (
     GroupKey,
     KeptRequest,
     RequestSummary,
+    acceptance_length,
 )
 
 REMAINING: Final = 0.85
@@ -50,11 +52,15 @@ def by(requests: Iterable[KeptRequest], key: Callable[[KeptRequest], Key]) -> di
     return dict(sorted(kept.items()))
 
 
-def summaries(
+async def summaries(
     requests: Iterable[KeptRequest], key: Callable[[KeptRequest], Key]
 ) -> dict[Key, RequestSummary]:
-    """Return a summary of the requests of each key, in the order of the keys."""
-    return {name: RequestSummary(kept) for name, kept in by(requests, key).items()}
+    """Return a summary of the requests of each key, in the order of the keys; yield to the event loop."""
+    found: dict[Key, RequestSummary] = {}
+    for name, kept in by(requests, key).items():
+        found[name] = RequestSummary(kept)
+        await yield_to_event_loop()
+    return found
 
 
 def model_findings(model_name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings:
@@ -96,7 +102,7 @@ def mixture_of(requests: Sequence[KeptRequest]) -> Mixture | None:
             Kind(name, length)
             for name, kept in by(compared, value).items()
             if name not in {"", OTHER} and len(kept) >= MIN_SHARE * len(compared)
-            if (length := RequestSummary(kept).acceptance_length) is not None
+            if (length := acceptance_length(kept)) is not None
         ]
         low, high = min(kinds, key=_length, default=None), max(kinds, key=_length, default=None)
         if low and high and low.length.upper < REMAINING * high.length.lower:

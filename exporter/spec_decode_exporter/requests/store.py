@@ -240,7 +240,7 @@ class RequestStore:
         kept, by_window = list(self._kept), {}
         for length in windows:
             inside = [request for request in kept if request.ended_at >= now - length]
-            groups = summaries(inside, lambda request: request.key)
+            groups = await summaries(inside, lambda request: request.key)
             covered = min(length, now - self._began)
             by_window[format_duration(length)] = WindowFindings(
                 length,
@@ -251,12 +251,14 @@ class RequestStore:
             )
         of_targets = (each for each in kept if each.record.target)
         self._by_target = by(of_targets, lambda each: (each.key.model_name, each.record.target))
-        users = summaries((each for each in kept if each.user), lambda each: (each.user, each.key.model_name))
+        users = await summaries(
+            (each for each in kept if each.user), lambda each: (each.user, each.key.model_name)
+        )
         self.last = replace(
             self.last,
             windows=by_window,
             users=[UserFindings(*key, summary) for key, summary in users.items()],
-            prompts=self._prompt_findings(kept),
+            prompts=await self._prompt_findings(kept),
         )
 
     async def _models(self, groups: Mapping[GroupKey, RequestSummary]) -> list[ModelFindings]:
@@ -268,10 +270,10 @@ class RequestStore:
             await yield_to_event_loop()
         return [model for model in findings if model]
 
-    def _prompt_findings(self, kept: Sequence[KeptRequest]) -> list[PromptFindings]:
+    async def _prompt_findings(self, kept: Sequence[KeptRequest]) -> list[PromptFindings]:
         """Return the findings by prompt length of each model whose senders report it."""
         known = [request for request in kept if request.prompt_tokens]
-        buckets = summaries(known, lambda request: (request.key.model_name, request.prompt_tokens))
+        buckets = await summaries(known, lambda request: (request.key.model_name, request.prompt_tokens))
         findings = []
         for name in sorted({name for name, _ in buckets}):
             prompts = [

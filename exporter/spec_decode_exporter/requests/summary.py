@@ -187,11 +187,7 @@ class RequestSummary:
     @cached_property
     def acceptance_length(self) -> Estimate | None:
         """1 + ΣA/ΣD with bounds from the variance between requests; None of too few requests."""
-        accepted, drafts = (
-            [getattr(each, name) for each in self._drafted] for name in ("accepted_tokens", "drafts")
-        )
-        extra = _ratio_estimate(accepted, drafts)
-        return extra and extra._replace(value=1 + extra.value, lower=1 + extra.lower, upper=1 + extra.upper)
+        return acceptance_length(self.kept)
 
     @cached_property
     def speedup_ratio(self) -> Estimate | None:
@@ -209,6 +205,13 @@ class RequestSummary:
         if speedup is None or speedup.lower <= 1 <= speedup.upper:
             return Effect.UNCLEAR
         return Effect.GAINS if speedup.lower > 1 else Effect.LOSES
+
+
+def acceptance_length(kept: Iterable[KeptRequest]) -> Estimate | None:
+    """Return 1 + ΣA/ΣD of requests with its bounds; None of too few requests with drafts."""
+    drafted = [(each.record.accepted_tokens, each.record.drafts) for each in kept if each.record.drafts]
+    extra = _ratio_estimate([accepted for accepted, _ in drafted], [drafts for _, drafts in drafted])
+    return extra and extra._replace(value=1 + extra.value, lower=1 + extra.lower, upper=1 + extra.upper)
 
 
 def percentiles(values: Iterable[float | None]) -> Percentiles | None:

@@ -73,11 +73,10 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
     tone, short = WORDS[standing]
-    reason = no_verdict(engine.findings)
     if text := finding_text(engine):
         matter, _, remedy = text.partition(". ")
-        if reason or not engine.has_dropped:
-            tone, short = ("unsure", re.split("[:,]", matter)[0]) if reason else (tone, short)
+        if (is_unknown := bool(no_verdict(engine.findings))) or not engine.has_dropped:
+            tone, short = ("unsure", re.split("[:,]", matter)[0]) if is_unknown else (tone, short)
             return Headline(tone, short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
@@ -118,11 +117,9 @@ def advice(engine: EngineView) -> str:
 
 def finding_text(engine: EngineView) -> str:
     """Return the text of the finding that the headline is about; empty if it is about the verdict."""
-    reason = no_verdict(engine.findings)
-    if reason or not (engine.has_dropped or engine.standing is State.STALLED):
-        return reason
-    found = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
-    return next(found, "Acceptance dropped. Look for a change: the requests, their temperature, a release.")
+    dropped = "Acceptance dropped. Look for a change: the requests, their temperature, a release."
+    faults = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
+    return no_verdict(engine.findings) or next(faults, dropped if engine.has_dropped else "")
 
 
 def _likely(engine: EngineView) -> str:

@@ -283,10 +283,9 @@ def in_order(
         label: {group.key: group.summary.acceptance_ratio for group in window.groups}
         for label, window in windows.items()
     }
-    longest = list(windows.values())[-1]
-    own = (group for group in longest.groups if group.key.model_name == model_name)
-    ordered = sorted(own, key=lambda group: (_EFFECTS.index(group.summary.effect), -group.summary.requests))
-    return [(group, {label: its.get(group.key) for label, its in ratios.items()}) for group in ordered]
+    own = [group for group in list(windows.values())[-1].groups if group.key.model_name == model_name]
+    own.sort(key=lambda group: (_EFFECTS.index(group.summary.effect), -group.summary.requests))
+    return [(group, {label: its.get(group.key) for label, its in ratios.items()}) for group in own]
 
 
 def prompt_bucket(label: str) -> str:

@@ -1,7 +1,6 @@
 import pytest
 
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.change_notifier import PERSISTENCE_SECONDS, RequestChangeNotifier
 from spec_decode_exporter.requests.findings import (
     GroupFindings,
     Kind,
@@ -10,6 +9,7 @@ from spec_decode_exporter.requests.findings import (
     RequestFindings,
     WindowFindings,
 )
+from spec_decode_exporter.requests.receiver import PERSISTENCE_SECONDS, RequestChangeNotifier
 from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.summary import Effect, GroupKey
 from tests.fakes.costs import make_cost
