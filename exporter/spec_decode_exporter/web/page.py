@@ -76,8 +76,7 @@ SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "ev
 
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
-_GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)
-"""Order of the groups of figures."""
+_GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)  # in this order
 _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
