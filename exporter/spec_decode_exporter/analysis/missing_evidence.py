@@ -148,8 +148,8 @@ class Paste(NamedTuple):
 
     def at(self, place: SettingsPlace) -> tuple[str, str]:
         """Return the text for a place, and the place's name; both empty without a text."""
-        if place == "flags" and self.flags:
-            return self.flags, "the exporter's flags"
+        if place in {"flags", "history"} and self.flags:
+            return self.flags, "the exporter's flags" if place == "flags" else "this command's flags"
         if place == "chart" and self.setting:
             return f"config: {{{{{self.setting}}}}}", "the chart's values"
         return self.setting, self.setting and "the exporter's configuration"
@@ -169,6 +169,7 @@ _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSo
 _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, Paste], ...]] = (
     (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely", "a minute"),
         Paste("--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]")),
+    (lambda its: its.known.assumed.settings_place == "history", CostMeasurement("longer_history", "Report a longer time: it narrows the bounds, and may have hours without speculation", "a minute"), Paste("--since 30d")),
     (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), Paste()),
     (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), Paste()),
     (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
@@ -197,22 +198,21 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
 def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
     """Return the ways to know whether speculation pays, cheapest first."""
     method, running = its.known.speculation.method, its.drafting_requests
-    place = its.known.assumed.settings_place
+    assumed, place = its.known.assumed, its.known.assumed.settings_place
     numbers = {
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
-        "speculation": "--speculative-config"
-        if its.known.assumed.engine_kind in {"", "vllm"}
-        else "speculation",
+        "speculation": "--speculative-config" if assumed.engine_kind in {"", "vllm"} else "speculation",
         "method": method if is_known_method(method) else "METHOD",
         "factor": _more_traffic(its),
-        "server": f"'{its.known.assumed.server}'" if its.known.assumed.server else "URL",
+        "server": f"'{assumed.server}'" if assumed.server else "URL",
         "volume": ", if a volume keeps `state.file`" if place == "chart" else "",
     }
     rows = ((way, *paste.at(place)) for applies, way, paste in _WAYS if applies(its))
     return tuple(
         replace(way, text=way.text.format_map(numbers), paste=paste.format_map(numbers), place=name)
         for way, paste, name in rows
+        if place != "history" or way.name in {"method", "longer_history", "by_hand"}  # no way to wait
     )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given
-from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
+from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
 from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
 from spec_decode_exporter.cli.observe_reference import (
@@ -40,7 +40,7 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HOPELESS_SECONDS, Observation
+from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HTTP_HELP, Observation
 from spec_decode_exporter.reports.observation_report import failure, title
 from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
 from spec_decode_exporter.reports.reference_measurement import NotMeasuredError, until_missing
@@ -64,8 +64,7 @@ the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance 
 5 percentage points, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests
 to compare with. Both end with 1 and no result if a server does not answer.
 
-The environment variable {TOKEN} may hold a token for the servers.
-"""
+{HTTP_HELP}"""
 _EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
 _INTERRUPTED: Final = 130
 _WARNING_INTERVAL: Final = 0.1
@@ -171,8 +170,7 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
         await cancel(showing)
         output.end()
     if observation.gave_up:
-        ended = f"no server answered for {HOPELESS_SECONDS:.0f} s: the observation ends early"
-        output.warn(f"{ended}; start it again once one answers")
+        output.warn("no server can be observed: the observation ends early")
     return await _result(arguments, observation, clock, output, server)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import (
-    ENVIRONMENT_PREFIX,
     SERVER_FLAGS,
     Flag,
     add_flags,
@@ -17,16 +16,19 @@ from spec_decode_exporter.cli.flags import (
     target_keys,
     vllm_speculation,
 )
-from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observation import MAX_WINDOW, MIN_POLLS, observed_config, seconds_of
+from spec_decode_exporter.reports.observation import (
+    MAX_WINDOW,
+    MIN_POLLS,
+    http_keys,
+    observed_config,
+    seconds_of,
+)
 
 PROMETHEUS: Final = "prometheus"
 """The value of ``--format`` for metrics, as an exporter would show them."""
-TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
-"""The environment variable of the servers' token: a flag would be visible to every user of the machine."""
 _CONFIG_FILE: Final = Flag(
     "--config.file", "FILE", "a configuration with cost and policy, and with targets if no URL is given"
 )
@@ -95,8 +97,7 @@ def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[
     speculation = vllm_speculation(arguments.speculative_config)
     if speculation:
         keys["speculative"] = {**speculation, **keys.get("speculative", {})}
-    if token := environ.get(TOKEN):
-        keys["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
+    keys |= http_keys(environ)
     if arguments.config_file and not arguments.urls:
         return []
     return [{"url": url, **keys} for url in arguments.urls or [DEFAULT_URL]]

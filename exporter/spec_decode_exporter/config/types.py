@@ -52,8 +52,8 @@ _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 
 
-SettingsPlace = Literal["flags", "file", "chart"]
-"""Place of the exporter's settings, into which advice about them is pasted; ``chart``: its values."""
+SettingsPlace = Literal["flags", "file", "chart", "history"]
+"""Place into which advice is pasted: the exporter's settings, the chart's values, or the flags of a history."""
 
 
 class Section(BaseModel):

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.costs.baseline import Baseline
@@ -35,13 +35,18 @@ from spec_decode_exporter.history.history_targets import (
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries, Selector
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, MODEL_LABEL, Counter
-from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, Sample
+from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
+from spec_decode_exporter.scrape.errors import PageError
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
-KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")
+KEYS: Final = Remedies(
+    "`baseline.prometheus.match`",
+    "`baseline.prometheus.authorization`",
+    "`baseline.prometheus.tls_config.ca_file`",
+)
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
 MAX_VALUES: Final = 150_000
@@ -59,6 +64,10 @@ MAX_SECONDS: Final = 86_400.0
 """Seconds of samples that are read, of the end of a period: older ones would have an eighth of the weight."""
 MAX_SAMPLES: Final = 4_000_000
 """Samples that are read of one period: a day of two engines at 1 s."""
+ROLLOUT_SECONDS: Final = 900.0
+"""Seconds for which a process and its successor run side by side, at most."""
+MAX_OTHERS: Final = 16
+"""Maximum other processes of a group whose times without speculation are searched."""
 MAX_PERIODS: Final = 3
 """Periods that are read until one is a baseline."""
 SCRAPES_SLICE: Final = 20
@@ -69,89 +78,226 @@ _NAMED: Final = 3
 """Servers that an error names."""
 _NAME_LENGTH: Final = 60
 
-_Sums = defaultdict[str, dict[float, dict[Counter, float]]]
-"""Generated tokens and drafts, summed over engines, by model and Unix time."""
+
+@dataclass(frozen=True, slots=True)
+class FoundPeriod:
+    """Time in which a target may have served a model without speculation."""
+
+    begin: float
+    """Unix time."""
+    end: float
+    ended: bool
+    """Drafts ended it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBaseline:
+    """Baseline of a model, and the server that it is of."""
+
+    baseline: Baseline
+    server: HistoryTarget
+
+
+@dataclass(slots=True)
+class Activity:
+    """Work of a server, by few readings of its counters."""
+
+    begin: float = inf
+    """Unix time of its first reading."""
+    end: float = -inf
+    drafted: dict[EngineName, float] = field(default_factory=dict)
+    """Unix time by which each engine has drafted for the last time."""
+    periods: Mapping[str, Sequence[FoundPeriod]] = field(default_factory=dict)
+    """Periods without drafts of each model, newest first."""
 
 
 class BaselineReader:
-    """Reads baselines of the servers of a history."""
+    """Reads baselines of the servers of a history; each server is searched once."""
 
     def __init__(self, api: QueryApi, match: str, begin: float, end: float) -> None:
         """Search between two Unix times in the series with these label matchers."""
         self.api = api
+        self.step = max(MIN_STEP, ceil((end - begin) / MAX_READINGS))
+        """Seconds between two readings of the search."""
         self._match = match
         self._begin = begin
         self._end = end
+        self._servers: Sequence[HistoryTarget] | None = None
+        self._activities: dict[str, Activity] = {}
+        self._known: dict[tuple[str, str, FoundPeriod], Baseline] = {}
+        """Baselines by server, model and period; empty if it has none."""
+        self._hides_drafts = False
 
-    async def servers(self) -> list[HistoryTarget]:
+    async def servers(self) -> Sequence[HistoryTarget]:
         """Return all servers that match; raise HistoryError without any, or if they cannot be read."""
-        series = await self.api.series(servers_of(self._match), self._begin, self._end)
-        found = await without_twins(self.api, targets_of(series), self._begin, self._end)
-        if not found:
+        if self._servers is None:
+            series = await self.api.series(servers_of(self._match), self._begin, self._end)
+            self._servers = await without_twins(self.api, targets_of(series), self._begin, self._end)
+        if not self._servers:
             raise HistoryError(f"{nothing_found(self.api, self._match)}; check {KEYS.match} and `lookback`")
-        return found
+        return self._servers
 
-    async def read(self, server: HistoryTarget) -> Mapping[str, Baseline]:
-        """Return the baseline of each model of a server.
+    async def read(self, server: HistoryTarget) -> Mapping[str, FoundBaseline]:
+        """Return the baseline of each model of a server: its own, else that of a process of its group.
 
         Raises:
             HistoryError: There is no period without speculation, or it cannot be read.
         """
-        periods = await self._search(server)
+        self._hides_drafts = False
+        own = await self.activity(server)
+        found = dict[str, FoundBaseline]()
+        for model in islice(own.periods, MAX_ENGINES):
+            candidates = [(server, each) for each in own.periods[model][:MAX_PERIODS]]
+            baseline = await self._newest(model, candidates)
+            baseline = baseline or await self._newest(model, await self._others(server, model, own))
+            if baseline is not None:
+                found[model] = baseline
+        if not found:
+            raise HistoryError(f"{self.api.name} has no baseline of this server: {self._reason(server)}")
+        return found
+
+    async def activity(self, server: HistoryTarget) -> Activity:
+        """Return the work of a server; raise HistoryError if it cannot be read."""
+        if server.name not in self._activities:
+            reading, pace = ActivityReading(), Pace(1)
+            values = _every(self.api, server.activity, self.step)
+            async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
+                reading.add(page)
+                await pace.done()
+            self._activities[server.name] = reading.result(self._end, self.step)
+        return self._activities[server.name]
+
+    def _reason(self, server: HistoryTarget) -> str:
+        if self._hides_drafts:
+            return hidden_drafts(server)
+        return (
+            "it has no period without speculation and with requests for a minute; a longer `lookback` may "
+            "have one"
+        )
+
+    async def _others(
+        self, server: HistoryTarget, model: str, own: Activity
+    ) -> Sequence[tuple[HistoryTarget, FoundPeriod]]:
+        """Return the periods of other processes of a server's group, newest first.
+
+        One beside which the server ran is that of another arm, maybe on another machine.
+        """
+        found = list[tuple[HistoryTarget, FoundPeriod]]()
+        group = [each for each in await self.servers() if each.group == server.group]
+        group.sort(key=lambda each: not each.quantities.isdisjoint(DRAFTS))
+        for other in [each for each in group if each.labels != server.labels][:MAX_OTHERS]:
+            work = await self.activity(other)
+            for period in work.periods.get(model, ()):
+                together = min(own.end, work.end, period.end) - max(own.begin, period.begin)
+                if together <= ROLLOUT_SECONDS:
+                    found.append((other, FoundPeriod(period.begin, period.end, ended=True)))
+        return sorted(found, key=lambda each: -each[1].end)[:MAX_PERIODS]
+
+    async def _newest(
+        self, model: str, periods: Iterable[tuple[HistoryTarget, FoundPeriod]]
+    ) -> FoundBaseline | None:
+        """Return the baseline of the first period that has one."""
+        for server, period in periods:
+            key = server.name, model, period
+            if key not in self._known:
+                self._known[key] = await self._read(server, model, period)
+            if self._known[key].end:
+                return FoundBaseline(self._known[key], server)
+        return None
+
+    async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        baselines: dict[str, Baseline] = {}
-        for model, found in islice(periods.items(), MAX_ENGINES):
-            for period in found[:MAX_PERIODS]:
-                samples = TargetSamples(self.api, server, PAGES)
-                baseline = await _learned(samples, model, period, front_end="rust" if is_rust else "")
-                if baseline.end:
-                    latencies = TargetSamples(self.api, server, SEARCH_PAGES)
-                    with suppress(HistoryError):  # the baseline counts without histograms too
-                        await _learn_latencies(latencies, model, period.begin, baseline)
-                    baselines[model] = baseline
-                    break
-        if not baselines:
-            raise HistoryError(
-                f"{self.api.name} has no period of this server without speculation and with requests for a "
-                "minute; a longer `lookback` may have one"
+        samples = TargetSamples(self.api, server, PAGES)
+        learner = _Learner(samples, model, front_end="rust" if is_rust else "")
+        baseline = await learner.read(period)
+        self._hides_drafts |= learner.hides_drafts
+        if baseline.end:
+            latencies = TargetSamples(self.api, server, SEARCH_PAGES)
+            with suppress(HistoryError):  # the baseline counts without histograms too
+                await _learn_latencies(latencies, model, period.begin, baseline)
+        return baseline
+
+
+def hidden_drafts(server: HistoryTarget) -> str:
+    """Return the sentence that a server drafts, by its tokens a step, without counters of it."""
+    return f"its drafts are not in this Prometheus: add `{server.prefix}spec_decode_.*` to the allow-list"
+
+
+class ActivityReading:
+    """Sums the readings of a server."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
+        """Generated tokens and drafts, summed over engines, by model and Unix time."""
+        self._drafted: dict[EngineName, float] = {}
+        self._drafts: dict[EngineName, float] = {}
+
+    def add(self, series: Iterable[SampledSeries]) -> None:
+        """Add a page of readings; a value that no counter can have is left out."""
+        for each in series:
+            meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
+            quantity = (
+                Counter.DRAFTS if meaning and meaning.quantity in DRAFTS else meaning and meaning.quantity
             )
-        return baselines
+            if not isinstance(quantity, Counter):
+                continue
+            try:
+                name = engine_name(each.labels)
+            except PageError:
+                continue
+            times = self._sums[name.model_name]
+            for time, value in zip(each.times, each.values, strict=True):
+                if 0 <= value < MAX_COUNT:
+                    counters = times.setdefault(time, {})
+                    counters[quantity] = counters.get(quantity, 0.0) + value
+                    if quantity is Counter.DRAFTS and value != self._drafts.get(name, 0.0):
+                        self._drafts[name], self._drafted[name] = value, time
 
-    async def _search(self, server: HistoryTarget) -> Mapping[str, Sequence[FoundPeriod]]:
-        step = max(MIN_STEP, ceil((self._end - self._begin) / MAX_READINGS))
-        sums: _Sums = defaultdict(dict)
-
-        values, pace = _every(self.api, server.activity, step), Pace(1)
-        async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
-            add_readings(page, sums)
-            await pace.done()
-        return {model: plain_periods(each, self._end) for model, each in sums.items()}
+    def result(self, now: float, step: float) -> Activity:
+        """Return what readings every ``step`` seconds say at ``now`` (Unix time)."""
+        times = [time for sums in self._sums.values() for time in sums]
+        begin, end = min(times, default=inf), max(times, default=-inf)
+        last = min(now, end + step)
+        periods = {model: plain_periods(sums, last) for model, sums in self._sums.items()}
+        return Activity(begin, end, self._drafted, periods)
 
 
-async def _learned(samples: TargetSamples, model: str, period: FoundPeriod, *, front_end: str) -> Baseline:
-    """Return the baseline of one model that the samples of one period have, by the live classes."""
-    baseline, pace, begin = Baseline(), Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
-    engines, assumed = dict[str, EngineMonitor](), Assumptions(front_end=front_end)
-    async for _, scrapes in samples.pages(begin, period.end):
-        await pace.done(SCRAPES_SLICE)
-        for time, scrape in scrapes:
-            interval = samples.interval or DEFAULT_INTERVAL
-            gone = max(GONE_POLLS * samples.interval, GONE_SECONDS)
-            for name, sample in scrape.items():
-                engine = engines.get(name.engine)
-                if name.model_name != model:
-                    continue
-                if engine is None or time - engine.history.last_seen > gone:
-                    # An increment over a gap has the load of its end alone.
-                    engine = engines[name.engine] = EngineMonitor((_WINDOW_SECONDS,), assumed, baseline)
-                    check_engines(len(engines))
-                deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
-            await pace.done()
-        if samples.samples > MAX_SAMPLES:
-            break
-    if period.ended:
-        baseline.drafting()
-    return baseline
+class _Learner:
+    """Learns a baseline from the samples of a period, by the live classes."""
+
+    def __init__(self, samples: TargetSamples, model: str, *, front_end: str) -> None:
+        self._samples, self._model, self._known = samples, model, Assumptions(front_end=front_end)
+        self._baseline = Baseline()
+        self._engines: dict[str, EngineMonitor] = {}
+        self.hides_drafts = False
+        """True if its steps yield more than a token, without counters of drafts."""
+
+    async def read(self, period: FoundPeriod) -> Baseline:
+        """Return the baseline of a period."""
+        pace, begin = Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
+        async for _, scrapes in self._samples.pages(begin, period.end):
+            await pace.done(SCRAPES_SLICE)
+            for time, scrape in scrapes:
+                for name, sample in scrape.items():
+                    if name.model_name == self._model:
+                        self._observe(name.engine, sample, time)
+                await pace.done()
+            if self._samples.samples > MAX_SAMPLES:
+                break
+        if period.ended:
+            self._baseline.drafting()
+        return self._baseline
+
+    def _observe(self, name: str, sample: Sample, time: float) -> None:
+        interval, engine = self._samples.interval or DEFAULT_INTERVAL, self._engines.get(name)
+        gone = max(GONE_POLLS * self._samples.interval, GONE_SECONDS)
+        if engine is None or time - engine.history.last_seen > gone:
+            # An increment over a gap has the load of its end alone.
+            engine = EngineMonitor((_WINDOW_SECONDS,), self._known, self._baseline)
+            self._engines[name] = engine
+            check_engines(len(self._engines))
+        deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
+        self.hides_drafts |= engine.counters.drafting is Drafting.UNCOUNTED
 
 
 async def _learn_latencies(samples: TargetSamples, model: str, begin: float, baseline: Baseline) -> None:
@@ -172,7 +318,7 @@ async def _learn_latencies(samples: TargetSamples, model: str, begin: float, bas
             await pace.done()
 
 
-def _every(api: QueryApi, selector: str, step: int) -> Fetch:
+def _every(api: QueryApi, selector: Selector, step: int) -> Fetch:
     """Return the function that reads the newest values at every ``step`` seconds."""
 
     async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
@@ -181,31 +327,6 @@ def _every(api: QueryApi, selector: str, step: int) -> Fetch:
         return await api.values_every(selector, first, max(first, end - 1), step)
 
     return values
-
-
-@dataclass(frozen=True, slots=True)
-class FoundPeriod:
-    """Time in which a target may have served a model without speculation."""
-
-    begin: float
-    """Unix time."""
-    end: float
-    ended: bool
-    """Drafts ended it."""
-
-
-def add_readings(series: Iterable[SampledSeries], sums: _Sums) -> None:
-    """Add a page of readings to the sums by model and time; a value that no counter can have is left out."""
-    for each in series:
-        meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
-        quantity = Counter.DRAFTS if meaning and meaning.quantity in DRAFTS else meaning and meaning.quantity
-        if not isinstance(quantity, Counter):
-            continue
-        times = sums[each.labels.get(MODEL_LABEL, "")]
-        for time, value in zip(each.times, each.values, strict=True):
-            if 0 <= value < MAX_COUNT:
-                counters = times.setdefault(time, {})
-                counters[quantity] = counters.get(quantity, 0.0) + value
 
 
 def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> list[FoundPeriod]:
@@ -221,6 +342,9 @@ def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> 
     for (before, earlier), (time, later) in pairwise(sorted(sums.items(), key=lambda item: item[0])):
         tokens, drafts = later.get(Counter.GENERATION_TOKENS), later.get(Counter.DRAFTS)
         has_worked = bool(tokens) and tokens != earlier.get(Counter.GENERATION_TOKENS)
+        if drafts and earlier.get(Counter.DRAFTS) is None and drafts > _grown(earlier, later):
+            begin = None  # a draft yields a token at least: these began before they were kept
+            continue
         if has_worked and not (earlier.get(Counter.DRAFTS) and drafts):
             begin, end = before if begin is None else begin, time
         if begin is not None and drafts and drafts != earlier.get(Counter.DRAFTS):
@@ -229,6 +353,12 @@ def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> 
     if begin is not None:
         periods.append(FoundPeriod(begin, now, ended=False))
     return periods[::-1]
+
+
+def _grown(earlier: Mapping[Counter, float], later: Mapping[Counter, float]) -> float:
+    """Return the tokens generated between two readings, at least."""
+    before, now = (each.get(Counter.GENERATION_TOKENS, 0.0) for each in (earlier, later))
+    return now - before if now >= before else now
 
 
 def server_of(target: Target, servers: Sequence[HistoryTarget], *, is_only_target: bool) -> HistoryTarget:

@@ -18,8 +18,14 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.urls import without_query
-from spec_decode_exporter.costs.baseline import Baseline
-from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader, server_of
+from spec_decode_exporter.history.baseline_reader import (
+    KEYS,
+    MAX_BODY,
+    MAX_VALUES,
+    BaselineReader,
+    FoundBaseline,
+    server_of,
+)
 from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -155,11 +161,11 @@ class HistoryBaselines:
         finally:
             await client.close()
 
-    def _adopt(self, monitor: TargetMonitor, found: Mapping[str, Baseline], source: str) -> None:
-        for model, baseline in found.items():
+    def _adopt(self, monitor: TargetMonitor, found: Mapping[str, FoundBaseline], source: str) -> None:
+        for model, its in found.items():
             key = monitor.model_key(model)
-            learned, period = self._remembered.baseline(key), baseline.summary(self._clock.wall())
-            if learned.adopt(baseline) and period is not None:
+            learned, period = self._remembered.baseline(key), its.baseline.summary(self._clock.wall())
+            if learned.adopt(its.baseline) and period is not None:
                 self._remembered.keep_baseline(key, learned)
                 fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
                 monitor.record_event(Event("baseline_read", fields))

@@ -1,30 +1,38 @@
-"""Reader of a history: discovers targets, and reads their samples page by page."""
+"""Observation of a history: the samples of each server drive the monitors of its engines, slot by slot.
+
+Monitors, windows and formulas are the live ones, by the clock of the samples. A slot is evaluated once, at
+its end; the newest time with drafts is evaluated as an observation is. A history also knows the steps
+without speculation that came later, so each server's baseline is read before its samples.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.recommended_setting import setting_by_load
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.window_figures import seconds
+from spec_decode_exporter.history.baseline_reader import (
+    Activity,
+    BaselineReader,
+    FoundBaseline,
+)
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
     PageSize,
     TargetSamples,
     check_engines,
 )
-from spec_decode_exporter.history.history_result import (
-    EngineHistoryResult,
-    HistoryResult,
-    HistorySetting,
-    best_tokens,
-)
-from spec_decode_exporter.history.history_slots import EngineSlots, PlainPeriods, SlotResult
 from spec_decode_exporter.history.history_targets import (
     HistoryTarget,
     every_engine,
@@ -34,13 +42,21 @@ from spec_decode_exporter.history.history_targets import (
     without_twins,
 )
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
-from spec_decode_exporter.monitor.state import group_of
-from spec_decode_exporter.scrape.sample import EngineName
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.sample import EngineName, Sample
+from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
+from spec_decode_exporter.window.poll import Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
 """Length of a history up to which slots are short."""
+REPORTED_SECONDS: Final = 86_400.0
+"""Longest time with drafts that is evaluated as an observation: the newest."""
+BASELINE_SECONDS: Final = 30 * 86_400.0
+"""Time before a history in which baselines are searched too."""
+MAX_SLOTS: Final = 20_000
+"""Maximum slots of an engine: twice those of 400 days. Each reset of a counter begins one."""
 MAX_TARGETS: Final = 256
 """Maximum targets of a report."""
 PAGES: Final = PageSize(first=3600, largest=24 * 3600, samples=100_000)
@@ -52,7 +68,52 @@ Knows = Callable[[str], Assumptions]
 """Returns the knowledge of the engines of a model besides their counters."""
 
 
-_Groups = defaultdict[tuple[str, str], list[PlainPeriods]]  # by group and model
+class SlotOutcome(StrEnum):
+    """Benefit of speculation in one slot."""
+
+    PAID = "paid"
+    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
+    HURT = "hurt"
+    """Slower than without: the upper bound of the speed-up is below 1."""
+    UNCLEAR = "unclear"
+    """The bounds include 1, or there are too few data for bounds."""
+    PLAIN = "plain"
+    """The engine decoded without drafts."""
+    UNCOUNTED = "not counted"
+    """It decoded more than a token a step, and its drafts are not in the history."""
+    UNKNOWN = "unknown"
+    """The history does not tell whether it drafted."""
+    IDLE = "idle"
+    """The engine decoded nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An engine between two Unix times, in one process of its server."""
+
+    begin: float
+    """Unix time."""
+    end: float
+    seconds: float
+    """Covered seconds."""
+    outcome: SlotOutcome
+    tokens: int
+    """K; 0 without drafts."""
+    era: int
+    """Number of the changes of K before."""
+    process: int
+    """Number of the restarts before."""
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    generated: int
+    """Generation tokens."""
+    decode_seconds: float
+    """Decode time, summed over requests; 0 if unknown."""
+    running_requests: float | None
+    """Mean load, with drafts that while drafting."""
+    speedup: Estimate | None
+    """Speed-up of decoding with its bounds; None with too few data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +132,54 @@ class HistoryQuery:
         return SHORT_SLOT if self.end - self.begin <= SHORT_SLOTS_UP_TO else LONG_SLOT
 
 
+@dataclass(frozen=True, slots=True)
+class EngineHistory:
+    """History of one engine."""
+
+    target: HistoryTarget
+    name: EngineName
+    interval: float
+    """Usual seconds between two scrapes."""
+    scrapes: int
+    slots: Sequence[Slot]
+    """In the order of time."""
+    events: Sequence[tuple[float, Event]]
+    """Events with the Unix times of their scrapes, oldest first."""
+    baseline: BaselineSummary | None
+    baseline_of: str
+    """Name of the server that the baseline is of; empty for its own."""
+    snapshot: EngineSnapshot | None
+    """Observation of the newest time with drafts; of its end without drafts."""
+    reported_seconds: float
+    """Length of that observation."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of its metrics, as a live exporter would show them."""
+        name = self.name
+        return {
+            "target": self.target.name,
+            "model_name": name.model_name or self.target.name,
+            "engine": name.engine,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusHistory:
+    """History of all engines between two Unix times."""
+
+    source: str
+    """Address of the server that it was read from."""
+    begin: float
+    end: float
+    slot_seconds: float
+    engines: Sequence[EngineHistory]
+    notes: Sequence[str] = ()
+    """Remarks about the reading: duplicates, clocks, missing series, unreadable scrapes."""
+    incomplete: str = ""
+    """Reason why the report covers only a part; empty if it is complete."""
+
+
 async def read_history(
     api: QueryApi,
     query: HistoryQuery,
@@ -79,16 +188,14 @@ async def read_history(
     progress: Progress = lambda _: None,
     notes: Sequence[str] = (),
     stop: asyncio.Event | None = None,
-) -> HistoryResult:
+) -> PrometheusHistory:
     """Return that of all engines, incomplete after ``stop`` or a failure; raise HistoryError if none."""
-    targets, twins = await _targets(api, query)
-    stop = stop or asyncio.Event()
-    readings, groups, incomplete = list[_TargetReading](), _Groups(list), ""
-    if twins:
-        notes = [*notes, f"Counted once: {twins} targets have the counters of another one (HA pairs)."]
+    targets, remarks = await _targets(api, query)
+    stop, engines, incomplete = stop or asyncio.Event(), list[EngineHistory](), ""
+    notes, lacking = [*notes, *remarks], sum(bool(target.missing) for target in targets)
+    baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
-        reading = _TargetReading(api, query, target, assumptions, groups)
-        readings.append(reading)
+        reading = _TargetReading(api, query, target, assumptions, baselines)
         try:
             async for share in reading.read():
                 progress((number + share) / len(targets))
@@ -98,19 +205,24 @@ async def read_history(
             incomplete = f"{target.name}: {error}"
         if stop.is_set():
             incomplete = f"interrupted while reading {target.name}"
-        notes = [*notes, *reading.samples.notes()]
+        engines += reading.results()
+        notes += reading.samples.notes()
         if incomplete:
             incomplete += f"; {number} of {len(targets)} targets were read completely"
             break
-    engines = [result for reading in readings for result in reading.results()]
     if incomplete and not any(engine.slots for engine in engines):
         raise HistoryError(incomplete)
-    length = query.slot_seconds
-    return HistoryResult(api.name, query.begin, query.end, length, engines, tuple(notes), incomplete)
+    if lacking and not incomplete:
+        incomplete = f"series of {lacking} of {len(targets)} servers are missing"
+    return PrometheusHistory(api.name, query.begin, query.end, query.slot_seconds, engines, notes, incomplete)
 
 
-async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], int]:
-    """Return the targets, and the number of those that are left out as twins."""
+async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], Sequence[str]]:
+    """Return the targets, and remarks: on those that are left out as twins, and on missing series.
+
+    Raises:
+        HistoryError: There are none, or too many, or none has the series that are needed.
+    """
     targets = targets_of(await api.series(every_engine(query.match), query.begin, query.end))
     if not targets:
         near = await nearest_names(api, query.begin, query.end)
@@ -118,84 +230,224 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
     if len(targets) > MAX_TARGETS:
         raise HistoryError(f"{len(targets)} targets match; a report has at most {MAX_TARGETS}: use --match")
     unique = await without_twins(api, targets, query.begin, query.end)
-    return unique, len(targets) - len(unique)
+    twins, notes = len(targets) - len(unique), list[str]()
+    if twins:
+        notes.append(f"Counted once: {twins} targets have the counters of another one (HA pairs).")
+    for target in (each for each in unique if each.missing):
+        verb = "is" if len(target.missing) == 1 else "are"
+        near = await nearest_names(api, query.begin, query.end, target.missing)
+        notes.append(f"{target.name}: {', '.join(target.missing)} {verb} missing here.{near}")
+    if not any(target.has_tokens for target in unique):
+        raise HistoryError("; ".join(notes))
+    return unique, notes
+
+
+@dataclass(slots=True)
+class _EngineReading:
+    """Drives the monitor of one engine by its samples, and evaluates it at the end of each slot."""
+
+    monitor: EngineMonitor
+    slot_seconds: float
+    interval: float
+    drafted: float | None
+    """Unix time about which it drafted last; None if that is unknown."""
+    margin: float
+    """Seconds by which that time may be too late."""
+    slots: list[Slot] = field(default_factory=list)
+    events: list[tuple[float, Event]] = field(default_factory=list)
+    scrapes: int = 0
+    snapshot: EngineSnapshot | None = None
+    reported_seconds: float = 0.0
+    _since: float | None = None
+    _process: int = 0
+
+    def observe(self, sample: Sample, wall: float) -> None:
+        """Add the sample of a later scrape at a Unix time; raise HistoryError if there are too many slots.
+
+        A slot begins at a multiple of its length, after a gap, and with a restart.
+        """
+        history = self.monitor.history
+        last = history.last_seen if self._since is not None else None
+        is_gap = last is not None and wall - last > max(GONE_POLLS * self.interval, GONE_SECONDS)
+        is_next = last is None or last // self.slot_seconds != wall // self.slot_seconds
+        is_reset = _is_reset(history.poll, sample)
+        if is_next or is_gap or is_reset:
+            self.close()
+            self._since = wall if last is None or is_gap else last
+            self._process += is_reset
+            if len(self.slots) > MAX_SLOTS:
+                raise HistoryError(f"its counters fell {self._process} times: they are of several servers")
+        self.scrapes += 1
+        events = self.monitor.observe(sample, wall, wall, self.interval, self.slot_seconds)
+        self.events += [(wall, event) for event in events]
+        baseline = self.monitor.learned.baseline
+        if self.monitor.counters.begins_again and not is_reset and baseline.present is baseline.kept:
+            baseline.kept = None  # the same process drafted before its counters of drafts were kept
+
+    def close(self) -> None:
+        """End the present slot, if it has begun: evaluate it."""
+        history, since = self.monitor.history, self._since
+        if since is None or history.last_seen <= since:
+            return
+        figures = self.monitor.evaluation_over(history.last_seen - since).longest
+        if not figures.window.polls:
+            return
+        self.slots.append(self._slot(since, figures))
+        is_last = self.drafted is not None and history.wall >= self.drafted - self.margin
+        if self.slots[-1].drafts and is_last:
+            self.report()
+
+    def report(self) -> None:
+        """Observe the time up to now in which it drafted with the present K, or in which it did not draft."""
+        newest = self.slots[-1]
+        begin = newest.begin
+        for slot in reversed(self.slots):
+            if slot.era != newest.era or (bool(slot.drafts) != bool(newest.drafts) and _worked(slot)):
+                break
+            begin = slot.begin if _worked(slot) else begin
+        self.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
+        self.snapshot = self.monitor.snapshot_over(self.reported_seconds, newest.end)
+
+    def _slot(self, begin: float, figures: WindowEvaluation) -> Slot:
+        history, total = self.monitor.history, figures.window.total
+        speedup = _speedup(figures)
+        load = figures.drafting_requests if total.drafts else figures.window.mean.running_requests
+        return Slot(
+            begin=begin,
+            end=history.wall,
+            seconds=figures.window.seconds,
+            outcome=_outcome(figures, speedup, self.monitor.counters.drafting),
+            tokens=history.tokens if total.drafts else 0,
+            era=history.window_resets,
+            process=self._process,
+            drafts=total.drafts or 0,
+            draft_tokens=total.draft_tokens or 0,
+            accepted_tokens=total.accepted_tokens or 0,
+            generated=total.generation_tokens or 0,
+            decode_seconds=seconds(total.decode_nanoseconds) or 0.0,
+            running_requests=load,
+            speedup=speedup,
+        )
+
+
+def _is_reset(before: Poll | None, sample: Sample) -> bool:
+    """Return whether a sample is of another process than the poll before."""
+    if before is None:
+        return False
+    is_new = None not in (before.created, sample.created) and before.created != sample.created
+    known = ((old, new) for old, new in zip(before.counters, sample.counters, strict=True) if new is not None)
+    return is_new or any(new < old for old, new in known)
+
+
+def _worked(slot: Slot) -> bool:
+    return slot.outcome is not SlotOutcome.IDLE
+
+
+def _speedup(figures: WindowEvaluation) -> Estimate | None:
+    """Return the speed-up; None without drafts or bounds, or with too few data for a verdict."""
+    found = figures.speedup_range if figures.total.drafts else None
+    if found is None or not found.is_bounded or figures.verdict is Verdict.INSUFFICIENT:
+        return None
+    return found.estimate
+
+
+def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Drafting) -> SlotOutcome:
+    total, even = figures.total, figures.known.policy.speedup.harmful
+    if not (total.decode_steps or total.generation_tokens):
+        return SlotOutcome.IDLE
+    if not total.drafts:
+        if drafting is Drafting.UNCOUNTED or (total.drafts is None and total.draft_tokens):
+            return SlotOutcome.UNCOUNTED
+        return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
+    if speedup is None:
+        return SlotOutcome.UNCLEAR
+    if speedup.upper < even or (figures.request is not None and figures.request.is_slower):
+        return SlotOutcome.HURT
+    return SlotOutcome.PAID if speedup.lower >= even else SlotOutcome.UNCLEAR
 
 
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
     def __init__(
-        self, api: QueryApi, query: HistoryQuery, target: HistoryTarget, assumptions: Knows, groups: _Groups
+        self,
+        api: QueryApi,
+        query: HistoryQuery,
+        target: HistoryTarget,
+        assumptions: Knows,
+        baselines: BaselineReader,
     ) -> None:
         self._query = query
+        self._target = target
         self._assumptions = assumptions
+        self._reader = baselines
         self.samples = TargetSamples(api, target, PAGES)
-        self._engines: dict[EngineName, EngineSlots] = {}
-        self._periods: dict[str, PlainPeriods] = {}
-        self._groups, self._group = groups, group_of(target.labels, target.name)
-        self._is_rust = False
+        self._engines: dict[EngineName, _EngineReading] = {}
+        self._baselines: Mapping[str, FoundBaseline] = {}
+        self._activity = Activity()
+        self._front_end = ""
 
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""
-        query, its = self._query, self.samples
-        self._is_rust = await its.target.has_rust_front_end(its.api, query.begin, query.end)
-        async for end, scrapes in its.pages(query.begin, query.end):
+        query, api, target = self._query, self.samples.api, self._target
+        with suppress(HistoryError):  # the samples may be read nevertheless, or tell the reason
+            self._activity = await self._reader.activity(target)
+            self._baselines = await self._reader.read(target)
+        if await target.has_rust_front_end(api, query.begin, query.end):
+            self._front_end = "rust"
+        async for end, scrapes in self.samples.pages(query.begin, query.end):
             for time, samples in scrapes:
                 for name, sample in samples.items():
-                    self._engine(name).observe(sample, time)
+                    self._engine(name, len(samples)).observe(sample, time)
             await yield_to_event_loop()
             yield (end - query.begin) / (query.end - query.begin)
 
-    def _engine(self, name: EngineName) -> EngineSlots:
-        engine = self._engines.get(name)
-        if engine is None:
+    def _engine(self, name: EngineName, engines: int) -> _EngineReading:
+        """Return the engine of a name, of a server with a number of ``engines``."""
+        if name not in self._engines:
             check_engines(len(self._engines) + 1)
-            if name.model_name not in self._periods:
-                self._periods[name.model_name] = PlainPeriods(self._groups[self._group, name.model_name])
-            engine = self._engines[name] = EngineSlots(
-                replace(self._assumptions(name.model_name), front_end="rust" if self._is_rust else ""),
-                self._periods[name.model_name],
-                self._query.slot_seconds,
-                self.samples.interval or DEFAULT_INTERVAL,
-            )
-        return engine
+            self._engines[name] = self._begin(name, data_parallel=engines > 1)
+        return self._engines[name]
 
-    def results(self) -> Iterator[EngineHistoryResult]:
-        """Yield the evaluated history of each engine."""
-        target = self.samples.target
+    def _begin(self, name: EngineName, *, data_parallel: bool) -> _EngineReading:
+        known = replace(
+            self._assumptions(name.model_name),
+            engine_kind=self._target.kind.name,
+            front_end=self._front_end,
+            data_parallel=data_parallel,
+            settings_place="history",
+        )
+        found, baseline = self._baselines.get(name.model_name), Baseline()
+        if found is not None:
+            # It is the newest of all: times without speculation before it do not replace it.
+            baseline = Baseline(found.baseline.kept, ended=True)
+        monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
+        return _EngineReading(
+            monitor,
+            self._query.slot_seconds,
+            self.samples.interval or DEFAULT_INTERVAL,
+            self._activity.drafted.get(name),
+            self._reader.step + self._query.slot_seconds,
+        )
+
+    def results(self) -> Iterator[EngineHistory]:
+        """Yield the history of each engine."""
         for name, engine in sorted(self._engines.items()):
             engine.close()
-            slots = tuple(engine.evaluated())
-            yield EngineHistoryResult(
-                target.name,
-                target.labels,
-                name.model_name,
-                name.engine,
-                self.samples.interval or DEFAULT_INTERVAL,
+            if engine.slots and engine.snapshot is None:
+                engine.report()
+            found, kept = self._baselines.get(name.model_name), engine.monitor.learned.baseline
+            is_others = found is not None and found.server is not self._target
+            is_found = found is not None and kept.kept is found.baseline.kept
+            yield EngineHistory(
+                self._target,
+                name,
+                engine.interval,
                 engine.scrapes,
-                slots,
-                tuple(engine.events),
-                tuple(each.period for each in engine.periods.known),
-                best_setting(engine, slots, data_parallel=len(self._engines) > 1),
+                engine.slots,
+                engine.events,
+                kept.summary(engine.monitor.history.wall),
+                found.server.name if found is not None and is_others and is_found else "",
+                engine.snapshot,
+                engine.reported_seconds,
             )
-
-
-def best_setting(
-    engine: EngineSlots, results: Sequence[SlotResult], *, data_parallel: bool
-) -> HistorySetting | None:
-    """Return the setting of ``recommend`` that would have been best; None without drafts.
-
-    Acceptance is of all slots with the last K, the cost by load that at the end of the last of them.
-    ``results`` are the evaluated slots; with ``data_parallel`` the server has several engines.
-    """
-    drafted = [slot for slot in engine.slots if slot.tokens and slot.window.total.drafts]
-    if not drafted:
-        return None
-    tokens = drafted[-1].tokens
-    best = best_tokens(result for result in results if result.tokens == tokens)
-    known = engine.knowledge_at(drafted[-1])
-    known = replace(known, assumed=replace(known.assumed, data_parallel=data_parallel))
-    window = Window.over_time([slot.window for slot in drafted if slot.tokens == tokens])
-    loads = {point.running_requests for curve in known.cost.measured for point in curve.points}
-    setting = setting_by_load(WindowEvaluation(window, known), max(tokens, best.best if best else 0))
-    return HistorySetting(setting, known.speculation, tuple(sorted(loads)))

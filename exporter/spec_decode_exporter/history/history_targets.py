@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
 from spec_decode_exporter.costs.baseline import COMPARED
-from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
+from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries, Selector
+from spec_decode_exporter.monitor.state import group_of
 from spec_decode_exporter.scrape.engines import (
     DRAFTS,
     ENGINE_LABELS,
@@ -23,6 +25,7 @@ from spec_decode_exporter.scrape.engines import (
     POSITION_LABELS,
     PROCESS_START,
     RANK_LABELS,
+    Absence,
     Counter,
     EngineKind,
     EngineMark,
@@ -40,11 +43,13 @@ REPLICA_LABELS: Final = frozenset(
     }
 )
 """Labels by which the servers of an HA pair differ; both scrape the same counters."""
+MAX_LABEL_NAMES: Final = 128
+"""Maximum combinations of label names of the servers of a history."""
 NAMED: Final = 5
 """Names of metrics that an error has."""
 
-_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
-"""Counter and start times by which a server's process is recognised."""
+_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
+"""Counters and start times by which a server's process is recognised."""
 _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset(
@@ -52,6 +57,11 @@ _PAGE_LABELS: Final = frozenset(
 )
 """Labels that a server itself gives its series."""
 _OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
+_PROCESS_LABELS: Final = {"instance", "pod"}
+"""Labels of one process: with one of them, series that lack others are those of a server all the same."""
+_DRAFT_TOKENS: Final = {Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, EngineMark.POSITION_ACCEPTED}
+_STEPS: Final = (Counter.FIRST_TOKENS, Counter.DECODE_STEPS)
+_PREFIXES: Final = tuple(prefix for kind in ENGINES for prefix in kind.prefixes)
 
 Key = tuple[tuple[str, str], ...]
 
@@ -64,34 +74,51 @@ class HistoryTarget:
     prefix: str
     labels: Labels
     """Labels that identify the server, without those of replicas."""
-    created: bool
-    """It has creation times."""
+    quantities: AbstractSet[Quantity]
+    """What its series count."""
+    absent: tuple[str, ...] = ()
+    """Labels that series of other servers have besides these."""
+    name: str = ""
+    """Its instance and what tells it from others; without an instance all of its labels."""
 
     @property
-    def name(self) -> str:
-        """Name of the target: its instance, else all of its labels."""
-        instance = self.labels.get("instance")
-        return instance or ",".join(f"{name}={value}" for name, value in sorted(self.labels.items())) or "all"
+    def group(self) -> tuple[str, str]:
+        """Kind and group of servers: one process of it follows another."""
+        return self.kind.name, group_of(self.labels, self.name)
 
     @property
-    def selector(self) -> str:
+    def selector(self) -> Selector:
         """Selector of its series, with its process' start, without histograms."""
         return self._selector(f"{self._named(_plain(self.kind))}|{PROCESS_START}")
 
     @property
-    def latencies(self) -> str:
+    def latencies(self) -> Selector:
         """Selector of its drafts and of the histograms that are compared with those of a baseline."""
         return self._selector(self._named(_names(self.kind, (*DRAFTS, *COMPARED))))
 
     @property
-    def identifying(self) -> str:
+    def identifying(self) -> Selector:
         """Selector of the counter and the start times by which its process is recognised."""
         return self._selector(f"{self._named(_names(self.kind, _IDENTIFYING))}|{PROCESS_START}")
 
     @property
-    def activity(self) -> str:
+    def activity(self) -> Selector:
         """Selector of its counters of generated tokens and of drafts."""
         return self._selector(self._named(_names(self.kind, (Counter.GENERATION_TOKENS, *DRAFTS))))
+
+    @property
+    def has_tokens(self) -> bool:
+        """True if its generated tokens are there: without them nothing is evaluated."""
+        return Counter.GENERATION_TOKENS in self.quantities
+
+    @property
+    def missing(self) -> Sequence[str]:
+        """Names of the series without which its drafts are not known; empty if they are there."""
+        wanted: list[Quantity] = [Counter.GENERATION_TOKENS]
+        if self.quantities.isdisjoint(DRAFTS) and self.kind.absence is Absence.NO_COUNTERS:
+            wanted += [Counter.DRAFTS] if self.quantities & _DRAFT_TOKENS else _STEPS
+        lacking = (each for each in wanted if each in self.kind.names and each not in self.quantities)
+        return [f"{self.prefix}{self.kind.names[each][0]}" for each in lacking]
 
     async def has_rust_front_end(self, api: QueryApi, begin: float, end: float) -> bool:
         """Return whether it is vLLM's Rust front end, which has none of Python's own series.
@@ -99,25 +126,25 @@ class HistoryTarget:
         Raises:
             HistoryError: The history cannot be read.
         """
-        if self.created or self.kind.name != "vllm" or self.prefix.startswith("ray"):
+        has_created = EngineMark.CREATED in self.quantities
+        if has_created or self.kind.name != "vllm" or self.prefix.startswith("ray"):
             return False
         return not await api.series(self._selector(_PYTHON_MARKS), begin, end)
 
     def _named(self, names: str) -> str:
         return f"{re.escape(self.prefix)}({names})"
 
-    def _selector(self, names: str) -> str:
-        return _selector(
-            names, ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(self.labels.items()))
-        )
+    def _selector(self, names: str) -> Selector:
+        labels = sorted({**self.labels, **dict.fromkeys(self.absent, "")}.items())
+        return Selector(names, ",".join(f'{name}="{_escaped(value)}"' for name, value in labels))
 
 
-def every_engine(match: str) -> str:
+def every_engine(match: str) -> Selector:
     """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
     return _of_all([_plain(kind) for kind in ENGINES], match)
 
 
-def servers_of(match: str) -> str:
+def servers_of(match: str) -> Selector:
     """Return the selector of the series by which the servers of all known engines are found: few of each."""
     return _of_all([_names(kind, _IDENTIFYING) for kind in ENGINES], match)
 
@@ -131,36 +158,130 @@ def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
     return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
 
 
-def _of_all(names: Iterable[str], match: str) -> str:
+def _of_all(names: Iterable[str], match: str) -> Selector:
     prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
     parts = (f"({prefix})({each})" for prefix, each in zip(prefixes, names, strict=True))
-    return _selector("|".join(parts), match)
+    return Selector("|".join(parts), match)
 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _selector(names: str, matchers: str) -> str:
-    name = names.replace("\\", "\\\\")
-    return f'{{__name__=~"{name}"{"," if matchers else ""}{matchers}}}'
-
-
 def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
-    """Group series by target, in the order of their labels. Series that no engine has are left out."""
-    groups: defaultdict[tuple[Key, str, str], list[str]] = defaultdict(list)
+    """Group series by target, in the order of their labels. Series that no engine has are left out.
+
+    Series with fewer labels than a server, as after an aggregation, are no target of their own: they would
+    have the series of all others. Nor is an alias of some series of a server, or some with one more label.
+    """
+    found: defaultdict[tuple[Key, str], set[Quantity]] = defaultdict(set)
     kinds: dict[str, EngineKind] = {}
     for labels in series:
         meaning = MEANINGS.get(labels.get("__name__", "").encode())
         if meaning is None or meaning.kind is None or meaning.quantity in INFOS:
             continue
-        kinds[meaning.kind.name] = meaning.kind
+        kinds[meaning.prefix] = meaning.kind
         identity = tuple(sorted(each for each in labels.items() if each[0] not in _OTHER_LABELS))
-        groups[identity, meaning.kind.name, meaning.prefix].append(labels["__name__"])
+        found[identity, meaning.prefix].add(meaning.quantity)
+    every, whole = _Identities(), _Identities()
+    for (identity, _), quantities in found.items():
+        every.add(identity)
+        if Counter.GENERATION_TOKENS in quantities:
+            whole.add(identity)
+    kept = [key for key in sorted(found) if _is_server(key, found, whole)]
+    differing = _differing(identity for identity, _ in kept)
     return [
-        HistoryTarget(kinds[kind], prefix, dict(key), any(name.endswith("_created") for name in names))
-        for (key, kind, prefix), names in sorted(groups.items())
+        HistoryTarget(
+            kinds[prefix],
+            prefix,
+            dict(identity),
+            frozenset(found[identity, prefix]),
+            tuple(sorted(every.further(identity))),
+            _name(dict(identity), differing),
+        )
+        for identity, prefix in kept
     ]
+
+
+class _Identities:
+    """Labels that identify servers, by the names of the labels."""
+
+    def __init__(self) -> None:
+        self._by_names: defaultdict[frozenset[str], set[Key]] = defaultdict(set)
+        self._parts: dict[tuple[frozenset[str], frozenset[str]], set[Key]] = {}
+
+    def add(self, identity: Key) -> None:
+        """Add one; raise HistoryError if they have too many combinations of names."""
+        self._by_names[_names_of(identity)].add(identity)
+        if len(self._by_names) > MAX_LABEL_NAMES:
+            raise HistoryError(f"its servers differ in more than {MAX_LABEL_NAMES} combinations of labels")
+
+    def further(self, identity: Key) -> set[str]:
+        """Return the names of the labels that others have besides all of these."""
+        names, further = _names_of(identity), set[str]()
+        for more in (each for each in self._by_names if each > names):
+            if (more, names) not in self._parts:
+                self._parts[more, names] = {_part(each, names) for each in self._by_names[more]}
+            further |= more - names if identity in self._parts[more, names] else set()
+        return further
+
+    def has_part_of(self, identity: Key) -> bool:
+        """Return whether one has some of these labels and no other, or all."""
+        names = _names_of(identity)
+        return any(
+            _part(identity, fewer) in known for fewer, known in self._by_names.items() if fewer <= names
+        )
+
+
+def _names_of(identity: Key) -> frozenset[str]:
+    return frozenset(name for name, _ in identity)
+
+
+def _part(identity: Key, names: AbstractSet[str]) -> Key:
+    return tuple(each for each in identity if each[0] in names)
+
+
+def _is_server(
+    key: tuple[Key, str], found: Mapping[tuple[Key, str], AbstractSet[Quantity]], whole: _Identities
+) -> bool:
+    """Return whether series with these labels are those of a server; ``whole`` have its generated tokens."""
+    identity, prefix = key
+    if Counter.GENERATION_TOKENS not in found[key]:
+        return not whole.has_part_of(identity) and not whole.further(identity)
+    if _PROCESS_LABELS.isdisjoint(dict(identity)) and whole.further(identity):
+        return False
+    aliased = (found.get((identity, other), frozenset()) for other in _PREFIXES if other != prefix)
+    return not any(found[key] < each for each in aliased)
+
+
+def _differing(identities: Iterable[Key]) -> Mapping[str, AbstractSet[str]]:
+    """Return the names of the labels that differ between the servers of each instance."""
+    values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    counts: defaultdict[str, int] = defaultdict(int)
+    totals: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for labels in map(dict, identities):
+        instance = labels.get("instance", "")
+        counts[instance] += 1
+        for name, value in labels.items():
+            values[instance][name].add(value)
+            totals[instance, name] += 1
+    return {
+        instance: {
+            name for name, its in known.items() if len(its) > 1 or totals[instance, name] < counts[instance]
+        }
+        for instance, known in values.items()
+    }
+
+
+def _name(labels: Labels, differing: Mapping[str, AbstractSet[str]]) -> str:
+    """Return the instance, with its pod and the labels by which it differs from others of the instance."""
+    instance = labels.get("instance")
+    if instance is None:
+        return ",".join(f"{name}={value}" for name, value in sorted(labels.items())) or "all"
+    pod = [labels["pod"]] if labels.get("pod", instance) not in instance else []
+    others = sorted(differing[instance] & labels.keys() - {"pod"})
+    told = [*pod, *(f"{name}={labels[name]}" for name in others)]
+    return f"{instance} ({', '.join(told)})" if told else instance
 
 
 async def without_twins(
@@ -233,12 +354,17 @@ def nothing_found(api: QueryApi, match: str) -> HistoryError:
     return HistoryError(f"{api.name} has no metrics of an engine that is known{where} in this time")
 
 
-async def nearest_names(api: QueryApi, begin: float, end: float) -> str:
-    """Return the names of metrics that look most like those of an engine, and what to check."""
+async def nearest_names(api: QueryApi, begin: float, end: float, missing: Sequence[str] = ()) -> str:
+    """Return the names of metrics that look most like those of an engine, or like missing ones."""
     try:
         names = await api.metric_names(begin, end)
     except HistoryError:
-        return "; it has no metrics"
+        names = []
+    roots = {re.split("[:_]", name, maxsplit=1)[-1].removesuffix("_total") for name in missing}
+    alike = (name for name in names if any(root in name for root in roots))
+    near = sorted(name for name in alike if name not in missing and not name.endswith("_created"))
+    if missing:
+        return f" The nearest names are {', '.join(near[:NAMED])}." if near else ""
     near = sorted(name for name in names if re.search("vllm|spec_dec|sglang", name, re.IGNORECASE))
     near = near[:NAMED] or get_close_matches("vllm:generation_tokens_total", names, NAMED, 0.3)
     if any(name.encode() in MEANINGS for name in near):

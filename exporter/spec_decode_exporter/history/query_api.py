@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
@@ -52,6 +54,10 @@ class HistoryError(ExporterError):
     """The history cannot be read; the text has the cause and the remedy."""
 
 
+class _RefusedError(HistoryError):
+    """The server cannot read the query (status 400)."""
+
+
 class TooMuchError(HistoryError):
     """The server refuses the query or its answer exceeds a limit: ask for less."""
 
@@ -61,9 +67,33 @@ class Remedies(NamedTuple):
 
     match: str
     credentials: str
+    authority: str
 
 
-FLAGS: Final = Remedies("--match", "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS")
+class Selector(NamedTuple):
+    """Series by the regular expression of their names, which matches whole names, and by label matchers."""
+
+    names: str
+    matchers: str = ""
+
+    def __str__(self) -> str:
+        return self._text("=~", self.names.replace("\\", "\\\\"))
+
+    def exactly(self, names: Iterable[str]) -> list[str]:
+        """Return one selector for each of the names that match."""
+        pattern = re.compile(self.names)
+        return [self._text("=", name) for name in names if pattern.fullmatch(name)]
+
+    def _text(self, operator: str, name: str) -> str:
+        return f'{{__name__{operator}"{name}"{"," if self.matchers else ""}{self.matchers}}}'
+
+
+_VARIABLE: Final = "SPEC_DECODE_EXPORTER_"
+FLAGS: Final = Remedies(
+    "--match",
+    f"{_VARIABLE}AUTHORIZATION_CREDENTIALS, or a user by {_VARIABLE}BASIC_AUTH_USERNAME and …_PASSWORD",
+    f"{_VARIABLE}TLS_CA_FILE",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +159,8 @@ class QueryApi:
         self.name = without_query(self._url)
         self._client = client
         self._stop = stop or asyncio.Event()
+        self._names: frozenset[str] | None = None
+        """Names of all metrics, of a server that takes no pattern of names."""
 
     async def time(self) -> float:
         """Return the server's Unix time.
@@ -144,14 +176,28 @@ class QueryApi:
             raise self._unusable("its answer to the query `time()` has no time")
         return moment
 
-    async def series(self, selector: str, begin: float, end: float) -> list[dict[str, str]]:
+    async def series(self, selector: Selector, begin: float, end: float) -> list[dict[str, str]]:
         """Return the labels of the series that match and have samples between two Unix times.
 
         Raises:
             TooMuchError: There are too many.
             HistoryError: The server refuses the request.
         """
-        values = {"match[]": selector, **_span(begin, end)}
+        span = _span(begin, end)
+        if self._names is None:
+            try:
+                return await self._series_of(str(selector), span)
+            except _RefusedError as refused:
+                # Google's managed Prometheus takes exact names only.
+                with suppress(HistoryError):
+                    self._names = frozenset(await self.metric_names(begin, end))
+                if self._names is None:
+                    raise refused from None
+        found = [await self._series_of(each, span) for each in selector.exactly(self._names)]
+        return self._few([labels for each in found for labels in each])
+
+    async def _series_of(self, selector: str, span: Mapping[str, str]) -> list[dict[str, str]]:
+        values = {"match[]": selector, **span}
         return self._few(await self._answer(list[dict[str, str]], "list of series", "series", values))
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
@@ -160,20 +206,32 @@ class QueryApi:
         names: list[str] = await self._answer(list[str], "list of names", path, _span(begin, end))
         return names[:MAX_SERIES]
 
-    async def samples(self, selector: str, end: float, seconds: int) -> list[SampledSeries]:
+    async def samples(self, selector: Selector, end: float, seconds: int) -> list[SampledSeries]:
         """Return the raw samples of the last ``seconds`` before a Unix time.
 
         Raises:
             TooMuchError: The server refuses the query, or the answer exceeds a limit.
             HistoryError: The server refuses the request for another reason.
         """
-        query = {"query": f"{selector}[{seconds}s]", "time": f"{end:.3f}"}
-        return await self._matrix("query", query, end - seconds, end)
+        found = list[SampledSeries]()
+        for text in self._texts(selector):
+            query = {"query": f"{text}[{seconds}s]", "time": f"{end:.3f}"}
+            found += await self._matrix("query", query, end - seconds, end)
+        return found
 
-    async def values_every(self, selector: str, begin: float, end: float, step: int) -> list[SampledSeries]:
+    async def values_every(
+        self, selector: Selector, begin: float, end: float, step: int
+    ) -> list[SampledSeries]:
         """Return the newest value of each series at every ``step`` seconds; raise like ``samples``."""
-        query = {"query": selector, **_span(begin, end), "step": str(step)}
-        return await self._matrix("query_range", query, begin, end)
+        found = list[SampledSeries]()
+        for text in self._texts(selector):
+            query = {"query": text, **_span(begin, end), "step": str(step)}
+            found += await self._matrix("query_range", query, begin, end)
+        return found
+
+    def _texts(self, selector: Selector) -> Sequence[str]:
+        """Return the selectors of as many queries as the server needs for some series."""
+        return [str(selector)] if self._names is None else selector.exactly(self._names)
 
     async def _matrix(
         self, path: str, query: Mapping[str, str], begin: float, end: float
@@ -234,7 +292,9 @@ class QueryApi:
         if error.reason == "too_large" or (fewer and (status in _FEWER or error.reason == "timeout")):
             return TooMuchError(text)
         if status == HTTPStatus.BAD_REQUEST:
-            return HistoryError(f"{text}: it cannot read the selector; check {self.remedies.match}")
+            return _RefusedError(f"{text}: it cannot read the selector; check {self.remedies.match}")
+        if error.reason == "tls":
+            return HistoryError(f"{text}; give its authority by {self.remedies.authority}, or write http://")
         return HistoryError(text)
 
     def _unusable(self, reason: str) -> HistoryError:

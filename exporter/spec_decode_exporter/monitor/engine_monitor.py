@@ -190,21 +190,21 @@ class EngineMonitor:
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         yield Event("state_changed", fields, bad=is_bad)
 
-    def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
-        """Return a snapshot whose evaluation covers only the last ``seconds``, at most the longest window.
-
-        The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
-        """
+    def evaluation_over(self, seconds: float, *, is_gone: bool = False) -> Evaluation:
+        """Return the evaluation of the last ``seconds``, at most: the advice needs no longer ones."""
         lengths = (*(length for length in self._lengths if length < seconds), seconds)
         windows, latencies = self.history.windows(*lengths), self.history.latencies()
-        evaluation = Evaluation(windows, self._knowledge(windows), latencies)
+        return Evaluation(windows, replace(self._knowledge(windows), is_gone=is_gone), latencies)
+
+    def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
+        """Return a snapshot with that evaluation, of an engine that is gone at ``now`` (monotonic) too."""
+        evaluation = self.evaluation_over(seconds)
         evaluation.compute_for_readers()
         snapshot = self._present(evaluation, self.learned.drops.status())
         if not self.history.is_gone(now):
             return snapshot
         found = snapshot.findings  # by the state and the drops of its last poll
-        gone = Evaluation(windows, replace(evaluation.known, is_gone=True), latencies)
-        drops = DropStatus(total=snapshot.drops.total)
+        gone, drops = self.evaluation_over(seconds, is_gone=True), DropStatus(total=snapshot.drops.total)
         return replace(snapshot, evaluation=gone, compute_findings=lambda: found, reported=None, drops=drops)
 
     # Observed

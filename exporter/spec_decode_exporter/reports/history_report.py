@@ -1,291 +1,405 @@
-"""Report of a history: whether speculation paid, when, and what changed; as text, HTML and JSON."""
+"""Report of a history: the observation of its newest time with drafts, and then each engine over time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
+from itertools import groupby
+from math import ceil
 from typing import Any, Final, NamedTuple
 
+from markdown_it import MarkdownIt
 from markupsafe import Markup
-from msgspec import to_builtins
 
-from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING
-from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.number_formats import bounds, count, number_range, percent, plain, three_digits
-from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.history.history_result import (
-    SPECULATING,
-    BestTokens,
-    EngineHistoryResult,
-    HistoryResult,
-    HistorySetting,
-    HistoryTotals,
-    SlotSummary,
-)
-from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult
-from spec_decode_exporter.reports import history_charts
+from spec_decode_exporter.core.number_formats import bounds, long_time, plain, three_digits
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.history.baseline_reader import hidden_drafts
+from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.events import EVENTS, event_text
+from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
-from spec_decode_exporter.reports.text import TextStyle, badge, json_text, printable, render
-from spec_decode_exporter.reports.text import name as code
-from spec_decode_exporter.views.engine_view import SettingView, view_of_setting
-from spec_decode_exporter.views.setting_text import by_load_text, uncertain_text
+from spec_decode_exporter.reports.observation import ObservedFleet
+from spec_decode_exporter.reports.observation_report import report
+from spec_decode_exporter.reports.text import TextStyle, badge, json_text, name, printable, render
+from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.views.fleet_view import ObservationView, TargetView, target_view
 from spec_decode_exporter.views.templating import environment
 
-OUTCOMES: Final = {
-    SlotOutcome.PAID: "it paid",
-    SlotOutcome.HURT: "it hurt",
-    SlotOutcome.UNCLEAR: "unclear",
-    SlotOutcome.PLAIN: "without speculation",
-    SlotOutcome.IDLE: "idle",
-}
-_STATUS: Final = {"paid": ExitStatus.GOOD, "hurt": ExitStatus.BAD, "unclear": ExitStatus.UNKNOWN}
-_TONES: Final = {"paid": "good", "hurt": "bad", "unclear": "unsure", "no drafts": "off"}
-_KINDS: Final = {"paid": "healthy", "hurt": "harmful", "unclear": "unclear", "no drafts": "neutral"}
-"""Classes of the style sheet."""
-_THIN_SPACE: Final = "\u202f"
+MAX_WHOLE: Final = 3
+"""Engines up to which each has the whole observation in the text."""
+MAX_SHOWN: Final = 5
+"""Engines that a text of more has over time: the worst."""
+MAX_ROWS: Final = 24
+"""Rows of the table of one engine; neighbours are merged, to a third with several engines."""
+MAX_CHANGES: Final = 40
+TOP: Final = 4.0
+"""Greatest speed-up of a chart."""
+WIDTH, HEIGHT = 1000, 200
+_DAY: Final = 86_400.0
 _HOUR: Final = 3600.0
-_MISSING: Final = (
-    "A setting by load needs the cost at two loads at least, so steps with drafts and steps without at each. "
-    "A time without speculation by day and by night, or `cost.loads` in the file of --config.file, has them."
+_STATUS: Final = {
+    SlotOutcome.PAID: ExitStatus.GOOD,
+    SlotOutcome.HURT: ExitStatus.BAD,
+    SlotOutcome.UNCLEAR: ExitStatus.UNKNOWN,
+}
+_WORST_FIRST: Final = (
+    SlotOutcome.HURT,
+    SlotOutcome.UNCLEAR,
+    SlotOutcome.UNCOUNTED,
+    SlotOutcome.UNKNOWN,
+    SlotOutcome.PAID,
+    SlotOutcome.PLAIN,
+    SlotOutcome.IDLE,
 )
+_TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
+_WORDS: Final = {SlotOutcome.PLAIN: "without drafts"}
+_DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
+_HEADS: Final = ("from (UTC)", "to", "", "speed-up", "95 % bounds", "length", "running", "K", "time saved")
 
-Row = tuple[object, ...]
-Draw = Callable[[float, bool], object]
-"""Returns a bar for a share, and whether it is guessed."""
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Some slots of one or more engines."""
 
-class Chapter(NamedTuple):
-    """Part of the report: an engine, or all engines together."""
-
-    name: str
-    totals: HistoryTotals
-    slots: Sequence[SlotResult]
-    engine: EngineHistoryResult | None
+    begin: float
+    end: float
+    outcome: SlotOutcome
+    """That of all slots; of several, by the bounds of their speed-up together."""
+    speedup: tuple[float, float, float] | None
+    """Means by decode time of the speed-ups and of their bounds: the error of a cost does not cancel."""
+    decode_seconds: float
+    """Decode time of the slots with a speed-up, summed over requests."""
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    running_requests: float | None
+    tokens: int
 
     @property
-    def last_tokens(self) -> int | None:
-        """K of the last slot with drafts."""
-        drafted = [slot for slot in self.slots if slot.outcome in SPECULATING]
-        return max(drafted, key=lambda slot: slot.end).tokens if drafted else None
+    def length(self) -> float | None:
+        """Tokens of a draft, the bonus token included."""
+        return 1 + self.accepted_tokens / self.drafts if self.drafts else None
 
     @property
-    def cost_sources(self) -> str:
-        """Sources of the costs, by name."""
-        return ", ".join(sorted({str(slot.cost_source) for slot in self.slots if slot.cost_source}))
+    def saved_decode_seconds(self) -> tuple[float, ...] | None:
+        """Decode seconds that speculation saved, with their bounds; negative if it cost time."""
+        return self.speedup and tuple((each - 1) * self.decode_seconds for each in self.speedup)
 
 
-def history_text(result: HistoryResult, style: TextStyle) -> str:
+class Change(NamedTuple):
+    """Event of an engine."""
+
+    begin: float
+    """Unix time; a drop begins before it is found."""
+    time: float
+    type: str
+    text: str
+
+
+def row_of(slots: Sequence[Slot]) -> Row:
+    """Return the row of some slots, of one at least."""
+    known = [
+        (each.speedup[:3], each.decode_seconds) for each in slots if each.speedup and each.decode_seconds
+    ]
+    total = sum(seconds for _, seconds in known)
+    value, lower, upper = (sum(each[place] * seconds for each, seconds in known) for place in range(3))
+    speedup = (value / total, lower / total, upper / total) if total else None
+    drafted = [each for each in slots if each.drafts]
+    loads = [each for each in drafted or slots if each.running_requests is not None]
+    load = sum((each.running_requests or 0.0) * each.seconds for each in loads)
+    return Row(
+        begin=slots[0].begin,
+        end=slots[-1].end,
+        outcome=_outcome(slots, speedup),
+        speedup=speedup,
+        decode_seconds=total,
+        drafts=sum(each.drafts for each in slots),
+        draft_tokens=sum(each.draft_tokens for each in slots),
+        accepted_tokens=sum(each.accepted_tokens for each in slots),
+        running_requests=ratio(load, sum(each.seconds for each in loads)),
+        tokens=drafted[-1].tokens if drafted else 0,
+    )
+
+
+def _outcome(slots: Iterable[Slot], speedup: tuple[float, float, float] | None) -> SlotOutcome:
+    found = {each.outcome for each in slots}
+    drafting = found & _STATUS.keys()
+    if len(drafting) > 1:
+        if speedup is None or speedup[1] < 1 <= speedup[2]:
+            return SlotOutcome.UNCLEAR
+        return SlotOutcome.PAID if speedup[1] >= 1 else SlotOutcome.HURT
+    return next(each for each in _WORST_FIRST if each in (drafting or found))
+
+
+def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Row]:
+    """Return the rows of a table: runs of one outcome and process, or days, or several days each."""
+    if not slots:
+        return []
+    first = slots[0].begin
+    days = ceil((slots[-1].end - first) / _DAY / most)
+    keys: Sequence[Callable[[Slot], object]] = (
+        lambda slot: (slot.era, slot.process, slot.outcome),
+        lambda slot: (slot.era, slot.tokens > 0, slot.outcome is SlotOutcome.HURT),
+        lambda slot: (slot.era, slot.begin // _DAY),
+        lambda slot: (slot.begin - first) // (_DAY * days),
+    )
+    found = list[Row]()
+    for key in keys:
+        found = [row_of(list(members)) for _, members in groupby(slots, key)]
+        if len(found) <= most:
+            break
+    return found
+
+
+def changes(engine: EngineHistory) -> list[Change]:
+    """Return the restarts, changes of K, drops and faults of an engine, oldest first."""
+    found = list[Change]()
+    for time, event in engine.events:
+        fields = {key: value for key, value in event.fields.items() if key != "since"}
+        seconds = fields.get("seconds") if event.name in _DROPS else 0.0
+        begin = time - seconds if isinstance(seconds, int | float) else time
+        if event.name in EVENTS:
+            found.append(Change(begin, time, event.name, event_text(event.name, fields)))
+    return found
+
+
+def history_status(history: PrometheusHistory) -> ExitStatus:
+    """Return the worst status of all engines that drafted, by the bounds of their mean speed-up."""
+    outcomes = (row_of(engine.slots).outcome for engine in history.engines if engine.slots)
+    statuses = {_STATUS[outcome] for outcome in outcomes if outcome in _STATUS}
+    return worst(statuses | ({ExitStatus.FAILED} if history.incomplete else set()))
+
+
+def observation(history: PrometheusHistory) -> ObservationView | None:
+    """Return the observation of the newest times with drafts; without any, of the engines that worked."""
+    known = [
+        (engine, engine.snapshot)
+        for engine in history.engines
+        if engine.snapshot is not None and row_of(engine.slots).outcome in {*_STATUS, SlotOutcome.PLAIN}
+    ]
+    drafted = [each for each in known if row_of(each[0].slots).drafts] or known
+    if not drafted:
+        return None
+    targets = groupby(drafted, lambda each: each[0].target)
+    return ObservedFleet(
+        max(snapshot.moment for _, snapshot in drafted),
+        min(engine.reported_seconds for engine, _ in drafted),
+        tuple((engine.labels, snapshot) for engine, snapshot in drafted),
+        tuple(_target(list(members)) for _, members in targets),
+        (),
+    ).view()
+
+
+def _target(members: Sequence[tuple[EngineHistory, EngineSnapshot]]) -> TargetView:
+    first, labels = members[0][0], [engine.labels for engine, _ in members]
+    name, names = labels[0]["target"], tuple((each["model_name"], each["engine"]) for each in labels)
+    record = PollRecord(polls=first.scrapes, up=True, engines=len(names))
+    return target_view(TargetStatus(record, name=name, address=name, labels={"target": name}, engines=names))
+
+
+def history_text(history: PrometheusHistory, style: TextStyle) -> str:
     """Return a history as text, which is Markdown too."""
-    return render("history.md.jinja", style, **_context(result))
+    return "\n".join(text for text, _ in _parts(history, style))
 
 
-def history_html(result: HistoryResult) -> str:
+def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, EngineHistory | None]]:
+    """Yield the texts, each with the engine that it is about over time."""
+    engines = [engine for engine in history.engines if engine.slots]
+    view, are_many = observation(history), len(engines) > MAX_WHOLE
+    shown = sorted(engines, key=_badness)[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
+    context = {"history": history, "engines": engines, "shown": shown}
+    every = [slot for engine in engines for slot in engine.slots]
+    total = row_of(sorted(every, key=lambda slot: slot.begin)) if every else None
+    yield render("history.md.jinja", style, **_CONTEXT, **context, total=total, part="first"), None
+    if view is not None:
+        yield report(view, style, sections=not are_many), None
+    yield render("history.md.jinja", style, **_CONTEXT, **context, part="overview", style=style), None
+    for engine in shown:
+        most = MAX_ROWS // 3 if are_many else MAX_ROWS
+        cells = list(_cells(rows(engine.slots, most), style))
+        its = {"engine": engine, "its": row_of(engine.slots), "rows": cells}
+        limit = most if are_many else MAX_CHANGES
+        told = {"changes": changes(engine), "limit": limit}
+        yield render("history.md.jinja", style, **_CONTEXT, **context, **its, **told, part="engine"), engine
+
+
+def _badness(engine: EngineHistory) -> tuple[int, float]:
+    row = row_of(engine.slots)
+    return _WORST_FIRST.index(row.outcome), row.speedup[0] if row.speedup else 1.0
+
+
+def history_html(history: PrometheusHistory) -> str:
     """Return a history as one self-contained file with charts, for a screen of any width and for paper."""
-    span = history_charts.TimeSpan(result.begin, result.end)
-    sheet = (files("spec_decode_exporter.web") / "static/style.css").read_text("utf-8")
-    page = _html.get_template("history.html")
-    return page.render(_context(result), sheet=Markup(sheet), span=span, version=__version__) + "\n"  # noqa: S704
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    static = files("spec_decode_exporter.web") / "static"
+    sheet = Markup((static / "style.css").read_text("utf-8"))  # noqa: S704
+    parts = list(_parts(history, TextStyle()))
+    charts = [Chart.of(history, engine) if engine else None for _, engine in parts]
+    if sum(chart is not None for chart in charts) == 1:  # it is the answer, so it comes first
+        charts.sort(key=lambda chart: chart is None)
+    texts = [Markup(markdown.render(text)) for text, _ in parts]  # noqa: S704
+    shown = list(zip(texts, charts, strict=True))
+    return _html.get_template("history.html").render(parts=shown, sheet=sheet) + "\n"
 
 
-def history_json(result: HistoryResult) -> str:
-    """Return a history as ASCII JSON with a final newline."""
-    document = {
-        "version": __version__,
-        **{name: getattr(result, name) for name in ("source", "begin", "end", "slot_seconds", "incomplete")},
-        "notes": list(result.notes),
-        "fleet": to_builtins(result.fleet, str_keys=True),
-        "engines": [_engine_document(engine) for engine in result.engines],
+class Chart(NamedTuple):
+    """Speed-up over time with its bounds, and marks of what changed."""
+
+    top: float
+    labels: Sequence[str]
+    """Times at equal distances."""
+    area: str
+    """Path of the bounds."""
+    line: str
+    even: float
+    """Height at which the speed-up is 1."""
+    marks: Sequence[tuple[float, str, str]]
+    """Place, class of the style sheet, and text."""
+
+    @classmethod
+    def of(cls, history: PrometheusHistory, engine: EngineHistory) -> Chart | None:
+        """Return the chart of an engine; None without a speed-up."""
+        known = [(slot, slot.speedup) for slot in engine.slots if slot.speedup]
+        if not known:
+            return None
+        top = min(TOP, max(2.0, *(speedup.upper for _, speedup in known)))
+        span = history.end - history.begin
+
+        def x(time: float) -> float:
+            return round(WIDTH * (time - history.begin) / span, 1)
+
+        def y(value: float) -> float:
+            return round(HEIGHT * (1 - min(max(value, 0.0), top) / top), 1)
+
+        def box(slot: Slot, lower: float, upper: float) -> str:
+            return f"M{x(slot.begin)} {y(upper)}H{x(slot.end)}V{y(lower)}H{x(slot.begin)}Z"
+
+        form = "%d %b" if span > 4 * _DAY else "%d %b %H:%M"
+        times = (history.begin + span * step / 4 for step in range(5))
+        return cls(
+            top=top,
+            labels=[f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times],
+            area="".join(box(slot, its.lower, its.upper) for slot, its in known),
+            line="".join(f"M{x(slot.begin)} {y(its.value)}H{x(slot.end)}" for slot, its in known),
+            even=y(1.0),
+            marks=[
+                (x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)
+            ],
+        )
+
+
+def history_json(history: PrometheusHistory) -> str:
+    """Return the observation as ASCII JSON, with ``history``: slots and changes of every engine."""
+    view = observation(history)
+    names = ("source", "begin", "end", "slot_seconds", "incomplete")
+    past: dict[str, Any] = {each: getattr(history, each) for each in names}
+    past["notes"] = list(history.notes)
+    past["engines"] = [_document(engine) for engine in history.engines if engine.slots]
+    return json_text({**(view.model_dump(mode="json") if view else {"engines": []}), "history": past})
+
+
+def _document(engine: EngineHistory) -> Mapping[str, Any]:
+    whole, baseline = row_of(engine.slots), engine.baseline
+    named = ("value", "lower", "upper")
+    slots = [
+        {**asdict(slot), "speedup": slot.speedup and dict(zip(named, slot.speedup[:3], strict=True))}
+        for slot in engine.slots
+    ]
+    summary = {
+        **asdict(whole),
+        "length": whole.length,
+        "speedup": whole.speedup and dict(zip(named, whole.speedup, strict=True)),
+        "saved_decode_seconds": whole.saved_decode_seconds
+        and dict(zip(named, whole.saved_decode_seconds, strict=True)),
     }
-    return json_text(document)
+    known = None
+    if baseline is not None:
+        known = {"name": baseline.name, "seconds": baseline.seconds, "end": baseline.end}
+    return {
+        **engine.labels,
+        "labels": dict(engine.target.labels),
+        "scrapes": engine.scrapes,
+        "scrape_interval_seconds": engine.interval,
+        "reported_seconds": engine.reported_seconds,
+        "summary": summary,
+        "baseline": known and {**known, "of": engine.baseline_of or engine.target.name},
+        "changes": [each._asdict() for each in changes(engine)],
+        "slots": slots,
+    }
 
 
-HISTORY_FORMATS: Final[Mapping[str, Callable[[HistoryResult, TextStyle], str]]] = {
+HISTORY_FORMATS: Final[Mapping[str, Callable[[PrometheusHistory, TextStyle], str]]] = {
     "text": history_text,
-    "json": lambda result, _: history_json(result),
-    "html": lambda result, _: history_html(result),
+    "json": lambda history, _: history_json(history),
+    "html": lambda history, _: history_html(history),
 }
 """Writers by the value of ``--format``."""
 
 
-def history_status(result: HistoryResult) -> ExitStatus:
-    """Return the worst status of all engines that drafted, by the bounds of their mean speed-up."""
-    words = (word_of(engine.totals.summary) for engine in result.engines)
-    statuses = {_STATUS[word] for word in words if word in _STATUS}
-    return worst(statuses | ({ExitStatus.FAILED} if result.incomplete else set()))
+def word(outcome: SlotOutcome) -> str:
+    """Write an outcome."""
+    return _WORDS.get(outcome, str(outcome))
 
 
-def word_of(found: SlotSummary) -> str:
-    """Return the answer in a word."""
-    if not found.drafting.seconds:
-        return "no drafts"
-    speedup = found.speedup
-    if speedup is None or speedup.lower < 1 <= speedup.upper:
-        return "unclear"
-    return "paid" if speedup.lower >= 1 else "hurt"
-
-
-def _engine_document(engine: EngineHistoryResult) -> dict[str, Any]:
-    own = {field.name: getattr(engine, field.name) for field in fields(engine) if field.name != "events"}
-    setting = setting_document(engine.setting)
-    baselines = [{"name": each.name, "seconds": each.seconds, "end": each.end} for each in engine.baselines]
-    its: dict[str, Any] = to_builtins(
-        {
-            **own,
-            **{field.name: getattr(engine.totals, field.name) for field in fields(engine.totals)},
-            "changes": engine.changes,
-            "drops": engine.drops,
-            "baselines": baselines,
-            "setting": None if setting is None else setting.model_dump(mode="json"),
-        },
-        str_keys=True,
-    )
-    for written, slot in zip(its["slots"], engine.slots, strict=True):
-        for name in ("speedup", "acceptance_length"):
-            estimate = getattr(slot, name)
-            written[name] = None if estimate is None else estimate._asdict()
-    return its
-
-
-def _context(result: HistoryResult) -> dict[str, Any]:
-    """Return what both templates read."""
-    chapters = [
-        Chapter(
-            f"{engine.model_name or engine.target}, engine {engine.engine}",
-            engine.totals,
-            engine.slots,
-            engine,
-        )
-        for engine in result.engines
-    ]
-    if len(chapters) > 1:
-        chapters.insert(0, Chapter(f"All {len(chapters)} engines", result.fleet, result.slots, None))
-    intervals = sorted({engine.scrape_interval_seconds for engine in result.engines})
-    return {"result": result, "chapters": chapters, "intervals": intervals, **_GIVEN}
-
-
-def length(seconds: float) -> str:
-    """Write a time in whole seconds: ``2h1m1s``."""
-    return format_duration(round(seconds))
-
-
-def day(time: float) -> str:
+def moment(time: float) -> str:
     """Write a Unix time to the minute."""
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
 
 
-def hours_text(seconds: float) -> str:
-    """Write a time in hours."""
-    return f"{three_digits(seconds / _HOUR, 2)} h"
+def saved(row: Row) -> str:
+    """Write the decode-hours that speculation saved, with their bounds; negative if it cost time."""
+    return "" if row.saved_decode_seconds is None else _hours(row.saved_decode_seconds)
 
 
-def overview(chapters: Sequence[Chapter], style: TextStyle) -> Iterator[Row]:
-    """Yield answer, speed-up, name and target of each chapter."""
-    for name, totals, _, engine in chapters:
-        word, speedup = word_of(totals.summary), totals.summary.speedup
-        shown = code(name) if engine else name
-        target = code(engine.target) if engine else ""
+def saved_text(row: Row) -> str:
+    """Write the same in words: saved, or lost."""
+    times = row.saved_decode_seconds or (0.0, 0.0, 0.0)
+    if times[0] >= 0:
+        return f"{_hours(times)} of decoding saved"
+    value, lower, upper = (-each for each in times)
+    return f"{_hours((value, upper, lower))} of decoding lost"
+
+
+def _hours(seconds: Iterable[float]) -> str:
+    value, lower, upper = (three_digits(each / _HOUR, 2) for each in seconds)
+    return f"{value} h ({lower} to {upper})"
+
+
+def overview(engines: Iterable[EngineHistory], style: TextStyle) -> Iterator[Sequence[object]]:
+    """Yield answer, speed-up, saved time and names of each engine, the worst first."""
+    for engine in sorted(engines, key=_badness):
+        row, labels = row_of(engine.slots), engine.labels
+        names = [name(labels[each]) for each in ("target", "model_name", "engine")]
+        speedup = f"{row.speedup[0]:.2f} ({bounds(*row.speedup[1:])})" if row.speedup else ""
+        yield _badge(row, style, str.upper), speedup, saved(row), *names
+
+
+def _badge(row: Row, style: TextStyle, written: Callable[[str], str] = str) -> Markup:
+    return badge(written(word(row.outcome)), _TONES.get(row.outcome, "off"), style)
+
+
+def _cells(found: Iterable[Row], style: TextStyle) -> Iterator[Sequence[object]]:
+    for row in found:
         yield (
-            badge(word.upper(), _TONES[word], style),
-            plain(speedup.value if speedup else None),
-            shown,
-            target,
+            moment(row.begin),
+            moment(row.end)[11:] if row.end - row.begin < _DAY else moment(row.end),
+            _badge(row, style) if row.outcome in _TONES else word(row.outcome),
+            plain(row.speedup[0]) if row.speedup else "",
+            bounds(*row.speedup[1:]) if row.speedup else "",
+            "" if row.length is None else plain(row.length),
+            "" if row.running_requests is None else f"{row.running_requests:.1f}",
+            row.tokens or "",
+            saved(row),
         )
 
 
-def shares(found: SlotSummary) -> Iterator[Row]:
-    """Yield time and tokens of each outcome, and their shares of those with drafts."""
-    for outcome, share in found.shares.items():
-        drafted = outcome in SPECULATING
-        of_time = percent(found.share_of(outcome)) if drafted else ""
-        of_tokens = percent(found.share_of(outcome, "tokens")) if drafted else ""
-        yield OUTCOMES[outcome], hours_text(share.seconds), of_time, count(share.tokens), of_tokens
-
-
-def loads(totals: HistoryTotals) -> Iterator[Row]:
-    """Yield time, shares, speed-up with bounds and best tokens of each load band."""
-    for band, found in totals.by_running_requests.items():
-        speedup, best = found.speedup, found.best_tokens
-        yield (
-            band,
-            hours_text(found.drafting.seconds),
-            percent(found.share_of(SlotOutcome.PAID)),
-            percent(found.share_of(SlotOutcome.HURT)),
-            plain(speedup.value if speedup else None),
-            bounds(speedup.lower, speedup.upper) if speedup else "",
-            "-" if best is None else best.best,
-        )
-
-
-def hours(totals: HistoryTotals, draw: Draw) -> Iterator[Row]:
-    """Yield speed-up and share of paid time of each hour of the day, with a bar."""
-    known = {
-        hour: (each.speedup.value, each.share_of(SlotOutcome.PAID))
-        for hour, each in totals.by_hour_utc.items()
-        if each.speedup
-    }
-    for hour, (speedup, paid) in known.items():
-        share = speedup / max(value for value, _ in known.values())
-        yield f"{hour:02d}", plain(speedup), percent(paid), draw(share, False)
-
-
-def depths(found: BestTokens, tokens: int, draw: Draw) -> Iterator[Row]:
-    """Yield the expected speed-up of each number of draft tokens, with a bar and a remark."""
-    for depth, speedup in found.speedups.items():
-        words = {"no speculation": not depth, "as it ran": depth == tokens, "best": depth == found.best}
-        remark = ", ".join(word for word, holds in words.items() if holds)
-        share = speedup / max(found.speedups.values())
-        yield depth, plain(speedup), draw(share, depth > tokens), remark
-
-
-def bands(found: HistorySetting) -> Iterator[Row]:
-    """Yield the draft tokens as they were and the best ones by load, with their speeds."""
-    for band in found.setting.bands if found.setting else ():
-        present, best = plain(band.present_speedup_ratio), plain(band.speedup_ratio)
-        yield number_range(band.first, band.last), band.present_tokens, present, band.tokens, best
-
-
-def setting_document(found: HistorySetting | None) -> SettingView | None:
-    """Return the document of a setting by load; None without drafts."""
-    if found is None:
-        return None
-    setting, text = found.setting or UNKNOWN_SETTING, setting_sentence(found)
-    missing = text if setting.tokens is None else ""
-    return view_of_setting(setting, found.speculation, "" if missing else text, missing)
-
-
-def setting_sentence(found: HistorySetting) -> str:
-    """Return what would have been best by load, or what is missing to say so."""
-    if found.setting is None:
-        loads = ", ".join(f"{load:.3g}" for load in found.loads)
-        known = f"measured at {loads} running requests alone" if loads else "not measured"
-        return f"The best setting by load is unknown: the cost is {known}. {_MISSING}"
-    if found.setting.tokens is None:
-        return f"The best setting by load is unknown, as the cost is: {uncertain_text(found.setting)}"
-    return by_load_text(found.setting)
-
-
-def _printable(value: object) -> object:
-    """Return a text without control characters; the environment escapes it. Formats have thin spaces."""
-    if isinstance(value, Markup):
-        return value
-    return _THIN_SPACE.join(str(printable(part)) for part in str(value).split(_THIN_SPACE))
-
-
-_GIVEN: Final = {
-    **{
-        each.__name__: each
-        for each in (bands, day, depths, hours, hours_text, length, loads, overview, setting_sentence, shares)
-    },
-    "word_of": word_of,
+_CONTEXT: Final = {
+    **{each.__name__: each for each in (hidden_drafts, long_time, moment, overview, saved_text, word)},
+    "HEADS": _HEADS,
     "TONES": _TONES,
-    "SHARES": ("", "time", "of drafting", "tokens", "of drafting"),
-    "HOURS": ("hour", "speed-up", "paid", ""),
-    "BANDS": ("running requests", "as it ran", "speed", "best", "speed"),
-    "LOAD": ("running requests", "time", "paid", "hurt", "speed-up", "95 % bounds", "best tokens"),
 }
-"""What the templates use besides the result."""
+"""What the template uses besides the history."""
 _html: Final = environment("spec_decode_exporter.reports", html=True)
-_html.finalize = _printable
-_html.globals.update(history_charts.CHARTS, KINDS=_KINDS)

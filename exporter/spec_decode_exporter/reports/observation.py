@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
@@ -27,6 +28,7 @@ from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.urls import model_of
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
@@ -55,6 +57,26 @@ BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
 HOPELESS_SECONDS: Final = 10.0
 """Seconds after which an observation of servers that never answered ends."""
+_HOPELESS: Final = frozenset(
+    {"dns", "tls", "malformed", "status 400", "status 401", "status 403", "status 404"}
+)
+"""Failures that waiting cannot cure; one with these alone ends at once."""
+_LOOK_SECONDS: Final = 0.2
+_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
+_HTTP_KEYS: Final = {
+    "AUTHORIZATION_CREDENTIALS": ("authorization", "credentials"),
+    "BASIC_AUTH_USERNAME": ("basic_auth", "username"),
+    "BASIC_AUTH_PASSWORD": ("basic_auth", "password"),
+    "TLS_CA_FILE": ("tls_config", "ca_file"),
+}
+"""HTTP keys of a target by the variable that sets them: a flag would show a secret to other users."""
+HTTP_HELP: Final = f"""\
+Variables for requests to servers and to --prometheus.url, each with the prefix {_PREFIX}:
+  AUTHORIZATION_CREDENTIALS                    a bearer token
+  BASIC_AUTH_USERNAME and BASIC_AUTH_PASSWORD  a user
+  HTTP_HEADERS                                 headers, one a line, such as 'X-Scope-OrgID: team-a'
+  TLS_CA_FILE                                  certificate authorities to trust instead of the system's
+"""
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -143,7 +165,7 @@ class Observation:
 
         Configured baselines are read at the same time. They are waited for after the end, unless the
         observation was ``stopped`` before its time. If it ``gives_up``, it ends early once every server has
-        failed for ``HOPELESS_SECONDS`` from the begin.
+        failed for ``HOPELESS_SECONDS`` from the begin, or in a way that waiting cannot cure.
         """
         self._began = self._clock.monotonic()
         self._ended = None
@@ -207,14 +229,14 @@ class Observation:
 
     async def _hopeless(self, pollers: Sequence[Poller]) -> None:
         """Return when every server has failed since the begin; wait forever once one has answered."""
-        moment = self._began + HOPELESS_SECONDS
+        records = [poller.record for poller in pollers]
         while True:
-            await self._clock.sleep_until(moment)
-            if any(poller.record.last_success is not None for poller in pollers):
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
+            if any(record.last_success is not None for record in records):
                 await asyncio.Event().wait()
-            if all(poller.record.up is False for poller in pollers):
+            is_late = self._clock.monotonic() >= self._began + HOPELESS_SECONDS
+            if all(record.up is False and (is_late or record.failure in _HOPELESS) for record in records):
                 return
-            moment += 1.0
 
 
 async def _poll_on(poller: Poller) -> None:
@@ -320,6 +342,20 @@ def observed_config(
         )
     checks = (credential_mistakes,)
     return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
+
+
+def http_keys(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the HTTP keys of a target that variables set; raise UsageError for a header without a value."""
+    keys = dict[str, dict[str, Any]]()
+    for name, (section, key) in _HTTP_KEYS.items():
+        if value := environ.get(_PREFIX + name):
+            keys.setdefault(section, {})[key] = Expanded.of(value, f"${{{_PREFIX}{name}}}")
+    for line in filter(None, map(str.strip, environ.get(f"{_PREFIX}HTTP_HEADERS", "").splitlines())):
+        header, colon, value = line.partition(":")
+        if not colon:
+            raise UsageError(f"{_PREFIX}HTTP_HEADERS: write a header as `NAME: VALUE`")
+        keys.setdefault("http_headers", {})[header.strip()] = {"values": [value.strip()]}
+    return keys
 
 
 def _own_values(seconds: float, overrides: Mapping[str, object]) -> dict[str, object]:

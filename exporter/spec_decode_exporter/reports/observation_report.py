@@ -57,10 +57,10 @@ _MAX_SECONDS: Final = 86_400.0
 """Longest estimated time; beyond it the advice is more traffic."""
 
 
-def report(view: ObservationView, style: TextStyle, *, ended: bool = True) -> str:
+def report(view: ObservationView, style: TextStyle, *, ended: bool = True, sections: bool = True) -> str:
     """Return an observation as text. Engines and events that cannot be written are omitted.
 
-    One that has not ``ended`` counts down to its verdict.
+    One that has not ``ended`` counts down to its verdict. Without ``sections`` engines are a table alone.
     """
     errors = Isolation()
 
@@ -74,6 +74,7 @@ def report(view: ObservationView, style: TextStyle, *, ended: bool = True) -> st
         "view": view,
         "moment": datetime.fromtimestamp(view.time, UTC),
         "events": events,
+        "sections": sections,
         "written": written,
         "headline": errors.attempt("report", NO_ITEM, partial(answer, view, ended=ended)) or _NO_ANSWER,
         "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
@@ -101,6 +102,8 @@ def _no_advice(engine: EngineView) -> str:
 
 def _again(engine: EngineView) -> str:
     """Advise how long to observe an engine: this observation has ended before its countdown."""
+    if is_past(engine):
+        return "Report a longer time: --since 30d."
     values = {key: number for _, found in doubts(engine) for key, number in found.items()}
     if engine.longest is not None and not engine.longest.counts.drafts:
         return "Observe it while it drafts."
@@ -108,6 +111,11 @@ def _again(engine: EngineView) -> str:
         return "Observe it again, for longer."
     present = values.get("counted", values.get("drafts", 0.0))
     return longer(present, values["threshold"], engine.longest, "Observe it again with")
+
+
+def is_past(engine: EngineView) -> bool:
+    """Return whether a history is reported: observing it again is no advice."""
+    return engine.snapshot.evaluation.known.assumed.settings_place == "history"
 
 
 def json_report(view: ObservationView, *, indented: bool = True) -> str:
@@ -196,7 +204,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     **{
         each.__name__: each
         for each in (
-            *(doubts, event_text, failure, figures, format_duration, gist, longer, percentiles),
+            *(doubts, event_text, failure, figures, format_duration, gist, is_past, longer, percentiles),
             *(no_verdict, present_speedup, standing, title),
         )
     },

@@ -18,13 +18,25 @@ _FIELDS: Final = {
     *("setting", "used_tokens"),
 }
 
+_WAYS: Final = "To know it"
+"""Begin of the sentence with the ways to know."""
+
 
 def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     """Return the settings of engines in a format, with a final newline. ``vllm`` has texts as comments."""
     if form == "json":
         return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
     template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
-    return render(template, style, engines=engines, quote=shlex.quote)
+    texts = [text for its in engines for text in (its.setting.measure, its.setting.text) if _WAYS in text]
+    if len(engines) == 1 or not texts:
+        return render(template, style, engines=engines, quote=shlex.quote, said=str, ways=())
+    ways = texts[0].partition(_WAYS)[2].partition(": ")[2].split("; or ")
+    return render(template, style, engines=engines, quote=shlex.quote, said=_without_ways, ways=ways)
+
+
+def _without_ways(text: str) -> str:
+    """Return a text up to the ways to know: several engines have them in common, so they stand once."""
+    return text.partition(_WAYS)[0].strip()
 
 
 def recommendation_status(engines: Sequence[SavedEngine]) -> ExitStatus:

@@ -357,7 +357,7 @@ def _places(
     SGLang can publish, the lowest counts. If drafts are counted without the number of their engine, as SGLang
     does, all engines are one, and their gauges add up.
     """
-    names = [_engine_name(labels) for *_, labels in own]
+    names = [engine_name(labels) for *_, labels in own]
     drafts = [labels for _, meaning, labels in own if meaning.quantity is Counter.DRAFTS]
     is_one = any(not any(map(labels.get, engines.ENGINE_LABELS)) for labels in drafts)
     ranks = [
@@ -386,8 +386,8 @@ def _number(quantity: Quantity, labels: Mapping[str, str]) -> float:
     return _bound(labels.get("le", "")) if quantity in engines.HISTOGRAMS else 0
 
 
-def _engine_name(labels: Mapping[str, str]) -> EngineName:
-    # A server with a single engine may not name it.
+def engine_name(labels: Mapping[str, str]) -> EngineName:
+    """Return the engine of a series, `0` if it names none; raise PageError if the name is too long."""
     number = next(filter(None, map(labels.get, engines.ENGINE_LABELS)), "0")
     replica = "/".join(
         labels[label]

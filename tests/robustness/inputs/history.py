@@ -20,7 +20,7 @@ from spec_decode_exporter.history.baseline_reader import (
 )
 from spec_decode_exporter.history.history_pages import MAX_LAYOUTS, TargetSamples
 from spec_decode_exporter.history.history_targets import HistoryTarget
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selector
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.engines import ENGINES
 from tests.robustness.inputs.row import Make, Read, RejectedError, Row, filled, served_json
@@ -52,8 +52,8 @@ async def _servers(api: QueryApi) -> object:
 
 async def _samples(api: QueryApi) -> object:
     pace, found = Pace(SCRAPES_SLICE), []
-    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, created=True), PAGES)
-    for _, samples in reader.scrapes(await api.samples("{}", _SECONDS, int(_SECONDS))):
+    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, frozenset()), PAGES)
+    for _, samples in reader.scrapes(await api.samples(Selector(_NAME), _SECONDS, int(_SECONDS))):
         found.append(samples)
         await pace.done()
     return found

@@ -126,6 +126,14 @@ def test_ways_to_know_apply_where_they_can_help_cheapest_first(known, names):
     assert [name for name in WAYS if name in names] == names
 
 
+def test_no_way_of_a_history_is_to_wait():
+    past = knowledge(schedule=BatchSchedule((1, 9), (3, 0)), settings_place="history")
+    found = ways_to_know(WindowEvaluation(busy_window(), past))
+    assert [way.name for way in found] == ["method", "longer_history", "by_hand"]
+    assert "--since 30d" in [way.paste for way in found]
+    assert not any(re.search("wait|let it run", way.text, re.IGNORECASE) for way in found)
+
+
 def test_an_engine_that_adapts_or_counts_no_steps_has_fewer_ways():
     known, its = knowledge(**TYPICAL), busy_window()
     adaptive = replace(known, speculation=replace(known.speculation, is_adaptive=True))

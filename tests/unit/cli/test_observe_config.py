@@ -3,8 +3,12 @@
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.observe_config import TOKEN, read_config
+from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.reports.observation import HTTP_HELP
 
+TOKEN = "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 LOCAL = "http://localhost:8000/metrics"
 
 
@@ -45,6 +49,36 @@ def test_flags_of_speculation_and_cost_and_the_token_apply_to_every_server():
     assert [target.speculative.method for target in config.targets] == ["eagle3", "eagle3"]
     assert {each.authorization.credentials.get_secret_value() for each in config.targets} == {"secret"}
     assert config.cost.draft_cost_ratio == 0.05
+
+
+def test_variables_set_a_user_and_headers_of_every_server():
+    values = {
+        "BASIC_AUTH_USERNAME": "reader",
+        "BASIC_AUTH_PASSWORD": "secret",
+        "HTTP_HEADERS": "X-Scope-OrgID: team-a\n\nX-Other: b:c\n",
+    }
+    (target,) = configured(
+        "https://a", **{f"SPEC_DECODE_EXPORTER_{name}": each for name, each in values.items()}
+    ).targets
+    assert (target.basic_auth.username, target.basic_auth.password.get_secret_value()) == ("reader", "secret")
+    assert {name: each.values for name, each in target.http_headers.items()} == {
+        "X-Scope-OrgID": ("team-a",),
+        "X-Other": ("b:c",),
+    }
+    assert all(name in HTTP_HELP for name in values)
+
+
+def test_a_variable_names_the_authorities(tmp_path):
+    path = tmp_path / "ca.pem"
+    path.write_text("no certificate")
+    with pytest.raises(ConfigError, match=r"tls_config: .*ca\.pem: not a valid certificate"):
+        configured("https://a:1", SPEC_DECODE_EXPORTER_TLS_CA_FILE=str(path))
+
+
+def test_a_header_without_a_value_is_refused_without_its_text():
+    with pytest.raises(UsageError, match="write a header as `NAME: VALUE`") as error:
+        configured("a:1", SPEC_DECODE_EXPORTER_HTTP_HEADERS="secret")
+    assert "secret" not in str(error.value)
 
 
 def test_the_file_of_a_running_exporter_is_not_read_beside_a_simulated_server():

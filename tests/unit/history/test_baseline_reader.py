@@ -1,25 +1,26 @@
 """Baseline from a history: its server, the newest period without speculation, few queries, small slices."""
 
 import asyncio
-import json
 import re
-from collections import defaultdict
 
 import pytest
 
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.costs.steps import PER_DOUBLING
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import (
+    ActivityReading,
     BaselineReader,
     FoundPeriod,
-    add_readings,
     plain_periods,
     server_of,
 )
+from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import DRAFTS, ENGINES, Counter, Latency
+from spec_decode_exporter.scrape.sample import EngineName
 from tests.fakes.simulated_history import START, StoredHistory
 from tests.unit.history.conftest import PLAIN, simulated
 
@@ -34,7 +35,7 @@ def reader(stored, lookback=DAY, end=None):
 async def baselines(stored, **options):
     reading = reader(stored, **options)
     (server,) = await reading.servers()
-    return await reading.read(server)
+    return {model: found.baseline for model, found in (await reading.read(server)).items()}
 
 
 async def test_time_before_speculation_is_the_baseline(enabled):
@@ -138,12 +139,14 @@ def minutes(periods):
         pytest.param("1 2 3 4", "0 0 0 0", [(0, 100, False)], id="with one at 0"),
         pytest.param("1 2 3 4", "5 6 7 8", [], id="with drafts"),
         pytest.param("1 1 1 1", ". . . .", [], id="idle"),
-        pytest.param("1 2 1 2 3", ". . 3 6 9", [(0, 10, True)], id="before drafts"),
-        pytest.param("1 2 1 2 3 1 4", "1 2 . . . 3 5", [(5, 25, True)], id="between drafts"),
+        pytest.param("1 2 1 2 3", ". . 1 2 3", [(0, 10, True)], id="before drafts"),
+        pytest.param("1 2 1 2 3 1 4", "1 2 . . . 1 3", [(5, 25, True)], id="between drafts"),
         pytest.param("1 2 1 2 1 2 1 2", ". . 1 2 . . 1 2", [(15, 30, True), (0, 10, True)], id="two, newest first"),
         pytest.param("1 2 2 2 2 3", ". . . . . .", [(0, 100, False)], id="idle time does not end it"),
         pytest.param("1 2 . . 1 2", ". . . . . .", [(0, 100, False)], id="nor absence"),
         pytest.param("1 2 3 4", "5 5 5 5", [], id="a pause of a server that has drafted"),
+        pytest.param("1 2 3 4 5", ". . . 9 10", [], id="before drafts that began long before they were kept"),
+        pytest.param("10 20 5 9", ". . 4 8", [(0, 10, True)], id="before drafts of a new process"),
         pytest.param("", "", [], id="nothing"),
     ],
 )  # fmt: skip
@@ -151,25 +154,41 @@ def test_periods_without_drafts_are_found(tokens, drafts, expected):
     assert minutes(plain_periods(readings(tokens, drafts), 6000.0)) == expected
 
 
-def test_the_engines_of_a_model_are_summed_and_models_are_apart():
-    def series(name, model, *values, engine="0"):
-        labels = {"__name__": name, "model_name": model, "engine": engine}
-        return SampledSeries(labels, [0.0, 300.0][: len(values)], values)
+def activity(*series, now=600.0):
+    """Return the work that readings say."""
+    reading = ActivityReading()
+    reading.add(series)
+    return reading.result(now, 300.0)
 
-    found = defaultdict(dict)
-    tokens, drafts = "vllm:generation_tokens_total", "vllm:spec_decode_num_drafts_total"
-    first = (series(tokens, "a", 1.0, 2.0), series(tokens, "a", 3.0, 4.0, engine="1"), series("up", "a", 1.0))
-    add_readings(first, found)
-    add_readings([series(tokens, "b", 1.0, 2.0), series(drafts, "b", 5.0, 6.0)], found)
-    assert found == {"a": readings("4 6", ". ."), "b": readings("1 2", "5 6")}
-    assert [plain_periods(each, 400.0) for each in found.values()] == [
-        [FoundPeriod(0.0, 400.0, ended=False)],
-        [],
+
+def series(name, *values, model="a", engine="0"):
+    labels = {"__name__": name, "model_name": model, "engine": engine}
+    return SampledSeries(labels, [0.0, 300.0, 600.0][: len(values)], values)
+
+
+TOKENS, COUNTED = "vllm:generation_tokens_total", "vllm:spec_decode_num_drafts_total"
+
+
+def test_the_engines_of_a_model_are_summed_and_models_are_apart():
+    plain = series(TOKENS, 1.0, 2.0, 2.0), series(TOKENS, 3.0, 3.0, 4.0, engine="1"), series("up", 1.0)
+    drafting = series(TOKENS, 1.0, 2.0, 3.0, model="b"), series(COUNTED, 5.0, 6.0, 6.0, model="b")
+    found = activity(*plain, *drafting)
+    assert found.periods == {"a": [FoundPeriod(0.0, 600.0, ended=False)], "b": []}
+    assert (found.begin, found.end, found.drafted) == (0.0, 600.0, {EngineName("b", "0"): 300.0})
+
+
+def test_the_period_of_a_server_that_is_gone_ends_soon_after_its_last_reading():
+    assert activity(series(TOKENS, 1.0, 2.0), now=9000.0).periods["a"] == [
+        FoundPeriod(0.0, 600.0, ended=False)
     ]
 
 
+def test_an_engine_with_a_name_that_no_engine_has_is_left_out():
+    assert activity(series(TOKENS, 1.0, 2.0, model="x" * 9000)).periods == {}
+
+
 def server(**labels):
-    return HistoryTarget(ENGINES[0], "vllm:", labels, created=True)
+    return HistoryTarget(ENGINES[0], "vllm:", labels, frozenset(), name=labels.get("instance", ""))
 
 
 def target(*, url="http://10.0.0.1:8000/metrics", name="chat", **labels):
@@ -221,21 +240,121 @@ def test_a_hostile_name_is_short_and_printable():
 
 @pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
 def test_a_server_of_each_engine_whose_drafts_are_counted_has_no_period_without(kind):
-    target, found = HistoryTarget(kind, kind.prefixes[0], {}, created=False), defaultdict(dict)
+    target = HistoryTarget(kind, kind.prefixes[0], {}, frozenset())
     name = f"{kind.prefixes[0]}{next(kind.names[each][0] for each in DRAFTS if each in kind.names)}"
-    wanted = json.loads(target.activity.partition("=~")[2].removesuffix("}"))
-    assert re.fullmatch(wanted, name)
-    assert name.removeprefix(kind.prefixes[0]) in target.latencies
+    assert re.fullmatch(target.activity.names, name)
+    assert name.removeprefix(kind.prefixes[0]) in target.latencies.names
     tokens = f"{kind.prefixes[0]}{kind.names[Counter.GENERATION_TOKENS][0]}"
-    add_readings(
-        [SampledSeries({"__name__": each}, [0.0, 300.0], [1.0, 2.0]) for each in (tokens, name)], found
+    found = activity(
+        *(SampledSeries({"__name__": each}, [0.0, 300.0], [1.0, 2.0]) for each in (tokens, name))
     )
-    assert plain_periods(found[""], 400.0) == []
+    assert found.periods == {"": []}
+    assert found.drafted == {EngineName("", "0"): 300.0}
 
 
 @pytest.mark.parametrize("value", [float("nan"), -1.0, 2.0**53])
 def test_a_reading_that_no_counter_can_have_is_left_out(value):
-    found = defaultdict(dict)
-    labels = {"__name__": "vllm:generation_tokens_total"}
-    add_readings([SampledSeries(labels, [0.0, 300.0], [1.0, value])], found)
-    assert found == {"": {0.0: {Counter.GENERATION_TOKENS: 1.0}}}
+    assert activity(series(TOKENS, 1.0, value, 2.0)).periods["a"] == [FoundPeriod(0.0, 600.0, ended=False)]
+    assert activity(series(TOKENS, 1.0, value)).periods["a"] == []
+
+
+# Groups
+
+
+def labels_of(pod, instance, **more):
+    return {"job": "vllm", "namespace": "prod", "pod": pod, "instance": instance, **more}
+
+
+FIRST, SECOND = (
+    labels_of("vllm-6c9f8d7b5-x2x9w", "10.0.0.1:8000"),
+    labels_of("vllm-7d5b9c6f4-k8s2p", "10.0.0.2:8000"),
+)
+
+
+class Counted:
+    """A history with the counters of vLLM's steps, scraped every 30 s."""
+
+    def __init__(self):
+        self.stored = StoredHistory()
+
+    def add(self, begin, end, *, tokens=1.0, counted=True, kept=None, **labels):
+        """Add a process from a second to another: tokens a step, and from ``kept`` on the counters of drafts."""
+        steps = 6000
+        for time in range(begin, end + 1, 30):
+            drafted = round(steps * (tokens - 1))
+            rows = {
+                "generation_tokens_total": steps + drafted + steps // 100,
+                "time_to_first_token_seconds_count": steps // 100,
+                "inter_token_latency_seconds_count": steps,
+                "inter_token_latency_seconds_sum": steps * 0.02,
+                "num_requests_running": 4,
+            }
+            if counted and tokens > 1 and time >= (kept or begin):
+                rows |= {
+                    "spec_decode_num_drafts_total": steps,
+                    "spec_decode_num_draft_tokens_total": steps * 3,
+                    "spec_decode_num_accepted_tokens_total": drafted,
+                }
+            for name, value in rows.items():
+                key = {"__name__": f"vllm:{name}", "model_name": "m", "engine": "0", **labels}
+                self.stored.series.setdefault(tuple(sorted(key.items())), []).append((START + time, value))
+            steps += 6000
+        self.stored.now = max(self.stored.now, START + end)
+        return self
+
+    async def baseline(self, instance):
+        """Return the server whose steps are the baseline of a server."""
+        reading = reader(self.stored)
+        (server,) = (each for each in await reading.servers() if each.labels["instance"] == instance)
+        return (await reading.read(server))["m"].server.labels["instance"]
+
+
+async def test_a_pod_of_a_rollout_has_the_baseline_of_the_one_that_it_replaces():
+    found = Counted().add(0, 3600, **FIRST).add(3600, 7200, tokens=1.7, **SECOND)
+    assert await found.baseline("10.0.0.2:8000") == "10.0.0.1:8000"
+
+
+async def test_a_pod_that_keeps_its_name_in_a_stateful_set_has_its_own_earlier_address_as_baseline():
+    first, second = labels_of("vllm-0", "10.0.0.1:8000"), labels_of("vllm-0", "10.0.0.2:8000")
+    found = Counted().add(0, 3600, **first).add(3700, 7200, tokens=1.7, **second)
+    assert await found.baseline("10.0.0.2:8000") == "10.0.0.1:8000"
+
+
+async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
+    found = Counted().add(0, 3600, **SECOND).add(3660, 7200, tokens=1.7, **SECOND)
+    assert await found.baseline("10.0.0.2:8000") == "10.0.0.2:8000"
+    query = HistoryQuery(START, found.stored.now)
+    result = await read_history(QueryApi("http://p:9090", found.stored), query, lambda _: Assumptions())
+    assert result.engines[0].baseline.seconds == pytest.approx(3600, abs=120)
+
+
+async def test_the_own_time_without_drafts_counts_rather_than_a_newer_one_of_the_group():
+    found = Counted().add(0, 1200, **SECOND).add(1800, 2400, **FIRST).add(2700, 7200, tokens=1.7, **SECOND)
+    assert await found.baseline("10.0.0.2:8000") == "10.0.0.2:8000"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        pytest.param(Counted().add(0, 7200, **FIRST).add(0, 7200, tokens=1.7, **SECOND), "no period", id="side by side"),
+        pytest.param(Counted().add(0, 3600, job="vllm", instance="10.0.0.1:8000").add(3600, 7200, tokens=1.7, job="vllm", instance="10.0.0.2:8000"), "no period", id="another host of one job"),
+        pytest.param(Counted().add(0, 3600, **{**FIRST, "pod": "chat-6c9f8d7b5-x2x9w"}).add(3600, 7200, tokens=1.7, **SECOND), "no period", id="another deployment of one job"),
+        pytest.param(Counted().add(0, 7200, tokens=1.7, counted=False, **SECOND), r"add `vllm:spec_decode_\.\*` to the allow-list", id="drafts that are not kept"),
+        pytest.param(Counted().add(0, 7200, tokens=1.7, kept=3600, **SECOND), "no period", id="drafts that are kept since an hour"),
+        pytest.param(Counted().add(0, 7200, tokens=1.01, kept=3600, **SECOND), "no period", id="few of them accepted"),
+        pytest.param(Counted().add(0, 7200, tokens=32.0, counted=False, **SECOND), "add `vllm:spec", id="a diffusion model"),
+    ],
+)  # fmt: skip
+async def test_no_baseline_are(found, reason):
+    with pytest.raises(HistoryError, match=reason):
+        await found.baseline("10.0.0.2:8000")
+
+
+async def test_an_engine_whose_drafts_are_kept_since_an_hour_does_not_learn_a_baseline_either():
+    stored = Counted().add(0, 7200, tokens=1.01, kept=3600, **SECOND).stored
+    query = HistoryQuery(START, stored.now)
+    (engine,) = (
+        await read_history(QueryApi("http://p:9090", stored), query, lambda _: Assumptions())
+    ).engines
+    assert engine.slots[-1].drafts
+    assert engine.baseline is None

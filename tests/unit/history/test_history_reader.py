@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.history import history_pages, history_slots
-from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
-from spec_decode_exporter.history.history_result import mean_speedup
+from spec_decode_exporter.history import history_pages, history_reader
+from spec_decode_exporter.history.history_reader import HistoryQuery, SlotOutcome, read_history
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.reports.history_report import changes, history_text, observation
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fakes.scenarios import speedup
@@ -39,7 +39,9 @@ async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
     drafting = [slot for slot in engine.slots if slot.speedup and slot.seconds > 600]
     assert len(drafting) >= 2
     assert all(slot.speedup.lower <= truth <= slot.speedup.upper for slot in drafting)
-    assert mean_speedup(engine.slots).value == pytest.approx(truth, rel=0.05)
+    weights = [slot.decode_seconds for slot in drafting]
+    means = [slot.speedup.value * weight for slot, weight in zip(drafting, weights, strict=True)]
+    assert sum(means) / sum(weights) == pytest.approx(truth, rel=0.05)
 
 
 @pytest.mark.parametrize("late", [(0.0,), (0.0, 0.4, 0.8)], ids=["regular scrapes", "irregular scrapes"])
@@ -107,7 +109,12 @@ async def test_a_server_that_refuses_every_page_is_an_error():
 
 async def test_a_server_that_fails_later_leaves_an_incomplete_report():
     stored = simulated(STEADY, 1800)
-    stored.refuse = lambda _: PollError("refused", "connection refused") if len(stored.queries) > 2 else None
+
+    def refused(_):
+        pages = [each for each in stored.queries if "num_requests_running" in each.get("query", "")]
+        return PollError("refused", "connection refused") if len(pages) > 1 else None
+
+    stored.refuse = refused
     result = await history_of(stored, begin=START - 3000)
     assert "connection refused" in result.incomplete
     assert result.engines[0].slots
@@ -128,7 +135,7 @@ async def test_an_interrupt_does_not_wait_for_a_slow_answer():
     answers = stored.get
 
     async def slow(address, *, max_body=None):
-        if len(stored.queries) > 1:  # a page is read
+        if any("num_requests_running" in each.get("query", "") for each in stored.queries):  # a page is read
             stop.set()
             await asyncio.Event().wait()
         return await answers(address)
@@ -154,6 +161,10 @@ async def test_without_known_metrics_the_nearest_names_are_listed():
         (StatusError(404), "Give the address of a Prometheus"),
         (StatusError(403), "no permission to query; give a token"),
         (StatusError(400), "check --match"),
+        (
+            PollError("tls", "certificate verify failed"),
+            "give its authority by SPEC_DECODE_EXPORTER_TLS_CA_FILE",
+        ),
         (PollError("refused", "connection refused"), "connection refused"),
     ],
 )
@@ -171,47 +182,8 @@ async def test_the_servers_time_is_a_scalar_or_a_vector(is_victoria):
     assert await QueryApi("http://p:9090", stored).time() == START
 
 
-def saturated(tokens, load, phases=()):
-    """Return a server whose steps are longer from 100 tokens on: drafts do not pay at a high load."""
-    return Scenario.model_validate(
-        {
-            "speculation": {"tokens": tokens, "method": "draft_model"},
-            "load": {"concurrency": load},
-            "machine": {"saturation": 100},
-            "phases": list(phases),
-        }
-    )
-
-
-async def setting_of(*phases, seconds, load=4):
-    (engine,) = (await history_of(simulated(saturated(0, load, phases), seconds))).engines
-    return engine.setting
-
-
-def sufficient(load):
-    """Return the numbers of tokens within 4 % of the best by the simulator's truth, and the speed-up of four."""
-    exact = {tokens: speedup(saturated(tokens, load), 60, 240) for tokens in (1, 2, 3, 4)}
-    return {tokens for tokens, value in exact.items() if value >= 0.96 * max(exact.values())}, exact[4]
-
-
-@pytest.mark.slow
-async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
-    found = await setting_of(
-        {"at": "10m", "load": {"concurrency": 64}},
-        {"at": "20m", "restart": {"down": "20s", "tokens": 4}, "load": {"concurrency": 4}},
-        {"at": "30m", "load": {"concurrency": 64}},
-        seconds=2400,
-    )
-    assert found.loads == pytest.approx((4, 64), abs=1)
-    assert found.setting.source is CostSource.BASELINE
-    for load, band in ((4, found.setting.bands[0]), (64, found.setting.bands[-1])):
-        tokens, exact = sufficient(load)
-        assert band.tokens in tokens
-        assert band.present_speedup_ratio == pytest.approx(exact, rel=0.15)
-
-
 async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatch):
-    monkeypatch.setattr(history_slots, "MAX_SLOTS", 20)
+    monkeypatch.setattr(history_reader, "MAX_SLOTS", 20)
     stored = simulated(STEADY, 1800)
     for key, samples in stored.series.items():
         if dict(key)["__name__"].endswith("_total"):
@@ -238,9 +210,9 @@ async def test_a_scrape_with_a_number_that_no_counter_has_is_left_out_with_a_not
     samples = counter(stored, "vllm:generation_tokens_total")
     samples[30] = (samples[30][0], float("inf"))
     result = await history_of(stored)
-    assert result.notes == (
-        "a:8000: 1 scrapes left out: a counter has the value nan, which no counter can have.",
-    )
+    assert result.notes == [
+        "a:8000: 1 scrapes left out: a counter has the value nan, which no counter can have."
+    ]
     assert result.engines[0].scrapes == whole.scrapes - 1
     assert sum(slot.generated for slot in result.engines[0].slots) == sum(
         each.generated for each in whole.slots
@@ -265,21 +237,94 @@ def rolled_out(first, second, *, at, seconds, **labels):
     return stored
 
 
+async def baselines(stored):
+    """Return what each engine's baseline is of, by the number of its server; None without one."""
+    engines = (await history_of(stored)).engines
+    return {
+        engine.target.labels["instance"]: engine.baseline_of if engine.baseline else None
+        for engine in engines
+    }
+
+
 async def test_a_pod_that_replaces_one_without_speculation_has_its_baseline():
-    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=3600)
-    _, drafting = (await history_of(stored)).engines
-    assert {slot.cost_source for slot in drafting.slots} == {CostSource.BASELINE}
+    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=2700)
+    before, after = BEFORE["instance"], AFTER["instance"]
+    assert await baselines(stored) == {before: "", after: f"{before} ({BEFORE['pod']})"}
 
 
 async def test_a_pod_of_another_job_has_a_baseline_of_its_own():
-    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=3600, job="other")
-    sources = [{slot.cost_source for slot in engine.slots} for engine in (await history_of(stored)).engines]
-    assert {CostSource.BASELINE} not in sources
+    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=2700, job="other")
+    assert await baselines(stored) == {BEFORE["instance"]: "", AFTER["instance"]: None}
 
 
 async def test_a_pod_beside_the_drafting_one_is_no_baseline():
     stored = StoredHistory()
-    stored.simulate(PLAIN, 3600, **ROLLOUT, **BEFORE)
-    stored.simulate(DRAFTING, 3600, seed=5, **ROLLOUT, **AFTER)
-    sources = [{slot.cost_source for slot in engine.slots} for engine in (await history_of(stored)).engines]
-    assert {CostSource.BASELINE} not in sources
+    stored.simulate(PLAIN, 1800, **ROLLOUT, **BEFORE)
+    stored.simulate(DRAFTING, 1800, seed=5, **ROLLOUT, **AFTER)
+    assert await baselines(stored) == {BEFORE["instance"]: "", AFTER["instance"]: None}
+
+
+async def test_the_newest_time_with_drafts_is_reported_as_an_observation_is(enabled):
+    its = await history_of(enabled)
+    (engine,), view = its.engines, observation(its)
+    assert view.engines[0].configured_tokens == 4
+    assert view.seconds == engine.reported_seconds == pytest.approx(75 * 60 - 1800, abs=120)
+    drafts = sum(slot.drafts for slot in engine.slots)
+    assert view.engines[0].windows[-1].counts.drafts == pytest.approx(drafts, rel=0.05)
+    text = history_text(its, TextStyle())
+    assert text.startswith("**PAID**")
+    assert text.index("### Positions") < text.index("# Over time")
+    assert "configured_tokens_changed" in {each.type for each in changes(engine)}
+
+
+@pytest.mark.parametrize(
+    ("renamed", "slots", "note"),
+    [
+        pytest.param({"spec_decode_num_drafts_total": ""}, {SlotOutcome.UNCOUNTED}, "vllm:spec_decode_num_drafts_total is missing here.", id="draft tokens alone"),
+        pytest.param({"spec_decode": ""}, {SlotOutcome.UNCOUNTED}, "", id="no counter of speculation"),
+        pytest.param({"spec_decode": "", "inter_token_latency": ""}, {SlotOutcome.UNKNOWN}, "vllm:inter_token_latency_seconds_count is missing", id="nor steps"),
+    ],
+)  # fmt: skip
+async def test_missing_counters_are_named_and_are_no_time_without_drafts(renamed, slots, note):
+    stored, its = simulated(STEADY, 900), StoredHistory()
+    gone = [name for name, new in renamed.items() if not new]
+    its.now = stored.now
+    its.series = {
+        key: each
+        for key, each in stored.series.items()
+        if not any(f":{name}" in dict(key)["__name__"] for name in gone)
+    }
+    found = await history_of(its)
+    assert {slot.outcome for slot in found.engines[0].slots} == slots
+    assert note in "".join(found.notes)
+    assert bool(found.incomplete) == bool(note)
+
+
+async def test_without_generated_tokens_the_near_names_are_an_error():
+    stored, its = simulated(STEADY, 900), StoredHistory()
+    its.now = stored.now
+    for key, each in stored.series.items():
+        name = dict(key)["__name__"]
+        twice = f"{name}_total" if name.endswith("_total") else name
+        its.series[tuple(sorted({**dict(key), "__name__": twice}.items()))] = each
+    with pytest.raises(HistoryError, match="nearest names are vllm:generation_tokens_total_total"):
+        await history_of(its)
+
+
+async def test_a_server_that_takes_exact_names_only_has_the_same_history():
+    stored = simulated(STEADY, 900)
+    whole = await only_engine(stored)
+    stored.takes_patterns = False
+    assert (await only_engine(stored)).slots == whole.slots
+    stored.refuse = lambda address: PollError("refused", "no names") if "values" in address else None
+    with pytest.raises(HistoryError, match=r"metric names are not supported.* check --match"):
+        await history_of(stored)
+
+
+async def test_a_time_that_is_too_short_for_a_verdict_is_no_reason_to_wait():
+    stored = simulated(STEADY, 900)
+    its = await history_of(stored, end=START + 75)
+    text = history_text(its, TextStyle())
+    assert "--since 30d" in text
+    assert "--for" not in text
+    assert "bserve it again" not in text

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.history import query_api
 from spec_decode_exporter.history.history_targets import HistoryTarget, every_engine
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, TooMuchError
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Selector, TooMuchError
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, MEANINGS, PLAIN_NAMES, PROCESS_START, EngineMark
 from spec_decode_exporter.scrape.errors import PollError, StatusError
@@ -57,7 +57,7 @@ REFUSED = (
 async def test_an_error_with_status_200_is_shown_and_asks_for_less():
     text = r"prefix: it answers with an error: query processing would( |\\n)load too many samples$"
     with pytest.raises(TooMuchError, match=text):
-        await api(REFUSED).samples("{}", 60.0, 60)
+        await api(REFUSED).samples(Selector("x"), 60.0, 60)
     with pytest.raises(HistoryError, match=text):
         await api(REFUSED.replace(b"would load", b"would\\nload")).time()
 
@@ -68,7 +68,11 @@ def matrix(*series):
 
 def asked(answered, kind):
     """Ask for samples, series or names."""
-    arguments = {"samples": ("{}", 60.0, 60), "series": ("{}", 0.0, 1.0), "metric_names": (0.0, 1.0)}
+    arguments = {
+        "samples": (Selector("x"), 60.0, 60),
+        "series": (Selector("x"), 0.0, 1.0),
+        "metric_names": (0.0, 1.0),
+    }
     return getattr(answered, kind)(*arguments[kind])
 
 
@@ -126,7 +130,7 @@ async def test_an_answer_with_too_many_values_is_too_much():
 )
 async def test_a_refusal_of_samples_means_to_ask_for_less(error):
     with pytest.raises(TooMuchError):
-        await api(error).samples("{}", 0.0, 60)
+        await api(error).samples(Selector("x"), 0.0, 60)
 
 
 async def test_a_long_query_is_refused_before_it_is_sent():
@@ -136,16 +140,16 @@ async def test_a_long_query_is_refused_before_it_is_sent():
 
 @pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "1e999", "1e101", "9" * 330])
 async def test_a_number_that_nothing_can_count_is_nan(text):
-    (series,) = await data(matrix([[1, text], [2, "7"]])).samples("{}", 60.0, 60)
+    (series,) = await data(matrix([[1, text], [2, "7"]])).samples(Selector("x"), 60.0, 60)
     assert isnan(series.values[0])
     assert series.values[1] == 7.0
 
 
 async def test_samples_outside_of_the_time_asked_for_are_left_out():
     series = matrix([[time, "1"] for time in (98.9, 99.0, 160.0, 161.0, 161.1)])
-    (found,) = await data(series).samples("{}", 160.0, 60)
+    (found,) = await data(series).samples(Selector("x"), 160.0, 60)
     assert found.times == [99.0, 160.0, 161.0]
-    (found,) = await data(series).values_every("{}", 100.0, 160.0, 60)
+    (found,) = await data(series).values_every(Selector("x"), 100.0, 160.0, 60)
     assert found.times == [99.0, 160.0, 161.0]
 
 
@@ -154,15 +158,25 @@ async def test_samples_outside_of_the_time_asked_for_are_left_out():
 
 def test_every_counter_and_gauge_that_the_scraper_knows_is_selected_and_no_histogram():
     selector = every_engine("")
-    names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
+    names = re.compile(selector.names)
     unread = {name for name, meaning in MEANINGS.items() if meaning.quantity is EngineMark.KV_CACHE}
     plain = PLAIN_NAMES - {PROCESS_START.encode()} - unread
     assert [
         name for name in MEANINGS.keys() | plain if bool(names.fullmatch(name.decode())) != (name in plain)
     ] == []
-    assert len(selector) < 4000, "a proxy accepts no longer one"
+    assert len(str(selector)) < 4000, "a proxy accepts no longer one"
+
+
+def test_an_exact_selector_has_each_name_that_matches_whole():
+    selector = Selector("(a|b):x|y", 'job="vllm"')
+    assert str(selector) == '{__name__=~"(a|b):x|y",job="vllm"}'
+    assert selector.exactly(["a:x", "b:x", "ab:x", "y", "yy"]) == [
+        '{__name__="a:x",job="vllm"}',
+        '{__name__="b:x",job="vllm"}',
+        '{__name__="y",job="vllm"}',
+    ]
 
 
 def test_a_label_value_cannot_leave_its_quotes():
-    selector = HistoryTarget(ENGINES[0], "vllm:", {"pod": 'a"}\n\\'}, created=True).selector
+    selector = str(HistoryTarget(ENGINES[0], "vllm:", {"pod": 'a"}\n\\'}, frozenset()).selector)
     assert selector.endswith(',pod="a\\"}\\n\\\\"}')

@@ -13,6 +13,7 @@ from spec_decode_exporter.reports import observation as module
 from spec_decode_exporter.reports.observation import Observation, observed_config, watch
 from spec_decode_exporter.reports.observation_report import report
 from spec_decode_exporter.reports.text import TextStyle
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import load_scenario
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import settle
@@ -191,6 +192,31 @@ async def test_an_observation_of_servers_that_never_answer_ends_early(
     await finished(clock, seconds, observation.poll(end, gives_up=gives_up))
     assert observation.observed().seconds == expected
     assert observation.gave_up is (expected == 10)
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        (["dns", "tls"], 1),
+        ([StatusError(404), StatusError(401)], 1),
+        (["malformed", "malformed"], 1),
+        (["dns", "timeout"], 10),
+        ([StatusError(503), StatusError(404)], 10),
+    ],
+)
+async def test_failures_that_waiting_cannot_cure_end_it_at_once(network, clock, errors, expected):
+    class Failing:
+        def __init__(self, error):
+            self.error = PollError(error, "it fails") if isinstance(error, str) else error
+
+        def answer(self, _):
+            raise self.error
+
+    network.servers.update(zip(("a:1", "b:1"), map(Failing, errors), strict=True))
+    observation = Observation(observed_config(["a:1", "b:1"], 60), clock)
+    await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60)))
+    assert observation.gave_up
+    assert observation.observed().seconds == expected
 
 
 @pytest.mark.parametrize("away", [0, 5])

@@ -82,6 +82,16 @@ def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
     assert "baseline.prometheus" in unknown
 
 
+@pytest.mark.parametrize("form", ["text", "vllm"])
+def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
+    unknown = engine(UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST)
+    engines = [unknown.model_copy(update={"target": f"chat-{n}"}) for n in range(8)]
+    text = written(engines, form, TextStyle())
+    assert text.count("erve one replica without drafts") == 1
+    assert all(f"chat-{n}" in text for n in range(8))
+    assert len(text.split()) <= 400
+
+
 def test_json_has_the_setting_of_each_engine(engine):
     (shown,) = json.loads(written([engine()], "json", TextStyle()))["engines"]
     assert shown["target"] == "chat-0"
