@@ -93,7 +93,7 @@ OF_TARGETS = {
     "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
     "method": Fault("monitor.engine_monitor.EngineMonitor.method", owned),
     "cost": Fault("monitor.engine_monitor.EngineMonitor.cost", owned),
-    "learned state": Fault("learned.learned.Learned.state", owned),
+    "learned state": Fault("costs.learned.Learned.state", owned),
     "absence": Fault("window.history.History.is_gone", owned),
     "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
