@@ -105,7 +105,7 @@ OF_TARGETS = {
     "group": Fault("web.api.group_view", labelled),
     "JSON of the target": Fault("app.exporter_state.target_view", lambda bad, status: status.name == bad),
     "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
-    "lines": Fault("metrics.page._View", labelled),
+    "lines": Fault("metrics.page._View.lines", lambda bad, view, *_: labelled(bad, view.labels)),
 }  # fmt: skip
 OF_PAGES = {
     "headline": Fault("web.page.headline", always),
@@ -118,7 +118,7 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "comparison": Fault("monitor.experiment_monitor.ExperimentTracker.compare", lambda _, tracker, *__: tracker.settings.name == "bad"),
     "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
     "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
-    "lines": Fault("metrics.page._View", lambda _, labels, *__: "bad" in (labels.get("experiment"), labels.get("request_type"))),
+    "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
     "section of a model": Fault("requests.store.model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
