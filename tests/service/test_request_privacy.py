@@ -31,13 +31,11 @@ RESPONSE = {
     "usage": {**RECORD["usage"], SECRET: SECRET},
 }
 WRONG = [
-    changed("stream", SECRET),
     changed("n", SECRET),
     changed("temperature", SECRET),
     changed("metrics", SECRET),
     changed(SPECULATION, [SECRET]),
     changed(f"{SPECULATION}.num_spec_steps", SECRET),
-    changed(f"{SPECULATION}.acceptance_histogram", [SECRET]),
     changed("model", f"{SECRET}\n"),
     changed("request_type", [SECRET]),
     changed("target", SECRET * 100),

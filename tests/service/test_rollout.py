@@ -86,4 +86,4 @@ async def test_another_deployment_has_a_baseline_of_its_own(fleet, clock):
     its = fleet(Remembered())
     await follow(its, clock, 600, BEFORE)
     other = pod("vllm-7d5b9c6f4-k8s2p", deployment="chat")
-    assert (await follow(its, clock, 320, other)).cost is None
+    assert (await follow(its, clock, 320, other)).longest.cost is None
