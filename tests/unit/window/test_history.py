@@ -290,8 +290,12 @@ class Model:
         begin, gained = self.begin, self.counts
         if begin == before[1]:
             begin, gained = before[0], [new - old for new, old in zip(gained, before[2], strict=True)]
-        elif len(gained) != len(before[2]):
-            self.increments.clear()
+        else:
+            if len(gained) != len(before[2]):
+                self.increments.clear()
+            totals = list(zip(before[2][:3], gained[:3], strict=True))
+            if 0 < before[2][0] < gained[0] and not any(new < old for old, new in totals):
+                return  # a series of another process may have been added to the one before
         self.increments.append((begin, self.moment, gained))
         self.drafts += gained[0]
         self.seconds += self.moment - begin
