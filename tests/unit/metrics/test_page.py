@@ -317,7 +317,7 @@ class TestPreparedLines:
         ("moments", "prepares"),
         [((), False), ((0.0,), False), ((0.0, 15.0), True), ((0.0, 31.1), False), ((0.0, 60.0, 75.0), True)],
     )
-    async def test_none_are_written_that_nobody_would_read(self, busy, moments, prepares):
+    async def test_no_lines_are_written_without_readers(self, busy, moments, prepares):
         page, engine = await self.page(*moments), replace(busy, lines={})
         page.prepare(LABELS, engine, self.PACE)
         assert bool(engine.lines) is prepares

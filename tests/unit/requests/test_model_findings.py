@@ -20,7 +20,7 @@ from tests.fakes.costs import make_cost
 
 
 def request(accepted, *, kind="chat", temperature="0", prompt="", drafts=100, tokens=4):
-    """Return a kept request whose drafts have so many accepted tokens in all."""
+    """Return a kept request whose drafts have `accepted` accepted tokens in all."""
     record = RequestRecord("m", drafts, tokens * drafts, accepted, tokens)
     return KeptRequest(0.0, GroupKey("m", kind, temperature), "", prompt, record, "", None)
 
