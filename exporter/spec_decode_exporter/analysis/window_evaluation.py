@@ -93,7 +93,7 @@ class WindowEvaluation(WindowFigures):
         verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
         if self.counts_verified or verified is None or not cost.is_typical:
             return cost
-        return replace(cost, token=cost.token._replace(low=cost.token.low * min(verified, 1.0)))
+        return replace(cost, low=cost.low._replace(token=cost.low.token * min(verified, 1.0)))
 
     @cached_property
     def break_even_acceptance_ratio(self) -> float | None:
@@ -109,7 +109,7 @@ class WindowEvaluation(WindowFigures):
         """Cost of a draft token below which speculation pays, (G - F - S - c0·D)/T; c0 = 0 if unknown."""
         if self.work is None:
             return None
-        fixed = 0.0 if self.cost is None else self.cost.step.guess * self.cost.guess.paying_steps(self.work)
+        fixed = 0.0 if self.cost is None else self.cost.guess.step * self.cost.guess.paying_steps(self.work)
         return ratio(self.work.tokens - self.work.steps - fixed, self.work.draft_tokens)
 
     @cached_property
@@ -244,7 +244,7 @@ class WindowEvaluation(WindowFigures):
             return False
         tokens = self.draft_length_tokens or len(self.positions)
         double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens)
-        return double is not None and double.token.guess < cost.token.guess
+        return double is not None and double.guess.token < cost.guess.token
 
     def _sampled_speedup(self, price: StepCost) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from csv import DictReader
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -59,11 +60,15 @@ class TargetModel:
 UNKNOWN_TARGET: Final = TargetModel()
 
 
+def data_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of published data beside this module."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        yield from DictReader(file)
+
+
 @cache
 def _families() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    with Path(__file__).with_name("published_models.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(DictReader(file))
-    return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in rows]
+    return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in data_rows("published_models.csv")]
 
 
 def base_name(name: str) -> str:

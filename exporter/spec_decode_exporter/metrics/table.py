@@ -111,7 +111,7 @@ def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation]
 
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
-    value = attrgetter(f"token.{side}")
+    value = attrgetter(f"{side}.token")
     return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.longest.cost] if cost]
 
 
