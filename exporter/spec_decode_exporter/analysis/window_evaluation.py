@@ -133,7 +133,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def estimated_speedup_ratio(self) -> float | None:
         """Speed-up of decoding by speculation, at the best guess of the cost."""
-        return None if self.cost is None else self._speedup_at(self.cost.guess)
+        return None if self.cost is None or self.work is None else self.cost.guess.speedup(self.work)
 
     @cached_property
     def speedup_bounds(self) -> Estimate | None:
@@ -144,9 +144,9 @@ class WindowEvaluation(WindowFigures):
     def speedup_range(self) -> SpeedupRange | None:
         """Speed-up at the possible costs, also of an engine whose cost is unknown; None without steps."""
         cost = self.possible_cost
-        value, low, high = map(self._speedup_at, (cost.guess, cost.high, cost.low))
-        if value is None or low is None or high is None:
+        if self.work is None:
             return None
+        value, low, high = (price.speedup(self.work) for price in (cost.guess, cost.high, cost.low))
         bounds = self.speedup_bounds or self._bounds_at(cost)
         is_bounded, half = bounds is not None, self._policy.max_half_width
         if bounds is None:
@@ -209,9 +209,6 @@ class WindowEvaluation(WindowFigures):
         if each is None or rate is None or running is None or not self.context_tokens:
             return None
         return rate / running * GIGABYTE / (each * self.context_tokens)
-
-    def _speedup_at(self, price: StepCost) -> float | None:
-        return None if self.work is None else price.speedup(self.work)
 
     def _bounds_at(self, cost: CostRange) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary, newest_histograms
+from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary
 from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
 from spec_decode_exporter.costs.cost import CostByLoad, CostSource
 from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
@@ -125,7 +126,9 @@ class Learned:
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> BaselineSummary | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
-        return newest_histograms((self.baseline, *(arm.baseline for arm in arms)), self._wall)
+        known = [each.baseline.summary(self._wall) for each in (self, *arms)]
+        usable = [each for each in known if each and each.histograms and each.first_token_seconds is not None]
+        return max(usable, key=attrgetter("end"), default=None)
 
     @property
     def plain(self) -> StepTimes:
@@ -180,7 +183,10 @@ class Learned:
             self.baseline.drafting()
         if steps:
             (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
-        self._learn_use(increment, history)
+        poll = Piece.of(increment, knows_steps=history.knows_steps)
+        tokens = None if poll is None else self._tokens_of(poll, history.tokens)
+        if poll is not None and tokens is not None:
+            self.used.add(tokens, poll, self._wall)
 
     def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
@@ -190,14 +196,6 @@ class Learned:
             if self._latencies is not None:
                 period.add_latencies(self._latencies, sample.latencies, self._wall)
             self._latencies = sample.latencies
-
-    def _learn_use(self, increment: Increment, history: History) -> None:
-        """Add a poll to the sums of its draft tokens, unless it mixes several numbers."""
-        poll = Piece.of(increment, knows_steps=history.knows_steps)
-        tokens = None if poll is None else self._tokens_of(poll, history.tokens)
-        if poll is None or tokens is None:
-            return
-        self.used.add(tokens, poll, self._wall)
 
     def _tokens_of(self, poll: Piece, most: int) -> int | None:
         """Return the number of draft tokens in use, of a search its maximum; None if a poll mixes several."""
