@@ -11,7 +11,12 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedul
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.costs.learned import DraftingMethod
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
+from spec_decode_exporter.costs.model_architecture import (
+    UNKNOWN_TARGET,
+    TargetModel,
+    target_model,
+    weight_bytes,
+)
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -103,7 +108,7 @@ def resolve(
     draft_model = configured.draft_model or ordered.draft_model or reported.draft_model
     draft_model = draft_model or (model_name if source == "model_name" else "")
     in_parallel = ordered.drafts_in_parallel or reported.drafts_in_parallel
-    named = target_model(draft_model).all_bytes if present_name(method) == DRAFT_MODEL else 0.0
+    named = weight_bytes(draft_model) if present_name(method) == DRAFT_MODEL else 0.0
     return Speculation(
         method=method,
         source=source,
