@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
@@ -11,12 +11,7 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedul
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.costs.learned import DraftingMethod
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
-from spec_decode_exporter.costs.model_architecture import (
-    UNKNOWN_TARGET,
-    TargetModel,
-    target_model,
-    weight_bytes,
-)
+from spec_decode_exporter.costs.model_architecture import TargetModel, target_model, weight_bytes
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -36,7 +31,7 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None  # K, the maximum of draft tokens at a time
     schedule: BatchSchedule = NO_SCHEDULE
-    target: TargetModel = UNKNOWN_TARGET
+    target: TargetModel = field(default_factory=TargetModel)
     """The served model, by its name."""
     drafts_in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""

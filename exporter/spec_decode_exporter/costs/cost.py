@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, every_step_pays, kind_of
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
+from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
 
@@ -163,7 +163,7 @@ class CostSources:
     """Measured cost, the most certain source first: see ``measured_curves``."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
-    target: TargetModel = UNKNOWN_TARGET
+    target: TargetModel = field(default_factory=TargetModel)
     in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
 

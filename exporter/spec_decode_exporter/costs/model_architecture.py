@@ -45,9 +45,6 @@ class TargetModel:
     parameters: float | None = None
 
 
-UNKNOWN_TARGET: Final = TargetModel()
-
-
 def data_rows(name: str) -> Iterator[dict[str, str]]:
     """Yield the rows of a table of published data beside this module."""
     with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
