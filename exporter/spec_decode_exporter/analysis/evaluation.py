@@ -101,7 +101,7 @@ class Evaluation:
         recent = self._shorter(known.recent) or self.longest.window
         should_draft = (
             known.has_drafted
-            and not known.speculation.scheduled_off(recent.mean.running_requests)
+            and known.speculation.paused_from(recent.mean.running_requests) is None
             and not known.drafts_what_it_finds
         )
         if should_draft and is_stalled(recent, known.policy.min_drafts):

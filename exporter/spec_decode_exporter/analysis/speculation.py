@@ -58,10 +58,6 @@ class Speculation:
         """True if the engine chooses how many tokens it drafts or verifies, so that K needs no tuning."""
         return self.is_adaptive or self.varies_tokens
 
-    def scheduled_off(self, running_requests: float | None) -> bool:
-        """Return whether the schedule has no drafts for a batch of this many requests."""
-        return self.paused_from(running_requests) is not None
-
     def paused_from(self, running_requests: float | None) -> int | None:
         """Return the first batch size of the range without drafts that a load is in; None if it has drafts.
 

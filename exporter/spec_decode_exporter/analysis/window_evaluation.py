@@ -30,14 +30,6 @@ from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
-_BOUNDED: Final = (
-    "draft_acceptance_bounds",
-    "tokens_per_step_bounds",
-    "break_even_cost_bounds",
-    "speedup_range",
-    "request",
-)
-"""Values that need columns of increments, and are read of the longest window."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
 GIGABYTE: Final = 10**9
@@ -414,9 +406,9 @@ class WindowEvaluation(WindowFigures):
     # Readers
 
     def compute_for_readers(self) -> None:
-        """Compute the bounds that a page reads."""
-        for name in _BOUNDED:
-            getattr(self, name)
+        """Compute the bounds that a page reads: they need columns of increments."""
+        _ = self.draft_acceptance_bounds, self.tokens_per_step_bounds, self.break_even_cost_bounds
+        _ = self.speedup_range, self.request
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""

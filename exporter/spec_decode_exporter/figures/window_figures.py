@@ -382,11 +382,6 @@ class WindowFigures:
             return None
         return sum(new is None or new != old for old, new in pairwise(chosen)), len(chosen)
 
-    @cached_property
-    def schedule_change_ratio(self) -> float | None:
-        """Share of the polls in which the number of draft tokens changed."""
-        return ratio(*self.schedule_changes) if self.schedule_changes else None
-
     # Polls
 
     @cached_property
