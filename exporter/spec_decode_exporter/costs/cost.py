@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
-from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, every_step_pays, kind_of
+from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, drafts_what_it_finds, kind_of
 from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
@@ -257,7 +257,7 @@ class CostSources:
     @property
     def pays_every_step(self) -> bool:
         """True if steps without a draft pay c0 too."""
-        return every_step_pays(self.method)
+        return drafts_what_it_finds(self.method)
 
     @cached_property
     def _stated(self) -> CostByLoad | None:

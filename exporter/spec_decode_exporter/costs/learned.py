@@ -14,7 +14,7 @@ from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, Base
 from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
 from spec_decode_exporter.costs.cost import CostByLoad, CostSource
 from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
-from spec_decode_exporter.costs.methods import drafts_what_it_finds, every_step_pays, kind_of, undrafted_pass
+from spec_decode_exporter.costs.methods import drafts_what_it_finds, kind_of, undrafted_pass
 from spec_decode_exporter.costs.steps import StepReader, Steps, StepTimes, exceeds_steps, include
 from spec_decode_exporter.costs.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.drops.drops import Drops, DropState
@@ -174,7 +174,7 @@ class Learned:
             return
         if speculates != self._speculates:
             self._speculates, self._latencies = speculates, None
-        pays = self._speculates and every_step_pays(self._method.method)
+        pays = self._speculates and drafts_what_it_finds(self._method.method)
         steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
         if not self._speculates:
             self._learn_baseline(steps, increment, sample)

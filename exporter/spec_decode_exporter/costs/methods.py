@@ -51,20 +51,15 @@ def kind_of(method: str, *, in_parallel: bool = False) -> str:
     return PASS if kind in {LAYER, MODEL} and in_parallel else kind
 
 
-def every_step_pays(method: str) -> bool:
-    """Return whether a step without drafts pays c0 too, since every step searches for a draft."""
-    return KINDS.get(present_name(method)) == SEARCH
-
-
 def drafts_what_it_finds(method: str) -> bool:
-    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
+    """Return whether every step searches for text that repeats itself, as of n-gram, and pays c0."""
     return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))
 
 
 def undrafted_pass(method: str) -> Interval:
     """Return what the drafter costs in a step without drafts."""
     name = present_name(method)
-    return NOTHING if every_step_pays(name) or name in _CACHE_ALONE else _UNDRAFTED
+    return NOTHING if drafts_what_it_finds(name) or name in _CACHE_ALONE else _UNDRAFTED
 
 
 class UsualLength(NamedTuple):
