@@ -37,16 +37,13 @@ from benchmarks.simulated_requests import (
 from benchmarks.table import percent, print_table
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import CostRange, CostSource
-from spec_decode_exporter.costs.methods import Interval
+from spec_decode_exporter.costs.cost import CostRange, CostSource, StepCost
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 
 Random: TypeAlias = np.random.Generator
 
 TOKEN, STEP = 0.05, 0.02
-COST = CostRange(
-    Interval(TOKEN, TOKEN, TOKEN), Interval(STEP, STEP, STEP), CostSource.CONFIGURED, None, every_step=False
-)
+COST = CostRange(StepCost(TOKEN, STEP), StepCost(TOKEN, STEP), StepCost(TOKEN, STEP), CostSource.CONFIGURED)
 ESTIMATES: dict[str, Callable[[WindowEvaluation], Estimate | None]] = {
     "length": lambda its: its.acceptance_length_bounds,
     "rate": lambda its: its.draft_acceptance_bounds,

@@ -17,9 +17,9 @@ BUDGETS = {
     "scrape": 2491,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1145,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
     "window": 897,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
-    "figures": 1067,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 2088,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
-    "analysis": 2347,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
+    "figures": 1046,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "costs": 2026,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
+    "analysis": 2316,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
     "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
     "experiments": 757,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
     "findings": 641,  # what cannot be acted on is gone (680 before)

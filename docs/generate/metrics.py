@@ -14,7 +14,12 @@ from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.figures.quantile import QUANTILE_LABEL, QUANTILES
+from spec_decode_exporter.figures.quantile import (
+    ARM_QUANTILES,
+    LATENCY_QUANTILES,
+    QUANTILE_LABEL,
+    SPREAD_QUANTILES,
+)
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.subject import ARM, ENGINE
 from spec_decode_exporter.metrics.table import METRICS
@@ -107,7 +112,9 @@ _LABELS: Final = {
     "window": "a configured window, such as `30s` or `5m`",
     "position": "a draft position, from `0`",
     "length": "accepted tokens of a draft, from `0`",
-    QUANTILE_LABEL: _values(quantile.label for quantile in QUANTILES),
+    QUANTILE_LABEL: _values(
+        quantile.label for quantile in sorted({*LATENCY_QUANTILES, *SPREAD_QUANTILES, *ARM_QUANTILES})
+    ),
     "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty if unknown",
     "method_source": "`configured`, `label`, `pod_arguments`, `server_info`, `model_name`; empty if unknown",
     "draft_model": "the draft model; empty if unknown or without one",

@@ -20,8 +20,6 @@ from spec_decode_exporter.analysis.missing_evidence import (
 )
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
-    NOT_PAYING,
-    PAYING,
     WHOLE_WINDOW,
     Action,
     Advice,
@@ -30,6 +28,7 @@ from spec_decode_exporter.analysis.verdict import (
     Verdict,
     decoded_steps,
     is_stalled,
+    pays_share,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.scrape.engines import Latency
@@ -43,8 +42,6 @@ _NO_DATA: Final = WindowEvaluation(
     Window(0.0, 0.0, 0, UNKNOWN, (), Means(), Increments.of((), ()), Answers()),
     Knowledge(drafting=Drafting.OFF),
 )
-_SHARES: Final = {**dict.fromkeys(PAYING, 1.0), **dict.fromkeys(NOT_PAYING, 0.0), Verdict.INSUFFICIENT: None}
-"""``pays_share_ratio`` of shown verdicts; for the others it is that of the evaluated window."""
 
 
 class Basis(StrEnum):
@@ -104,7 +101,7 @@ class Evaluation:
         recent = self._shorter(known.recent) or self.longest.window
         should_draft = (
             known.has_drafted
-            and not known.speculation.scheduled_off(recent.mean.running_requests)
+            and known.speculation.paused_from(recent.mean.running_requests) is None
             and not known.drafts_what_it_finds
         )
         if should_draft and is_stalled(recent, known.policy.min_drafts):
@@ -178,7 +175,9 @@ class Evaluation:
     @property
     def pays_share_ratio(self) -> float | None:
         """Share of the possible speed-ups at which speculation pays; 0 or 1 by a verdict that is sure."""
-        return _SHARES.get(self.verdict, self.verdict_window.pays_share_ratio)
+        if self.verdict is Verdict.UNCLEAR:
+            return self.verdict_window.pays_share_ratio
+        return pays_share(self.verdict, None, self.known.policy.speedup)
 
     @property
     def is_excluded(self) -> bool:
@@ -207,17 +206,13 @@ class Evaluation:
     @cached_property
     def latency_comparison(self) -> LatencyComparison | None:
         """Latencies of the longest window beside those of a baseline; None without one."""
-        known = self.known
-        return compared_latencies(self.latencies, self.longest, known.latency_baseline)
+        return compared_latencies(self.latencies, self.longest, self.known.latency_baseline)
 
     @cached_property
     def crossover(self) -> float | None:
         """Running requests above which speculation does not pay; None if the engine adapts to the load."""
-        return (
-            self.known.cost.crossover(self.verdict_window.work)
-            if self.verdict_window.counts_verified
-            else None
-        )
+        window = self.verdict_window
+        return self.known.cost.crossover(window.work) if window.counts_verified else None
 
     # Advice
 

@@ -68,10 +68,6 @@ class _Cell(NamedTuple):
     regrets: Sequence[float]
     """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""
 
-    def suffices(self, tokens: int, tolerance: float) -> bool:
-        """Return whether a number of tokens is within the tolerance of the best."""
-        return self.guess[tokens] >= (1 - tolerance) * max(self.guess)
-
 
 def load_bands(its: WindowEvaluation, curve: CostByLoad, most: int) -> tuple[LoadBand, ...]:
     """Return the bands of load from 1 to the highest load with a known cost, ascending and without gaps.
@@ -124,8 +120,11 @@ def _kept(cells: Sequence[_Cell], tolerance: float) -> Iterator[int]:
     """Yield the tokens of each cell: the present ones or those of the cell below, if they suffice."""
     below = cells[0].present
     for cell in cells:
-        sufficient = (tokens for tokens in (cell.present, below) if cell.suffices(tokens, tolerance))
-        below = next(sufficient, cell.guess.index(max(cell.guess)))
+        best = max(cell.guess)
+        sufficient = (
+            tokens for tokens in (cell.present, below) if cell.guess[tokens] >= (1 - tolerance) * best
+        )
+        below = next(sufficient, cell.guess.index(best))
         yield below
 
 

@@ -125,7 +125,7 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
 
 @dataclass(frozen=True, slots=True)
 class CostMeasurement:
-    """CostMeasurement to know whether speculation pays."""
+    """A way to know whether speculation pays."""
 
     name: str
     text: str
@@ -140,19 +140,13 @@ class CostMeasurement:
     """Where to paste it."""
 
 
-class Paste(NamedTuple):
-    """Texts to paste: flags, and YAML of the configuration, which the chart has below ``config``."""
-
-    flags: str = ""
-    setting: str = ""
-
-    def at(self, place: SettingsPlace) -> tuple[str, str]:
-        """Return the text for a place, and the place's name; both empty without a text."""
-        if place in {"flags", "history"} and self.flags:
-            return self.flags, "the exporter's flags" if place == "flags" else "this command's flags"
-        if place == "chart" and self.setting:
-            return f"config: {{{{{self.setting}}}}}", "the chart's values"
-        return self.setting, self.setting and "the exporter's configuration"
+def _paste(place: SettingsPlace, flags: str, setting: str) -> tuple[str, str]:
+    """Return flags, or YAML of the configuration, for a place, and its name; both empty without a text."""
+    if place in {"flags", "history"} and flags:
+        return flags, "the exporter's flags" if place == "flags" else "this command's flags"
+    if place == "chart" and setting:  # the chart has the configuration below ``config``
+        return f"config: {{{{{setting}}}}}", "the chart's values"
+    return setting, setting and "the exporter's configuration"
 
 
 def _is_measured(its: WindowEvaluation) -> bool:
@@ -166,22 +160,22 @@ def _lacks_baseline(its: WindowEvaluation) -> bool:
 
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
-_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, Paste], ...]] = (
+_WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, str, str], ...]] = (
     (lambda its: its.cost is None and not its.known.speculation.method, CostMeasurement("method", "Name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely", "a minute"),
-        Paste("--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]")),
-    (lambda its: its.known.assumed.settings_place == "history", CostMeasurement("longer_history", "Report a longer time: it narrows the bounds, and may have hours without speculation", "a minute"), Paste("--since 30d")),
-    (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), Paste()),
-    (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), Paste()),
+        "--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]"),
+    (lambda its: its.known.assumed.settings_place == "history", CostMeasurement("longer_history", "Report a longer time: it narrows the bounds, and may have hours without speculation", "a minute"), "--since 30d", ""),
+    (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), "", ""),
+    (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), "", ""),
     (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
-        Paste("--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}")),
-    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), Paste()),
+        "--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}"),
+    (_lacks_baseline, CostMeasurement("plain_period", "Serve one replica without {speculation} for ten minutes of traffic, then with it: the exporter learns its step times, for all replicas of its deployment{volume}", "two restarts and ten minutes of traffic", "what drafts gain on it, for ten minutes"), "", ""),
     (lambda _: True, CostMeasurement("replica", "Serve one replica without drafts, and compare both in an experiment of the exporter's configuration", "one more server and ten minutes of traffic", "what drafts gain, on that server"),
-        Paste(setting='experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]')),
+        "", 'experiments: [{{name: drafts, arms: {{"off": {{match: {{method: "off"}}}}, "on": {{match: {{method: {method}}}}}}}, baseline: "off"}}]'),
     (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
-        Paste("--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}")),
+        "--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}"),
 )  # fmt: skip
-"""Ways to know the cost, cheapest first, and the windows to which each applies."""
-WAYS: Final = tuple(way.name for _, way, _ in _WAYS)
+"""Ways to know the cost, cheapest first, with the windows to which each applies, and flags and YAML to paste."""
+WAYS: Final = tuple(way.name for _, way, *_ in _WAYS)
 """Names of the ways, cheapest first."""
 
 
@@ -208,7 +202,7 @@ def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
         "server": f"'{assumed.server}'" if assumed.server else "URL",
         "volume": ", if a volume keeps `state.file`" if place == "chart" else "",
     }
-    rows = ((way, *paste.at(place)) for applies, way, paste in _WAYS if applies(its))
+    rows = ((way, *_paste(place, flags, setting)) for applies, way, flags, setting in _WAYS if applies(its))
     return tuple(
         replace(way, text=way.text.format_map(numbers), paste=paste.format_map(numbers), place=name)
         for way, paste, name in rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
 
@@ -11,7 +11,7 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedul
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.costs.learned import DraftingMethod
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel, target_model
+from spec_decode_exporter.costs.model_architecture import TargetModel, target_model, weight_bytes
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -31,7 +31,7 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None  # K, the maximum of draft tokens at a time
     schedule: BatchSchedule = NO_SCHEDULE
-    target: TargetModel = UNKNOWN_TARGET
+    target: TargetModel = field(default_factory=TargetModel)
     """The served model, by its name."""
     drafts_in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
@@ -57,10 +57,6 @@ class Speculation:
     def chooses_tokens(self) -> bool:
         """True if the engine chooses how many tokens it drafts or verifies, so that K needs no tuning."""
         return self.is_adaptive or self.varies_tokens
-
-    def scheduled_off(self, running_requests: float | None) -> bool:
-        """Return whether the schedule has no drafts for a batch of this many requests."""
-        return self.paused_from(running_requests) is not None
 
     def paused_from(self, running_requests: float | None) -> int | None:
         """Return the first batch size of the range without drafts that a load is in; None if it has drafts.
@@ -103,7 +99,7 @@ def resolve(
     draft_model = configured.draft_model or ordered.draft_model or reported.draft_model
     draft_model = draft_model or (model_name if source == "model_name" else "")
     in_parallel = ordered.drafts_in_parallel or reported.drafts_in_parallel
-    named = target_model(draft_model).all_bytes if present_name(method) == DRAFT_MODEL else 0.0
+    named = weight_bytes(draft_model) if present_name(method) == DRAFT_MODEL else 0.0
     return Speculation(
         method=method,
         source=source,

@@ -30,14 +30,6 @@ from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
-_BOUNDED: Final = (
-    "draft_acceptance_bounds",
-    "tokens_per_step_bounds",
-    "break_even_cost_bounds",
-    "speedup_range",
-    "request",
-)
-"""Values that need columns of increments, and are read of the longest window."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
 GIGABYTE: Final = 10**9
@@ -93,7 +85,7 @@ class WindowEvaluation(WindowFigures):
         verified = ratio(self.total.accepted_tokens, self.total.draft_tokens)
         if self.counts_verified or verified is None or not cost.is_typical:
             return cost
-        return replace(cost, token=cost.token._replace(low=cost.token.low * min(verified, 1.0)))
+        return replace(cost, low=cost.low._replace(token=cost.low.token * min(verified, 1.0)))
 
     @cached_property
     def break_even_acceptance_ratio(self) -> float | None:
@@ -109,7 +101,7 @@ class WindowEvaluation(WindowFigures):
         """Cost of a draft token below which speculation pays, (G - F - S - c0·D)/T; c0 = 0 if unknown."""
         if self.work is None:
             return None
-        fixed = 0.0 if self.cost is None else self.cost.step.guess * self.cost.guess.paying_steps(self.work)
+        fixed = 0.0 if self.cost is None else self.cost.guess.step * self.cost.guess.paying_steps(self.work)
         return ratio(self.work.tokens - self.work.steps - fixed, self.work.draft_tokens)
 
     @cached_property
@@ -133,7 +125,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def estimated_speedup_ratio(self) -> float | None:
         """Speed-up of decoding by speculation, at the best guess of the cost."""
-        return None if self.cost is None else self._speedup_at(self.cost.guess)
+        return None if self.cost is None or self.work is None else self.cost.guess.speedup(self.work)
 
     @cached_property
     def speedup_bounds(self) -> Estimate | None:
@@ -144,9 +136,9 @@ class WindowEvaluation(WindowFigures):
     def speedup_range(self) -> SpeedupRange | None:
         """Speed-up at the possible costs, also of an engine whose cost is unknown; None without steps."""
         cost = self.possible_cost
-        value, low, high = map(self._speedup_at, (cost.guess, cost.high, cost.low))
-        if value is None or low is None or high is None:
+        if self.work is None:
             return None
+        value, low, high = (price.speedup(self.work) for price in (cost.guess, cost.high, cost.low))
         bounds = self.speedup_bounds or self._bounds_at(cost)
         is_bounded, half = bounds is not None, self._policy.max_half_width
         if bounds is None:
@@ -210,9 +202,6 @@ class WindowEvaluation(WindowFigures):
             return None
         return rate / running * GIGABYTE / (each * self.context_tokens)
 
-    def _speedup_at(self, price: StepCost) -> float | None:
-        return None if self.work is None else price.speedup(self.work)
-
     def _bounds_at(self, cost: CostRange) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""
         if self.work is None or not self.cosines:
@@ -244,7 +233,7 @@ class WindowEvaluation(WindowFigures):
             return False
         tokens = self.draft_length_tokens or len(self.positions)
         double = self.known.cost.at(2 * (self.drafting_requests or 0.0), tokens)
-        return double is not None and double.token.guess < cost.token.guess
+        return double is not None and double.guess.token < cost.guess.token
 
     def _sampled_speedup(self, price: StepCost) -> Estimate | None:
         """Return the speed-up at one cost with the bounds of sampling."""
@@ -417,9 +406,9 @@ class WindowEvaluation(WindowFigures):
     # Readers
 
     def compute_for_readers(self) -> None:
-        """Compute the bounds that a page reads."""
-        for name in _BOUNDED:
-            getattr(self, name)
+        """Compute the bounds that a page reads: they need columns of increments."""
+        _ = self.draft_acceptance_bounds, self.tokens_per_step_bounds, self.break_even_cost_bounds
+        _ = self.speedup_range, self.request
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""

@@ -7,7 +7,7 @@ as it is long enough; drafts end it. All times are Unix times: a period outlives
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -63,7 +63,7 @@ class BaselineSummary:
     token_seconds: float | None = None
     """Mean time per output token after the first, in seconds."""
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
-    """Histograms over these requests, where they are asked for."""
+    """Histograms over these requests."""
     seconds: float = 0.0
     """Time with requests."""
     end: float = 0.0
@@ -249,15 +249,10 @@ class Baseline:
         kept = self.kept
         if kept is None:
             return None
-        age = max(0.0, wall - kept.end)
-        return replace(kept.requests.mean(), seconds=kept.seconds, end=kept.end, age_seconds=age)
-
-
-def newest_histograms(baselines: Iterable[Baseline], wall: float) -> BaselineSummary | None:
-    """Return the newest baseline that has histograms and a mean request, with these; None without one."""
-    known = [each for each in baselines if each.kept is not None and each.kept.histograms]
-    newest = max(known, key=attrgetter("end"), default=None)
-    summary = newest.summary(wall) if newest else None
-    if newest is None or newest.kept is None or summary is None or summary.first_token_seconds is None:
-        return None
-    return replace(summary, histograms={name: each.buckets for name, each in newest.kept.histograms.items()})
+        return replace(
+            kept.requests.mean(),
+            histograms={name: each.buckets for name, each in kept.histograms.items()},
+            seconds=kept.seconds,
+            end=kept.end,
+            age_seconds=max(0.0, wall - kept.end),
+        )

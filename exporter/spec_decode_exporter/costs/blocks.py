@@ -1,4 +1,4 @@
-"""Drafting by a key over the last days, such as by K or by context, as sums of blocks of polls.
+"""Drafting by a key over the last days, such as by K, as sums of blocks of polls.
 
 Drafts of one request are alike, so polls tell less than their number. A block is ``BLOCK_SECONDS`` of polls
 with one key, longer than most requests. Over the n blocks of a key, each with x and y, a ratio Σx / Σy has
@@ -30,8 +30,6 @@ BLOCK_SECONDS: Final = 120.0
 MIN_BLOCKS: Final = 6
 """Blocks that bounds need: batch means with fewer are too narrow."""
 HALF_WEEK: Final = 3.5 * 86_400
-MAX_KEYS: Final = 16
-"""Keys that are kept; a further one replaces that which was absent for longest."""
 
 
 class Piece(NamedTuple):
@@ -117,10 +115,7 @@ class Blocks(NamedTuple):
         return sampled_ratio(self.number, x, xx, y, xy, yy) if self.number >= MIN_BLOCKS and y else None
 
 
-Kept = Annotated[
-    dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], Annotated[list[Blocks], Field(max_length=2)]],
-    Field(max_length=MAX_KEYS),
-]
+Kept = dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], Annotated[list[Blocks], Field(max_length=2)]]
 """By key: sums of one or two half weeks, the newest last."""
 
 
@@ -149,8 +144,6 @@ class BlocksByKey:
         ordered = sorted([*known, blocks], key=lambda each: each.end)
         half_weeks = groupby(ordered, key=lambda each: floor(each.end / HALF_WEEK))
         known[:] = [reduce(Blocks.plus, own) for _, own in half_weeks][-2:]
-        if len(self.kept) > MAX_KEYS:
-            del self.kept[min(self.kept, key=lambda each: self.kept[each][-1].end)]
 
     def sums(self, wall: float) -> dict[int, Blocks]:
         """Return the sums of each key, ascending, of the last 7 days before a Unix time."""

@@ -10,17 +10,18 @@ Verdicts and bounds hold for all costs within its range. docs/explanation/semant
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from math import log, sqrt
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
-from spec_decode_exporter.costs.methods import ANY, Interval, every_step_pays, kind_of
-from spec_decode_exporter.costs.model_architecture import UNKNOWN_TARGET, TargetModel
+from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, drafts_what_it_finds, kind_of
+from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
 
@@ -70,6 +71,10 @@ class StepCost(NamedTuple):
         """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
         return work.tokens / self.plain_steps(work)
 
+    def bound(self, other: StepCost, choose: Callable[[float, float], float]) -> StepCost:
+        """Return the lower of two costs, or the higher one, by what ``choose`` returns of c and of c0."""
+        return self._replace(token=choose(self.token, other.token), step=choose(self.step, other.step))
+
     def fixed(self, coverage: float) -> float:
         """Return c0 of a mean step, by the share of steps that draft."""
         return self.step if self.every_step else self.step * coverage
@@ -79,30 +84,12 @@ class StepCost(NamedTuple):
 class CostRange:
     """Cost of speculation at one load: the best guess, between the lowest and the highest possible one."""
 
-    token: Interval
-    """c."""
-    step: Interval
-    """c0."""
+    low: StepCost
+    guess: StepCost
+    high: StepCost
     source: CostSource
-    running_requests: float | None
+    running_requests: float | None = None
     """Load at which it is known; None: at the present one."""
-    every_step: bool
-    """True if steps without a draft pay c0 too."""
-
-    @property
-    def low(self) -> StepCost:
-        """Lowest possible cost."""
-        return StepCost(self.token.low, self.step.low, self.every_step)
-
-    @property
-    def guess(self) -> StepCost:
-        """Best guess."""
-        return StepCost(self.token.guess, self.step.guess, self.every_step)
-
-    @property
-    def high(self) -> StepCost:
-        """Highest possible cost."""
-        return StepCost(self.token.high, self.step.high, self.every_step)
 
     @property
     def is_typical(self) -> bool:
@@ -111,14 +98,11 @@ class CostRange:
 
     def spanning(self, other: CostRange) -> CostRange:
         """Return this cost with a range that contains that of another one."""
-        token, step = _spanning([self.token, other.token]), _spanning([self.step, other.step])
-        return replace(self, token=token, step=step)
-
-    def is_valid_at(self, running_requests: float | None) -> bool:
-        """Return whether the cost is valid at a load: from half to twice its own."""
-        if self.running_requests is None:
-            return True
-        return running_requests is not None and is_near(self.running_requests, running_requests)
+        return replace(
+            self,
+            low=self.low.bound(other.low, min),
+            high=self.high.bound(other.high, max),
+        )
 
 
 class CostAtLoad(NamedTuple):
@@ -126,6 +110,9 @@ class CostAtLoad(NamedTuple):
 
     running_requests: float
     token: Interval
+
+
+_load: Final = attrgetter("running_requests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +163,21 @@ class CostSources:
     """Measured cost, the most certain source first: see ``measured_curves``."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
-    target: TargetModel = UNKNOWN_TARGET
+    target: TargetModel = field(default_factory=TargetModel)
     in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
 
     def at(self, running_requests: float | None, tokens: float) -> CostRange | None:
         """Return the cost at a load from the most certain source; None if unknown."""
-        measured = []
-        if running_requests is not None:
-            measured = [self.by_curve(curve, running_requests) for curve in self.measured]
-        here = (cost for cost in measured if cost.is_valid_at(running_requests))
-        known = next(here, None) or self._configured(running_requests) or next(iter(measured), None)
-        return known or self.typical(running_requests, tokens)
+        if running_requests is None:
+            return self._stated_at_any_load() or self.typical(None, tokens)
+        near = (
+            curve
+            for curve in self.measured
+            if is_near(curve.at(running_requests).running_requests, running_requests)
+        )
+        curve = next(near, None) or self._stated or next(iter(self.measured), None)
+        return self.by_curve(curve, running_requests) if curve else self.typical(running_requests, tokens)
 
     def typical(self, running_requests: float | None, tokens: float) -> CostRange | None:
         """Return the published cost of this many draft tokens; None with too few measurements."""
@@ -195,7 +185,8 @@ class CostSources:
         if costs is None:
             return None
         token, step = split(self.kind, tokens)
-        return self._cost(CostSource.TYPICAL, costs.range.times(token), costs.range.times(step))
+        each, fixed = ([extra * part for extra in costs.range] for part in (token, step))
+        return self._cost(CostSource.TYPICAL, each, fixed)
 
     def possible(self, running_requests: float | None) -> CostRange:
         """Return the range of an unknown cost; it says nothing of other numbers of tokens.
@@ -204,7 +195,7 @@ class CostSources:
         """
         costs = None if self.kind else published_costs(ANY, "", running_requests)
         step = UNKNOWN_STEP if costs is None else costs.range
-        return self._cost(CostSource.TYPICAL, Interval(0.0, 0.0, 0.0), step)
+        return self._cost(CostSource.TYPICAL, NOTHING, step)
 
     def published_share(
         self, running_requests: float | None, draft_tokens: float, gain: float, paying: float = 1.0
@@ -266,7 +257,7 @@ class CostSources:
     @property
     def pays_every_step(self) -> bool:
         """True if steps without a draft pay c0 too."""
-        return every_step_pays(self.method)
+        return drafts_what_it_finds(self.method)
 
     @cached_property
     def _stated(self) -> CostByLoad | None:
@@ -279,14 +270,13 @@ class CostSources:
         points = tuple(CostAtLoad(load, _around(ratio)) for load, ratio in loads)
         return CostByLoad(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
 
-    def _configured(self, running_requests: float | None) -> CostRange | None:
+    def _stated_at_any_load(self) -> CostRange | None:
         curve = self._stated
         if curve is None:
             return None
-        if running_requests is not None:
-            return self.by_curve(curve, running_requests)
-        token = _spanning([point.token for point in curve.points])
-        return self._cost(curve.source, token, _around(curve.step), curve.points[0].running_requests)
+        low, guess, high = zip(*(point.token for point in curve.points), strict=True)
+        token, load = Interval(min(low), guess[0], max(high)), curve.points[0].running_requests
+        return self._cost(curve.source, token, _around(curve.step), load)
 
     def _widened(self, token: Interval, factor: float) -> Interval:
         """Return c at ``factor`` times the load at which it is known: from c to c times the factor.
@@ -300,12 +290,11 @@ class CostSources:
         return Interval(token.low * lower, token.guess, token.high * higher)
 
     def _cost(
-        self, source: CostSource, token: Interval, step: Interval, load: float | None = None
+        self, source: CostSource, token: Iterable[float], step: Iterable[float], load: float | None = None
     ) -> CostRange:
-        """Return a cost within what is physically possible."""
-        token = Interval(min(token.low, token.guess), token.guess, max(token.high, token.guess))
-        step = Interval(min(step.low, step.guess), step.guess, max(step.high, step.guess))
-        return CostRange(token, step, source, load, self.pays_every_step)
+        """Return a cost by the lowest, the guessed and the highest c and c0."""
+        low, guess, high = (StepCost(*both, self.pays_every_step) for both in zip(token, step, strict=True))
+        return CostRange(low, guess, high, source, load)
 
 
 def measured_curves(
@@ -337,15 +326,6 @@ def is_near(known: float, running_requests: float) -> bool:
 def _around(value: float) -> Interval:
     """Return a configured value with its relative error."""
     return Interval((1 - CONFIGURED_MARGIN) * value, value, (1 + CONFIGURED_MARGIN) * value)
-
-
-def _spanning(ranges: Sequence[Interval]) -> Interval:
-    """Return the range of several ranges, with the guess of the first."""
-    return Interval(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
-
-
-def _load(point: CostAtLoad) -> float:
-    return point.running_requests
 
 
 def _between(share: float, begin: Interval, end: Interval) -> Interval:

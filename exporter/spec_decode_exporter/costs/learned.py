@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary, newest_histograms
+from spec_decode_exporter.costs.baseline import SAME_DAY_SECONDS, Baseline, BaselineSummary
 from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
 from spec_decode_exporter.costs.cost import CostByLoad, CostSource
 from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
-from spec_decode_exporter.costs.methods import drafts_what_it_finds, every_step_pays, kind_of, undrafted_pass
+from spec_decode_exporter.costs.methods import drafts_what_it_finds, kind_of, undrafted_pass
 from spec_decode_exporter.costs.steps import StepReader, Steps, StepTimes, exceeds_steps, include
 from spec_decode_exporter.costs.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.drops.drops import Drops, DropState
@@ -125,7 +126,9 @@ class Learned:
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> BaselineSummary | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
-        return newest_histograms((self.baseline, *(arm.baseline for arm in arms)), self._wall)
+        known = [each.baseline.summary(self._wall) for each in (self, *arms)]
+        usable = [each for each in known if each and each.histograms and each.first_token_seconds is not None]
+        return max(usable, key=attrgetter("end"), default=None)
 
     @property
     def plain(self) -> StepTimes:
@@ -171,7 +174,7 @@ class Learned:
             return
         if speculates != self._speculates:
             self._speculates, self._latencies = speculates, None
-        pays = self._speculates and every_step_pays(self._method.method)
+        pays = self._speculates and drafts_what_it_finds(self._method.method)
         steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
         if not self._speculates:
             self._learn_baseline(steps, increment, sample)
@@ -180,7 +183,10 @@ class Learned:
             self.baseline.drafting()
         if steps:
             (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
-        self._learn_use(increment, history)
+        poll = Piece.of(increment, knows_steps=history.knows_steps)
+        tokens = None if poll is None else self._tokens_of(poll, history.tokens)
+        if poll is not None and tokens is not None:
+            self.used.add(tokens, poll, self._wall)
 
     def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
@@ -190,14 +196,6 @@ class Learned:
             if self._latencies is not None:
                 period.add_latencies(self._latencies, sample.latencies, self._wall)
             self._latencies = sample.latencies
-
-    def _learn_use(self, increment: Increment, history: History) -> None:
-        """Add a poll to the sums of its draft tokens, unless it mixes several numbers."""
-        poll = Piece.of(increment, knows_steps=history.knows_steps)
-        tokens = None if poll is None else self._tokens_of(poll, history.tokens)
-        if poll is None or tokens is None:
-            return
-        self.used.add(tokens, poll, self._wall)
 
     def _tokens_of(self, poll: Piece, most: int) -> int | None:
         """Return the number of draft tokens in use, of a search its maximum; None if a poll mixes several."""

@@ -42,7 +42,7 @@ from spec_decode_exporter.costs.cost import (
     is_near,
     measured_curves,
 )
-from spec_decode_exporter.costs.methods import LAYER, Interval
+from spec_decode_exporter.costs.methods import LAYER, NOTHING, Interval
 from spec_decode_exporter.costs.regression import Fit, Matrix, added, deviation, fit
 from spec_decode_exporter.costs.steps import (
     LOAD,
@@ -83,8 +83,6 @@ UNSURE: Final = 1.5
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
-NO_PASS: Final = Interval(0.0, 0.0, 0.0)
-"""Cost of a drafter that does not run in plain steps."""
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
 
@@ -97,7 +95,7 @@ class StepsWithoutSpeculation(NamedTuple):
     source: CostSource
     times: Sequence[StepTimes]
     another_day: bool = False
-    undrafted: Interval = NO_PASS
+    undrafted: Interval = NOTHING
     """What a drafter costs in them."""
     is_repeated: bool = False
     """True if drafting steps run as long a pass for each further token: κ limits it."""
@@ -107,7 +105,7 @@ def costs(
     own: Sequence[StepTimes],
     others: Iterable[StepsWithoutSpeculation],
     kind: str = "",
-    undrafted: Interval = NO_PASS,
+    undrafted: Interval = NOTHING,
 ) -> tuple[CostByLoad, ...]:
     """Return the cost at every load that shows it.
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from csv import DictReader
 from functools import lru_cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.model_architecture import base_name
+from spec_decode_exporter.costs.model_architecture import base_name, data_rows
 
 
 class Interval(NamedTuple):
@@ -18,16 +15,9 @@ class Interval(NamedTuple):
     guess: float
     high: float
 
-    @property
-    def above(self) -> float:
-        """Distance of the highest value from the best guess."""
-        return self.high - self.guess
 
-    def times(self, factor: float) -> Interval:
-        """Return this range times a factor."""
-        return Interval(self.low * factor, self.guess * factor, self.high * factor)
-
-
+NOTHING: Final = Interval(0.0, 0.0, 0.0)
+"""Cost of what does not run."""
 LAYER, PASS, MODEL, SEARCH, ANY = "layer", "pass", "model", "search", "any"
 KINDS: Final = {
     **dict.fromkeys(("eagle", "eagle3", "mtp", "mlp_speculator"), LAYER),
@@ -61,20 +51,15 @@ def kind_of(method: str, *, in_parallel: bool = False) -> str:
     return PASS if kind in {LAYER, MODEL} and in_parallel else kind
 
 
-def every_step_pays(method: str) -> bool:
-    """Return whether a step without drafts pays c0 too, since every step searches for a draft."""
-    return KINDS.get(present_name(method)) == SEARCH
-
-
 def drafts_what_it_finds(method: str) -> bool:
-    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
+    """Return whether every step searches for text that repeats itself, as of n-gram, and pays c0."""
     return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))
 
 
 def undrafted_pass(method: str) -> Interval:
     """Return what the drafter costs in a step without drafts."""
     name = present_name(method)
-    return Interval(0.0, 0.0, 0.0) if every_step_pays(name) or name in _CACHE_ALONE else _UNDRAFTED
+    return NOTHING if drafts_what_it_finds(name) or name in _CACHE_ALONE else _UNDRAFTED
 
 
 class UsualLength(NamedTuple):
@@ -98,12 +83,6 @@ def usual_length(method: str, tokens: int, model_name: str = "") -> UsualLength 
         return None
     low, high = (sum(float(row[end]) ** power for power in range(tokens + 1)) for end in ("low", "high"))
     return UsualLength(low, high, int(row["measurements"]), row["source"])
-
-
-def data_rows(name: str) -> Iterator[dict[str, str]]:
-    """Yield the rows of a table of published data beside this module."""
-    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
-        yield from DictReader(file)
 
 
 _USUAL: Final = {(row["method"], row["model"]): row for row in data_rows("usual_acceptance.csv")}

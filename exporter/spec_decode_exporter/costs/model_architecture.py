@@ -1,4 +1,4 @@
-"""What the name of a served model says of its size and weights, and how it is deployed.
+"""What the name of a model says of its architecture, its size and its weights.
 
 ``published_models.csv`` has what a name does not say, by the models' config.json and cards.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from csv import DictReader
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -17,22 +18,17 @@ from spec_decode_exporter.config.cost_settings import Architecture
 _PARAMETERS: Final = re.compile(r"(?<![a-z0-9.])(?:(\d+)x)?(\d+(?:\.\d+)?)(b|m)(?![a-z0-9])", re.IGNORECASE)
 _SHARED: Final = 0.83
 """Parameters of a mixture of n models over n times those of one: they share the attention (Mixtral)."""
-_LOCAL: Final = re.compile(
-    r"gguf|ggml|(?<![a-z])mlx|(?<![a-z])exl[23]|(?<![a-z0-9])i?q[2-8](?:[-_](?:k|0|1|x?xs|xl|s|m|l|nl))*(?![a-z0-9])",
-    re.IGNORECASE,
-)
-"""Files of llama.cpp, MLX and ExLlama, which consumer GPUs serve."""
 _FOUR_BITS: Final = re.compile(
-    r"awq|gptq(?!.*(?:int8|8.?bit))|w4a(?:8|16)|(?<![a-z])int-?4(?!\d)|(?<![a-z0-9])4.?bit|nf4|bnb|bitsandbytes|auto-?round",
+    r"gguf|ggml|(?<![a-z])mlx|(?<![a-z])exl[23]|(?<![a-z0-9])i?q[2-6](?![a-z0-9])|awq|gptq(?!.*(?:int8|8.?bit))|w4a(?:8|16)"
+    r"|(?<![a-z])int-?4(?!\d)|(?<![a-z0-9])4.?bit|nf4|bnb|bitsandbytes|auto-?round|fp4",
     re.IGNORECASE,
 )
-_FLOAT_FOUR: Final = re.compile(r"(?:nv|mx)?fp4", re.IGNORECASE)
-"""Formats that large mixtures have on GPUs with such units, and other models on any."""
 _EIGHT_BITS: Final = re.compile(
-    r"fp8|w8a(?:8|16)|(?<![a-z])int-?8(?!\d)|(?<![a-z0-9])8.?bit|gptq", re.IGNORECASE
+    r"fp8|(?<![a-z0-9])q8(?![a-z0-9])|w8a(?:8|16)|(?<![a-z])int-?8(?!\d)|(?<![a-z0-9])8.?bit|gptq",
+    re.IGNORECASE,
 )
-_WEIGHT_BYTES: Final = ((_LOCAL, 0.6), (_FOUR_BITS, 0.53), (_FLOAT_FOUR, 0.56), (_EIGHT_BITS, 1.0))
-"""Bytes of a parameter with its scales, the first that matches."""
+_WEIGHT_BYTES: Final = ((_FOUR_BITS, 0.56), (_EIGHT_BITS, 1.0))
+"""Bytes of a parameter with its scales, the first that matches; formats of 4 bits have 0.53 to 0.6."""
 _FORMAT: Final = re.compile(
     r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*+))++$"
 )
@@ -47,23 +43,17 @@ class TargetModel:
 
     architecture: Architecture | None = None
     parameters: float | None = None
-    weight_bytes: float = 2.0
-    """Bytes of a parameter; 2 if the name says nothing."""
-
-    @property
-    def all_bytes(self) -> float:
-        """Bytes of all weights; 0 if unknown."""
-        return (self.parameters or 0.0) * self.weight_bytes
 
 
-UNKNOWN_TARGET: Final = TargetModel()
+def data_rows(name: str) -> Iterator[dict[str, str]]:
+    """Yield the rows of a table of published data beside this module."""
+    with Path(__file__).with_name(name).open(encoding="utf-8", newline="") as file:
+        yield from DictReader(file)
 
 
 @cache
 def _families() -> list[tuple[re.Pattern[str], dict[str, str]]]:
-    with Path(__file__).with_name("published_models.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(DictReader(file))
-    return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in rows]
+    return [(re.compile(row["pattern"], re.IGNORECASE), row) for row in data_rows("published_models.csv")]
 
 
 def base_name(name: str) -> str:
@@ -75,14 +65,13 @@ def base_name(name: str) -> str:
 def target_model(name: str, architecture: Architecture | None = None) -> TargetModel:
     """Return what the name of a served model says; a configured ``architecture`` precedes it.
 
-    A family that is not known stays unknown, but for the sizes and weights that stand in the name.
+    A family that is not known stays unknown, but for the size that stands in the name.
     """
     name = name[:256]
     family = next((row for pattern, row in _families() if pattern.search(name)), {})
     found = architecture or (Architecture(family["architecture"]) if family else None)
-    written = next((size for pattern, size in _WEIGHT_BYTES if pattern.search(name)), None)
     parameters = float(family.get("parameters") or 0) * _BILLION or _parameters(name)
-    return TargetModel(found, parameters, written or float(family.get("weight_bytes") or 2))
+    return TargetModel(found, parameters)
 
 
 def _parameters(name: str) -> float | None:
@@ -94,6 +83,12 @@ def _parameters(name: str) -> float | None:
     total = float(number) * (_BILLION if unit in "bB" else _MILLION)
     total *= float(models) * _SHARED if models else 1
     return total if 0 < total < _MOST else None
+
+
+def weight_bytes(name: str) -> float:
+    """Return about the bytes of all weights, which are of 16 bits unless the name says it; 0 if unknown."""
+    each = next((size for pattern, size in _WEIGHT_BYTES if pattern.search(name[:256])), 2.0)
+    return each * (target_model(name).parameters or 0.0)
 
 
 def cache_bytes(target: TargetModel) -> float | None:

@@ -23,9 +23,9 @@ from spec_decode_exporter.costs.methods import (
     PASS,
     SEARCH,
     Interval,
-    data_rows,
     present_name,
 )
+from spec_decode_exporter.costs.model_architecture import data_rows
 
 POWERS: Final = {LAYER: 0.8, MODEL: 1.0, PASS: 0.3, SEARCH: 0.3, ANY: 0.0}
 """a by kind. The median of 23 pairs of K in one source is 0.83 for layers; of passes there is one pair."""

@@ -44,15 +44,11 @@ def _expanded(degrees: int) -> float:
     return z + first / degrees + second / degrees**2 + third / degrees**3
 
 
-def degrees_of_sum(variances: Sequence[float], degrees: Sequence[float]) -> float:
-    """Return the degrees of freedom of the sum of ``variances`` with ``degrees`` each."""
-    spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
-    # Without variation any degrees are right. Squares of tiny variances underflow to 0 too.
-    return sum(variances) ** 2 / spread if spread else float(sum(degrees))
-
-
 def welch(errors: Sequence[float], degrees: Sequence[float]) -> tuple[float, float]:
     """Return the standard error of a sum or difference of independent values, and half its 95 % interval."""
     variances = [error**2 for error in errors]
+    spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
+    # Without variation any degrees are right. Squares of tiny variances underflow to 0 too.
+    together = sum(variances) ** 2 / spread if spread else sum(degrees)
     error = sqrt(sum(variances))
-    return error, t_quantile(degrees_of_sum(variances, degrees)) * error
+    return error, t_quantile(together) * error

@@ -333,22 +333,12 @@ class WindowFigures:
         return ratio(spent, tokens) if tokens is not None and tokens > 0 else None
 
     @cached_property
-    def time_to_first_token_seconds(self) -> float | None:
-        """Mean time to first token, time in the queue included."""
-        return ratio(seconds(self.total.first_token_nanoseconds), self.total.first_tokens)
-
-    @cached_property
     def request_seconds(self) -> tuple[float, float] | None:
         """Time to the first token and decode time, over all requests; None if none began."""
         waited, decoding = self.total.first_token_nanoseconds, self.total.decode_nanoseconds
         if waited is None or decoding is None or not self.least_requests or waited + decoding <= 0:
             return None
         return waited / NANO, decoding / NANO
-
-    @cached_property
-    def first_token_time_ratio(self) -> float | None:
-        """Share of the requests' time before the first token; the rest is decoding."""
-        return ratio(self.request_seconds[0], sum(self.request_seconds)) if self.request_seconds else None
 
     @cached_property
     def uncached_tokens(self) -> int:
@@ -391,11 +381,6 @@ class WindowFigures:
         if len(chosen) < MIN_SCHEDULE_POLLS:
             return None
         return sum(new is None or new != old for old, new in pairwise(chosen)), len(chosen)
-
-    @cached_property
-    def schedule_change_ratio(self) -> float | None:
-        """Share of the polls in which the number of draft tokens changed."""
-        return ratio(*self.schedule_changes) if self.schedule_changes else None
 
     # Polls
 

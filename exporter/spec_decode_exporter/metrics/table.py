@@ -111,7 +111,7 @@ def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation]
 
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
-    value = attrgetter(f"token.{side}")
+    value = attrgetter(f"{side}.token")
     return lambda its: [(str(cost.source), value(cost)) for cost in [its.evaluation.longest.cost] if cost]
 
 
@@ -134,7 +134,7 @@ def _schedule_changes(its: WindowEvaluation) -> Number:
     """Return the share of polls with a change of K, of a schedule whose method drafts in every step."""
     known = its.known
     changes = len(known.speculation.schedule.firsts) > 1 and known.drafts_in_every_step
-    return its.schedule_change_ratio if changes else None
+    return ratio(*its.schedule_changes) if changes and its.schedule_changes else None
 
 
 def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]:

@@ -69,7 +69,7 @@ class RequestWork(NamedTuple):
         steps = max(drafts, request.decoded_tokens - request.accepted_tokens)
         if cost is None or not steps or request.source is RequestSource.USAGE:
             return None
-        paying = steps if cost.every_step else drafts
+        paying = steps if cost.guess.every_step else drafts
         guess, low, high = (
             steps + price.step * paying + price.token * request.draft_tokens
             for price in (cost.guess, cost.low, cost.high)

@@ -57,7 +57,7 @@ class _Extended:
 
 
 def at(description: str, *paths: str, **more: Any) -> Any:  # noqa: ANN401  a field of any type
-    """Return a field that is read from the first of some attributes of its record, such as ``token.guess``.
+    """Return a field that is read from the first of some attributes of its record, such as ``guess.token``.
 
     Without any it is the attribute of the field's name.
     """

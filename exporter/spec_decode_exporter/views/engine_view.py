@@ -144,12 +144,12 @@ class QuantilesView(View):
 class CostView(View):
     """Cost of drafting in plain decode steps of the target model."""
 
-    draft_cost_ratio: float = at("Cost of one more draft token, drafted and verified.", "token.guess")
-    draft_cost_ratio_lower: float = at("Lowest possible cost of a draft token at this load.", "token.low")
-    draft_cost_ratio_upper: float = at("Highest possible cost of a draft token at this load.", "token.high")
-    fixed_cost_ratio: float = at("Cost of a step that drafts, independent of its draft tokens.", "step.guess")
-    fixed_cost_ratio_lower: float = at("Lowest possible cost of such a step.", "step.low")
-    fixed_cost_ratio_upper: float = at("Highest possible cost of such a step.", "step.high")
+    draft_cost_ratio: float = at("Cost of one more draft token, drafted and verified.", "guess.token")
+    draft_cost_ratio_lower: float = at("Lowest possible cost of a draft token at this load.", "low.token")
+    draft_cost_ratio_upper: float = at("Highest possible cost of a draft token at this load.", "high.token")
+    fixed_cost_ratio: float = at("Cost of a step that drafts, independent of its draft tokens.", "guess.step")
+    fixed_cost_ratio_lower: float = at("Lowest possible cost of such a step.", "low.step")
+    fixed_cost_ratio_upper: float = at("Highest possible cost of such a step.", "high.step")
     source: CostSource
     running_requests: float | None = at("Load at which it is known; null: the present one.")
 

@@ -93,8 +93,7 @@ def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
 def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, first):
     speculation = Speculation("mtp", tokens=4, schedule=TO_16)
     assert speculation.paused_from(running) == first
-    assert speculation.scheduled_off(running) is (first is not None)
-    assert not Speculation("mtp", tokens=4).scheduled_off(running)
+    assert Speculation("mtp", tokens=4).paused_from(running) is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Answers by published costs to sources that are left out; none of these figures may become worse."""
 
 from benchmarks.published import counts_by_group, missed, read
-from spec_decode_exporter.costs.methods import ANY, data_rows
+from spec_decode_exporter.costs.methods import ANY
+from spec_decode_exporter.costs.model_architecture import data_rows
 from spec_decode_exporter.costs.published import published_steps
 from tests.every import every
 

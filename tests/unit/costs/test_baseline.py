@@ -5,7 +5,7 @@ from math import inf
 import pytest
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.costs.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline, newest_histograms
+from spec_decode_exporter.costs.baseline import MIN_REQUESTS, MIN_SECONDS, Baseline
 from spec_decode_exporter.costs.steps import HALF_LIFE_SECONDS, StepReader
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
@@ -171,18 +171,11 @@ class TestLatencies:
         found = with_latencies(target, 1, 2, 3, bounds=(0.1, 0.2, inf)).kept.histograms[LATENCY]
         assert (found.bounds, found.counts) == ((0.1, 0.2), (1, 2, 3))
 
-    def test_those_of_the_newest_period_count(self):
-        own, arm = Target().plain(HOUR), Target().drafting(HOUR).plain(2 * HOUR)
-        baselines = [
-            with_latencies(own, 5, 8),
-            with_latencies(arm, 50, 80),
-            Target().plain(9 * HOUR).baseline,
-        ]
-        found = newest_histograms(baselines, arm.wall)
+    def test_a_summary_has_those_of_its_period(self):
+        target = Target().drafting(HOUR).plain(2 * HOUR)
+        found = with_latencies(target, 50, 80).summary(target.wall)
         assert found.histograms == {LATENCY: Buckets((0.1, inf), (50, 80))}
         assert found.name == "2 h without speculation on 12 November"
-        assert newest_histograms(baselines[2:], arm.wall) is None
-        assert newest_histograms([], 0.0) is None
 
 
 SAVED = TypeAdapter(Baseline)

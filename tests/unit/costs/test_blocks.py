@@ -10,7 +10,6 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.costs.blocks import (
     BLOCK_SECONDS,
     HALF_WEEK,
-    MAX_KEYS,
     MIN_BLOCKS,
     BlocksByKey,
     Piece,
@@ -81,12 +80,6 @@ class TestSums:
         for half_week in order:
             its.add(4, piece(half_week), WALL + half_week * HALF_WEEK)
         assert [each.sums.accepted for each in its.kept[4]] == [2000 * order.count(2), 3000]
-
-    def test_keys_are_limited_and_the_one_that_was_absent_for_longest_goes(self):
-        its = BlocksByKey()
-        for key in range(MAX_KEYS + 1):
-            its.add(key, piece(), WALL + key)
-        assert list(its.kept) == list(range(1, MAX_KEYS + 1))
 
 
 class TestSpeedup:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.costs import published
-from spec_decode_exporter.costs.methods import ANY, KINDS, LAYER, PASS, data_rows
+from spec_decode_exporter.costs.methods import ANY, KINDS, LAYER, PASS
+from spec_decode_exporter.costs.model_architecture import data_rows
 from spec_decode_exporter.costs.published import (
     CHEAPER,
     DEARER,

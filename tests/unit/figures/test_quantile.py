@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.quantile import (
     LATENCY_QUANTILES,
-    QUANTILES,
+    SPREAD_QUANTILES,
     bounds,
     edges,
     needed_observations,
@@ -137,7 +137,7 @@ def test_a_ratio_is_as_certain_as_the_buckets(now, before, expected):
 
 
 def test_each_exported_quantile_has_the_label_of_a_summary_and_the_name_of_a_percentile():
-    assert [(each.name, each.label, each.share) for each in QUANTILES] == [
+    assert [(each.name, each.label, each.share) for each in (*SPREAD_QUANTILES, *LATENCY_QUANTILES)] == [
         *(("p10", "0.1", 0.1), ("p50", "0.5", 0.5), ("p90", "0.9", 0.9)),
-        *(("p95", "0.95", 0.95), ("p99", "0.99", 0.99)),
+        *(("p50", "0.5", 0.5), ("p95", "0.95", 0.95), ("p99", "0.99", 0.99)),
     ]

@@ -5,7 +5,7 @@ from math import gamma, pi, sqrt
 import pytest
 
 from spec_decode_exporter.figures.estimate import MAX_COSINES
-from spec_decode_exporter.figures.student_t import T_QUANTILES, degrees_of_sum, t_quantile
+from spec_decode_exporter.figures.student_t import T_QUANTILES, t_quantile, welch
 
 
 def test_the_table_has_students_quantiles():
@@ -38,5 +38,7 @@ def test_student_s_t(degrees, quantile):
         ([0.0, 0.0], [3, 12], 15.0),  # without variation they are the sum
     ],
 )
-def test_degrees_by_hand(variances, degrees, expected):
-    assert degrees_of_sum(variances, degrees) == pytest.approx(expected)
+def test_the_interval_of_a_sum_has_the_degrees_of_welch(variances, degrees, expected):
+    error, half = welch([sqrt(variance) for variance in variances], degrees)
+    assert error == pytest.approx(sqrt(sum(variances)))
+    assert half == pytest.approx(t_quantile(expected) * error)

@@ -103,7 +103,7 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     cost = snapshot.evaluation.longest.cost
     assert cost.source is CostSource.BASELINE
     exact = DRAFTING.draft_cost_ratio(8)
-    assert cost.token.guess == pytest.approx(exact, rel=0.35)
+    assert cost.guess.token == pytest.approx(exact, rel=0.35)
     low, high = (price.step + 4 * price.token for price in (cost.low, cost.high))
     assert low <= 4 * exact <= high
 

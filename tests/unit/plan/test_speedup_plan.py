@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, StepCost
-from spec_decode_exporter.costs.methods import Interval
+from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
 from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
 from spec_decode_exporter.plan.observed_model import ObservedModel
@@ -22,7 +21,7 @@ from spec_decode_exporter.plan.speedup_plan import (
     token_acceptance,
 )
 from spec_decode_exporter.reports.text import TextStyle
-from tests.fakes.costs import make_cost
+from tests.fakes.costs import cost_between, make_cost
 from tests.fakes.windows import window
 from tests.unit.plan.conftest import planned
 
@@ -215,9 +214,7 @@ def test_older_names_of_methods_are_those_of_today(older, method):
 
 
 def test_a_fixed_cost_that_decides_alone_is_named():
-    cost = CostRange(
-        Interval(0.01, 0.1, 0.2), Interval(0.0, 0.1, 2.0), CostSource.TYPICAL, None, every_step=False
-    )
+    cost = cost_between((0.01, 0.1, 0.2), (0.0, 0.1, 2.0), CostSource.TYPICAL)
     plan = SpeedupPlan(model_name="m", method="eagle3", acceptance=0.6)
     object.__setattr__(plan, "cost_of", lambda _: cost)
     assert plan.verdict is Verdict.UNCLEAR

@@ -3,9 +3,9 @@ import json
 import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.costs.cost import CostRange, CostSource
-from spec_decode_exporter.costs.methods import Interval
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.requests.receiver import RequestReceiver, costs_of
+from tests.fakes.costs import cost_between, steps_of, tokens_of
 from tests.unit.requests.test_record import RECORD
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
@@ -45,8 +45,8 @@ async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
-    token, fixed = (Interval(each - margin, each, each + margin) for each in (ratio, step))
-    return CostRange(token, fixed, source, 8.0, every_step=False)
+    tokens, steps = ((each - margin, each, each + margin) for each in (ratio, step))
+    return cost_between(tokens, steps, source, 8.0)
 
 
 def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():
@@ -58,7 +58,7 @@ def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():
     assert (costs("llama", "one"), costs("llama", "two"), costs("qwen", "one")) == (one, two, None)
     for unknown in ("", "elsewhere"):
         middle = costs("llama", unknown)
-        assert (middle.token, middle.step) == (
+        assert (tokens_of(middle), steps_of(middle)) == (
             pytest.approx((0.05, 0.2, 0.4)),
             pytest.approx((-0.05, 0, 0.3)),
         )

@@ -13,8 +13,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.costs.cost import CostRange, CostSource
-from spec_decode_exporter.costs.methods import Interval
+from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
@@ -22,6 +21,7 @@ from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.scrape.sample import KvCache
 from spec_decode_exporter.views.verdict_text import NO_VERDICT, memory_text, recommendation_text, verdict_text
 from tests.every import every
+from tests.fakes.costs import cost_between
 
 AT = 1_790_000_000.0
 """14:13:20 UTC."""
@@ -139,12 +139,8 @@ def test_a_verdict_that_newer_data_contradict_says_so(verdict, newest, text):
     assert verdict_text(engine(verdict, newest=newest)).startswith(text)
 
 
-TYPICAL = CostRange(
-    Interval(0.02, 0.1, 0.6), Interval(0.0, 0.0, 0.1), CostSource.TYPICAL, None, every_step=False
-)
-MEASURED = CostRange(
-    Interval(0.02, 0.1, 0.6), Interval(0.0, 0.0, 0.1), CostSource.MEASURED, 4.0, every_step=False
-)
+TYPICAL = cost_between((0.02, 0.1, 0.6), (0.0, 0.0, 0.1), CostSource.TYPICAL)
+MEASURED = cost_between((0.02, 0.1, 0.6), (0.0, 0.0, 0.1), CostSource.MEASURED, 4.0)
 NEEDED = MissingEvidence(Evidence.SECONDS, 15.0, 6.0)
 
 
