@@ -125,8 +125,10 @@ class WindowEvaluation(WindowFigures):
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
     def _break_even_at(self, price: StepCost) -> Estimate | None:
-        gains = [its.tokens - its.steps - price.step * price.paying_steps(its) for its in self.works]
-        return estimate_of(gains, [its.draft_tokens for its in self.works], self.cosines, (-inf, inf))
+        tokens, steps, drafts, drafted = self.works
+        rows = zip(tokens, steps, steps if price.every_step else drafts, strict=True)
+        gains = [decoded - own - price.step * paying for decoded, own, paying in rows]
+        return estimate_of(gains, drafted, self.cosines, (-inf, inf))
 
     # Speed-up
 
@@ -255,13 +257,11 @@ class WindowEvaluation(WindowFigures):
         number = len(self.positions)
         longest = 1 + price.step + price.token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
-        each, fixed, more = price.token, price.step, price.every_step
+        decoded, steps, drafts, drafted = self.works
         # Without a call of ``plain_steps`` for each: this runs three times a window.
-        times = [
-            steps + fixed * (steps if more else drafts) + each * drafted
-            for _, steps, drafts, drafted in self.works
-        ]
-        return estimate_of([its.tokens for its in self.works], times, self.cosines, possible, error)
+        rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
+        times = [own + price.step * paying + price.token * each for own, paying, each in rows]
+        return estimate_of(decoded, times, self.cosines, possible, error)
 
     # Depths
 

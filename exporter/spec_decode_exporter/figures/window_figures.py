@@ -281,9 +281,7 @@ class WindowFigures:
         if not self.cosines or self.total.decoded_tokens is None or self.total.decode_steps is None:
             return None
         possible = (0.0, 1.0 + len(self.positions) if len(self.positions) else inf)
-        return estimate_of(
-            [work.tokens for work in self.works], [work.steps for work in self.works], self.cosines, possible
-        )
+        return estimate_of(*self.works[:2], self.cosines, possible)
 
     # Work
 
@@ -307,17 +305,17 @@ class WindowFigures:
         return DecodeWork(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
 
     @cached_property
-    def works(self) -> list[DecodeWork]:
-        """Work of each increment for bounds, with steps as ``work`` takes them."""
+    def works(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Columns of ``DecodeWork`` for bounds, with steps as ``work`` takes them."""
         drafts, drafted, accepted = self.columns("drafts", "draft_tokens", "accepted_tokens")
         if self.total.decoded_tokens is None:
-            return list(map(DecodeWork, map(add, drafts, accepted), drafts, drafts, drafted))
+            return list(map(add, drafts, accepted)), drafts, drafts, drafted
         generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
         is_counted = self.total.first_tokens is not None
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
-        return list(map(DecodeWork, tokens, steps, drafts, drafted))
+        return tokens, steps, drafts, drafted
 
     @cached_property
     def speedup_ceiling_ratio(self) -> float | None:
