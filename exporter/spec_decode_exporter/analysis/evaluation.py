@@ -207,17 +207,13 @@ class Evaluation:
     @cached_property
     def latency_comparison(self) -> LatencyComparison | None:
         """Latencies of the longest window beside those of a baseline; None without one."""
-        known = self.known
-        return compared_latencies(self.latencies, self.longest, known.latency_baseline)
+        return compared_latencies(self.latencies, self.longest, self.known.latency_baseline)
 
     @cached_property
     def crossover(self) -> float | None:
         """Running requests above which speculation does not pay; None if the engine adapts to the load."""
-        return (
-            self.known.cost.crossover(self.verdict_window.work)
-            if self.verdict_window.counts_verified
-            else None
-        )
+        its = self.verdict_window
+        return self.known.cost.crossover(its.work) if its.counts_verified else None
 
     # Advice
 

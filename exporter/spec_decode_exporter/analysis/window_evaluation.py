@@ -40,6 +40,8 @@ _BOUNDED: Final = (
 """Values that need columns of increments, and are read of the longest window."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
+MIN_KEPT_SECONDS: Final = 240.0
+"""Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
 TIGHT_CACHE: Final = 0.9
 """Share of the KV cache in use from which more of it may serve more requests."""
@@ -232,13 +234,22 @@ class WindowEvaluation(WindowFigures):
         mixture of experts, a prefill reads what draft tokens would add: a step with one takes up to as long
         without drafts as with them.
         """
-        decoding = 1 - self.prefill_share_ratio
+        decoding = 1 - self._prefill_share()
         lower = min(lower, 1 + (lower - 1) * decoding)
         ceiling, gain = self.speedup_ceiling_ratio, 0.0
         if ceiling and self.prefill_steps_ratio and self._falls_with_load(cost):
             gain = self.prefill_steps_ratio * max(0.0, 1 - upper / ceiling)
         highest = max(upper + gain, 1 + (upper + gain - 1) * decoding)
         return lower, min(highest, 1.0) if upper < 1 else highest
+
+    def _prefill_share(self) -> float:
+        """Return ``prefill_share_ratio``, of a long window as it is kept."""
+        kept, its = self.known.prefill_shares, self.window
+        if kept is None or its.seconds < MIN_KEPT_SECONDS:
+            return self.prefill_share_ratio
+        if its.length not in kept:
+            kept[its.length] = self.prefill_share_ratio
+        return kept[its.length]
 
     def _falls_with_load(self, cost: CostRange) -> bool:
         """Return whether a draft token costs less at twice the load."""
@@ -258,7 +269,6 @@ class WindowEvaluation(WindowFigures):
         longest = 1 + price.step + price.token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
         decoded, steps, drafts, drafted = self.works
-        # Without a call of ``plain_steps`` for each: this runs three times a window.
         rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
         times = [own + price.step * paying + price.token * each for own, paying, each in rows]
         return estimate_of(decoded, times, self.cosines, possible, error)
