@@ -25,7 +25,7 @@ LONG: Final = ("gpu_passes", "hostile", "soak")
 """Benchmarks of 20 minutes or more, and the one that needs a GPU."""
 MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
 """Begins of the last line of a benchmark that lacks a program or a package."""
-SMOKE_SECONDS: Final = 120.0
+SMOKE_SECONDS: Final = 300.0
 """A smoke run that takes longer hangs."""
 
 

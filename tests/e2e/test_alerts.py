@@ -56,7 +56,8 @@ def hurried(folder):
         document = read(path)
         for group in document["groups"]:
             for rule in group["rules"]:
-                rule["for"] = FOR
+                if "alert" in rule:
+                    rule["for"] = FOR
                 if "keep_firing_for" in rule:
                     rule["keep_firing_for"] = KEEP
         (folder / path.name).write_text(yaml.safe_dump(document))
