@@ -16,8 +16,8 @@ BUDGETS = {
     "config": 1982,  # schedules, memory of the drafter
     "scrape": 2491,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1145,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
-    "window": 897,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
-    "figures": 1046,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "window": 893,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
+    "figures": 1045,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
     "costs": 2026,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
     "analysis": 2316,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
     "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
@@ -30,9 +30,9 @@ BUDGETS = {
     "views": 2344,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
     "plan": 1289,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
     "reports": 2803,  # one chart of a history in place of four, and HTTP settings by variables; plan is a package of its own (4,543 before)
-    "web": 3371,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
+    "web": 3370,  # the banner with the ways to know of all unclear engines (3,351 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 589,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 2192,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
+    "cli": 2191,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
     "simulator": 1333,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }

@@ -89,10 +89,9 @@ class Depths:
         speedups = {tokens: self.speedup(price, tokens) for tokens in range(1, len(self) + 1)}
         best = max(speedups, key=speedups.__getitem__)
         enough = (1 - tolerance) * speedups[best]
-        for tokens, speedup in speedups.items():
-            if self.pays(price, tokens) and (
-                speedup >= enough or speedup >= speedups[best] - self.error(price, tokens, best)
-            ):
+        for tokens in (tokens for tokens in speedups if self.pays(price, tokens)):
+            speedup = speedups[tokens]
+            if speedup >= enough or speedup >= speedups[best] - self.error(price, tokens, best):
                 return tokens
         return 0
 
@@ -104,9 +103,8 @@ class Depths:
         if not 0 < tokens <= len(self):
             return False
         present, other = self.speedup(price, self.known), self.speedup(price, tokens)
-        if present >= (1 - tolerance) * other:
-            return False
-        return present < other - self.error(price, self.known, tokens)
+        is_enough = present < (1 - tolerance) * other
+        return is_enough and present < other - self.error(price, self.known, tokens)
 
     def each(self, price: StepCost) -> list[Depth]:
         """Return every number of tokens with its speed-up.

@@ -120,6 +120,8 @@ class Knowledge:
     """Another method for the same model that is significantly faster, by an experiment."""
     last_drafts: LastDrafts | None = None
     """None without any, and of an engine whose schedule always drafts."""
+    prefill_shares: dict[float, float] | None = None
+    """Shares of prefills in long windows by length, filled when they are first read; None: none is kept."""
     wall: float = 0.0
     """Unix time of the newest poll."""
     assumed: Assumptions = field(default_factory=Assumptions)

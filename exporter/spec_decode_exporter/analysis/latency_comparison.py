@@ -55,9 +55,7 @@ class LatencyComparison(NamedTuple):
 
 
 def compared_latencies(
-    now: Mapping[Latency, Buckets],
-    figures: WindowFigures,
-    baseline: BaselineSummary | None,
+    now: Mapping[Latency, Buckets], figures: WindowFigures, baseline: BaselineSummary | None
 ) -> LatencyComparison | None:
     """Compare the histograms of a window with those of a baseline; None if they have none in common."""
     before = baseline.histograms if baseline else {}

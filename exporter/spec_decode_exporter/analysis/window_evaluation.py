@@ -32,6 +32,8 @@ MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
+MIN_KEPT_SECONDS: Final = 240.0
+"""Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
 TIGHT_CACHE: Final = 0.9
 """Share of the KV cache in use from which more of it may serve more requests."""
@@ -117,8 +119,10 @@ class WindowEvaluation(WindowFigures):
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
     def _break_even_at(self, price: StepCost) -> Estimate | None:
-        gains = [its.tokens - its.steps - price.step * price.paying_steps(its) for its in self.works]
-        return estimate_of(gains, [its.draft_tokens for its in self.works], self.cosines, (-inf, inf))
+        tokens, steps, drafts, drafted = self.works
+        rows = zip(tokens, steps, steps if price.every_step else drafts, strict=True)
+        gains = [decoded - own - price.step * paying for decoded, own, paying in rows]
+        return estimate_of(gains, drafted, self.cosines, (-inf, inf))
 
     # Speed-up
 
@@ -219,13 +223,22 @@ class WindowEvaluation(WindowFigures):
         mixture of experts, a prefill reads what draft tokens would add: a step with one takes up to as long
         without drafts as with them.
         """
-        decoding = 1 - self.prefill_share_ratio
+        decoding = 1 - self._prefill_share()
         lower = min(lower, 1 + (lower - 1) * decoding)
         ceiling, gain = self.speedup_ceiling_ratio, 0.0
         if ceiling and self.prefill_steps_ratio and self._falls_with_load(cost):
             gain = self.prefill_steps_ratio * max(0.0, 1 - upper / ceiling)
         highest = max(upper + gain, 1 + (upper + gain - 1) * decoding)
         return lower, min(highest, 1.0) if upper < 1 else highest
+
+    def _prefill_share(self) -> float:
+        """Return ``prefill_share_ratio``, of a long window as it is kept."""
+        kept, its = self.known.prefill_shares, self.window
+        if kept is None or its.seconds < MIN_KEPT_SECONDS:
+            return self.prefill_share_ratio
+        if its.length not in kept:
+            kept[its.length] = self.prefill_share_ratio
+        return kept[its.length]
 
     def _falls_with_load(self, cost: CostRange) -> bool:
         """Return whether a draft token costs less at twice the load."""
@@ -244,13 +257,10 @@ class WindowEvaluation(WindowFigures):
         number = len(self.positions)
         longest = 1 + price.step + price.token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
-        each, fixed, more = price.token, price.step, price.every_step
-        # Without a call of ``plain_steps`` for each: this runs three times a window.
-        times = [
-            steps + fixed * (steps if more else drafts) + each * drafted
-            for _, steps, drafts, drafted in self.works
-        ]
-        return estimate_of([its.tokens for its in self.works], times, self.cosines, possible, error)
+        decoded, steps, drafts, drafted = self.works
+        rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
+        times = [own + price.step * paying + price.token * each for own, paying, each in rows]
+        return estimate_of(decoded, times, self.cosines, possible, error)
 
     # Depths
 

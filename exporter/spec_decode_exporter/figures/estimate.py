@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from math import cos, isfinite, pi, sqrt
-from operator import mul
+from operator import add, mul, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import t_quantile
@@ -124,11 +124,13 @@ def sampled_ratio(number: float, x: float, xx: float, y: float, xy: float, yy: f
 
 
 def _error_of_sum(residuals: Sequence[float], number: int) -> float:
-    waves = (_wave(len(residuals), each) for each in range(1, number + 1))
-    return sqrt(2 / number * sum([sum(map(mul, residuals, wave)) ** 2 for wave in waves]))
+    half, end = residuals[: len(residuals) // 2], residuals[::-1]
+    sides = [*map(add, half, end), *residuals[len(half) : len(residuals) - len(half)]], [*map(sub, half, end)]
+    waves = [(sides[each % 2], _half_wave(len(residuals), each)) for each in range(1, number + 1)]
+    return sqrt(2 / number * sum([sum(map(mul, side, wave)) ** 2 for side, wave in waves]))
 
 
 @lru_cache(maxsize=1024)
-def _wave(increments: int, number: int) -> tuple[float, ...]:
-    """Return cos(π·b·(j - ½)/J) for j = 1 … J."""
-    return tuple(cos(pi * number * (place + 0.5) / increments) for place in range(increments))
+def _half_wave(increments: int, number: int) -> tuple[float, ...]:
+    """Return cos(π·b·(j - ½)/J) for the first half of j = 1 … J; at the other, an odd b changes its sign."""
+    return tuple(cos(pi * number * (place + 0.5) / increments) for place in range((increments + 1) // 2))

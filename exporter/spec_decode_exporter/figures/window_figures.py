@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from math import fsum, inf, sqrt
-from operator import add, mul, sub
+from operator import add, mul, sub, truediv
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.types import format_duration
@@ -23,7 +23,6 @@ from spec_decode_exporter.window.history import (
     Window,
     columns,
     covered_seconds,
-    loads,
     position_columns,
     running_requests,
 )
@@ -91,19 +90,19 @@ class WindowFigures:
         running = self.window.mean.running_requests
         if running is None or self.total.draft_tokens == 0:
             return running
-        (drafted,) = columns(self.window.increments, "draft_tokens")
+        load, drafted = columns(self.window.increments, "load_billionths", "draft_tokens")
         total = sum(drafted)
-        return fsum(map(mul, loads(self.window.increments), drafted)) / total if total else running
+        return sum(map(mul, load, drafted)) / (NANO * total) if total else running
 
     @cached_property
     def decoding_requests(self) -> float | None:
         """Mean decoding requests of an engine by Little's law, itl / seconds, weighted by steps."""
         if not self.total.decode_steps or not self.total.decode_nanoseconds:
             return None
-        steps, spent = columns(self.window.increments, "decode_steps", "decode_nanoseconds")
-        lengths = covered_seconds(self.window.increments)
-        rates = [itl / length if length else 0.0 for itl, length in zip(spent, lengths, strict=True)]
-        return fsum(map(mul, steps, rates)) / (self.total.decode_steps * NANO)
+        names = ("decode_steps", "decode_nanoseconds", "covered_nanoseconds")
+        steps, spent, covered = columns(self.window.increments, *names)
+        rates = map(truediv, spent, [length or inf for length in covered])
+        return fsum(map(mul, steps, rates)) / self.total.decode_steps
 
     @cached_property
     def other_requests(self) -> tuple[float, ...]:
@@ -116,17 +115,17 @@ class WindowFigures:
         total, increments, load = self.total, self.window.increments, self.drafting_requests
         if self.decoding_requests is None or load is None or not self.window.seconds:
             return ()
-        lengths = covered_seconds(increments)
-        decoding = sum(lengths) / self.window.seconds * self.decoding_requests
+        (lengths,) = columns(increments, "covered_nanoseconds")
+        decoding = sum(lengths) / (NANO * self.window.seconds) * self.decoding_requests
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         if decoding <= LIKE_LOADS * load:
             return ()
-        mean_length = NANO * sum(lengths) / len(lengths)
+        mean_length = sum(lengths) / len(lengths)
         if (total.decode_nanoseconds or 0) >= mean_length * (total.first_tokens or 0):
             return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
         steps, first = columns(increments, "decode_steps", "first_tokens")
-        return decoding, max(decoding, fsum(map(mul, steps, first)) / sum(steps))
+        return decoding, max(decoding, sum(map(mul, steps, first)) / sum(steps))
 
     @cached_property
     def busy_requests(self) -> float | None:
@@ -281,9 +280,7 @@ class WindowFigures:
         if not self.cosines or self.total.decoded_tokens is None or self.total.decode_steps is None:
             return None
         possible = (0.0, 1.0 + len(self.positions) if len(self.positions) else inf)
-        return estimate_of(
-            [work.tokens for work in self.works], [work.steps for work in self.works], self.cosines, possible
-        )
+        return estimate_of(*self.works[:2], self.cosines, possible)
 
     # Work
 
@@ -307,17 +304,17 @@ class WindowFigures:
         return DecodeWork(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
 
     @cached_property
-    def works(self) -> list[DecodeWork]:
-        """Work of each increment for bounds, with steps as ``work`` takes them."""
+    def works(self) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Columns of ``DecodeWork`` for bounds, with steps as ``work`` takes them."""
         drafts, drafted, accepted = self.columns("drafts", "draft_tokens", "accepted_tokens")
         if self.total.decoded_tokens is None:
-            return list(map(DecodeWork, map(add, drafts, accepted), drafts, drafts, drafted))
+            return list(map(add, drafts, accepted)), drafts, drafts, drafted
         generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
         is_counted = self.total.first_tokens is not None
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
-        return list(map(DecodeWork, tokens, steps, drafts, drafted))
+        return tokens, steps, drafts, drafted
 
     @cached_property
     def speedup_ceiling_ratio(self) -> float | None:

@@ -34,8 +34,7 @@ from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
 COSTS_SECONDS: Final = 30.0
-"""Seconds for which a learned cost is used: computing it takes a fifth of an evaluation."""
-
+"""Seconds for which a learned cost, and the share of prefills in a long window, are used."""
 MAX_REPORTED: Final = 300
 """Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
 MAX_PREEMPTIONS: Final = 0.05
@@ -97,7 +96,7 @@ class EngineMonitor:
         if self.learned.assume(assumptions.speculation.drafting_method, assumptions.policy.drops):
             self.history.reset_windows()  # none may mix two methods
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
-        self._costs_at = -inf
+        self._costs_at, self._prefill_shares = -inf, dict[float, float]()
         self.is_urgent = True
         if self._state is State.UNREACHABLE:
             self._last = self._absent()
@@ -339,6 +338,7 @@ class EngineMonitor:
             faster_method=self.faster,
             last_drafts=self._last_drafts,
             latency_baseline=self._latency_baseline if drafts else None,
+            prefill_shares=self._prefill_shares,
             wall=wall,
             assumed=assumed,
         )
@@ -360,7 +360,7 @@ class EngineMonitor:
         now, basis = self.history.last_seen, (bool(self.arms), self.history.window_resets)
         is_due = now - self._costs_at >= COSTS_SECONDS or basis != self._cost_basis
         if is_due:
-            self._costs_at, self._cost_basis = now, basis
+            self._costs_at, self._cost_basis, self._prefill_shares = now, basis, {}
         if is_due or not self._costs:
             self._costs = self.learned.costs(self.arms)
         if is_due or self._latency_baseline is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, TypeVar
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
@@ -30,6 +31,8 @@ REMAINING: Final = 0.85
 """Share of an acceptance length below which another one is relevantly lower, as for a drop."""
 MIN_SHARE: Final = 0.1
 """Share of the requests that a kind must have: any average hides a smaller one, and p10 and p90 show it."""
+SLICE_REQUESTS: Final = 2000
+"""Requests that are summarized before other tasks run: a few milliseconds."""
 MAX_NAMED: Final = 3
 """Groups that one sentence names; the page and the metrics show all."""
 
@@ -58,15 +61,20 @@ async def summaries(
     """Return a summary of the requests of each key, in the order of the keys; yield to the event loop."""
     found: dict[Key, RequestSummary] = {}
     for name, kept in by(requests, key).items():
-        found[name] = RequestSummary(kept)
-        await yield_to_event_loop()
+        found[name] = RequestSummary()
+        for at in range(0, len(kept), SLICE_REQUESTS):
+            found[name] = RequestSummary.over((found[name], RequestSummary(kept[at : at + SLICE_REQUESTS])))
+            await yield_to_event_loop()
     return found
 
 
-def model_findings(model_name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings:
-    """Return the findings about the requests of a model, all of which are in ``groups``."""
-    summary = RequestSummary([request for group in groups.values() for request in group.kept])
-    mixture = mixture_of(summary.kept)
+async def model_findings(model_name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings:
+    """Return the findings about the requests of a model, all of which are in ``groups``; yield as above."""
+    summary = RequestSummary.over(groups.values())
+    mixture = await mixture_of(summary.kept)
+    for group in groups.values():
+        _ = group.speedup_ratio  # which the advice reads
+        await yield_to_event_loop()
     return ModelFindings(model_name, summary, mixture, advice(summary, mixture, groups))
 
 
@@ -87,39 +95,35 @@ def falls_with_prompt(buckets: Iterable[PromptBucket]) -> bool:
     return REMAINING * short.value - long.value > half
 
 
-def mixture_of(requests: Sequence[KeptRequest]) -> Mixture | None:
-    """Return the types, else temperatures, else prompt lengths that differ beyond their bounds.
+async def mixture_of(requests: Sequence[KeptRequest]) -> Mixture | None:
+    """Return the types, else temperatures, else prompt lengths that differ by their bounds; yield as above.
 
     Of each label the kinds with the least and the greatest acceptance length are compared, among those with a
     tenth of the requests and with enough for bounds: the upper bound of one must be below 0.85 of the lower
     bound of the other. Requests of another K than most have are left out: acceptance falls with K alone.
     """
-    drafted = [request for request in requests if request.record.drafts]
-    tokens = Counter(request.record.tokens for request in drafted).most_common(1)
-    compared = [request for request in drafted if request.record.tokens == tokens[0][0]]
+    numbers = Counter(request.record.tokens for request in requests if request.record.drafts)
+    await yield_to_event_loop()
+    tokens = max(numbers, key=numbers.__getitem__, default=0)
+    compared = [request for request in requests if request.record.drafts and request.record.tokens == tokens]
     for label, value in KINDS.items():
-        kinds = [
-            Kind(name, length)
-            for name, kept in by(compared, value).items()
-            if name not in {"", OTHER} and len(kept) >= MIN_SHARE * len(compared)
-            if (length := acceptance_length(kept)) is not None
-        ]
-        low, high = min(kinds, key=_length, default=None), max(kinds, key=_length, default=None)
-        if low and high and low.length.upper < REMAINING * high.length.lower:
-            return Mixture(label, low, high)
+        kinds = list[Kind]()
+        for name, kept in by(compared, value).items():
+            await yield_to_event_loop()
+            is_known = name not in {"", OTHER} and len(kept) >= MIN_SHARE * len(compared)
+            if is_known and (length := acceptance_length(kept)) is not None:
+                kinds.append(Kind(name, length))
+        kinds.sort(key=attrgetter("length.value"))
+        if kinds and kinds[0].length.upper < REMAINING * kinds[-1].length.lower:
+            return Mixture(label, kinds[0], kinds[-1])
     return None
-
-
-def _length(kind: Kind) -> float:
-    return kind.length.value
 
 
 def advice(
     summary: RequestSummary, mixture: Mixture | None, groups: Mapping[GroupKey, RequestSummary]
 ) -> list[str]:
     """Return the advice about a model's requests, all of which are in ``groups``: the most useful first."""
-    evaluated = [(key, group) for key, group in groups.items() if group.speedup_ratio is not None]
-    evaluated.sort(key=_speedup)
+    evaluated = sorted((group for group in groups.items() if group[1].speedup_ratio), key=_speedup)
     by_effect = {effect: [group for group in evaluated if group[1].effect is effect] for effect in Effect}
     losing, gaining = by_effect[Effect.LOSES], by_effect[Effect.GAINS]
     return [
@@ -134,7 +138,7 @@ def advice(
 def _on_mixture(mixture: Mixture | None) -> Iterator[str]:
     if mixture is not None:
         low, high = (
-            f"{kind_name(mixture.label, kind.value)} {_length(kind):.2f} tokens a draft"
+            f"{kind_name(mixture.label, kind.value)} {kind.length.value:.2f} tokens a draft"
             for kind in (mixture.low, mixture.high)
         )
         yield f"Their average hides that speculation gives {low}, and {high}."
@@ -166,7 +170,7 @@ def _on_cost(summary: RequestSummary, evaluated: Groups, unclear: Groups) -> Ite
     slower = [group for group in unclear if _speedup(group) < 1]
     if summary.drafts and summary.requests >= MIN_REQUESTS and not summary.evaluated:
         yield "The cost of drafting is unknown, so the effect on requests is unknown: configure `cost`."
-    elif not any(group.has_typical_costs for _, group in evaluated):
+    elif not any(group.typical_costs for _, group in evaluated):
         return
     elif slower:
         yield (

@@ -142,8 +142,7 @@ class RequestReceiver:
         return self._store.times(model_name, target, begin, end)
 
     def _new_bucket(self) -> TokenBucket:
-        rate = self._settings.rate
-        return TokenBucket(rate, 1 / rate, self._clock.monotonic)
+        return TokenBucket(rate := self._settings.rate, 1 / rate, self._clock.monotonic)
 
     async def _count(self, store: RequestStore, batch: Batch) -> None:
         targets, pace = {monitored.target.name for monitored in self._targets}, Pace(_SLICE)
@@ -222,10 +221,8 @@ class RequestChangeNotifier:
         if not findings.windows:
             return []
         label, window = max(findings.windows.items(), key=lambda item: item[1].seconds)
-        summaries: dict[str | GroupKey, RequestSummary] = {
-            each.model_name: each.summary for each in window.models
-        }
-        summaries |= {each.key: each.summary for each in window.groups}
+        summaries: dict[str | GroupKey, RequestSummary] = {each.key: each.summary for each in window.groups}
+        summaries |= {each.model_name: each.summary for each in window.models}
         conditions: set[str | GroupKey] = {each.model_name for each in window.models if each.mixed}
         conditions |= {each.key for each in window.groups if each.summary.effect is Effect.LOSES}
         changed = self._differing.confirmed(conditions ^ self._emitted, now, PERSISTENCE_SECONDS)

@@ -21,7 +21,6 @@ from msgspec.structs import replace as with_fields
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.experiments.pace import ArmTypes, TypeTimes, added_types
 from spec_decode_exporter.requests.findings import (
@@ -38,12 +37,7 @@ from spec_decode_exporter.requests.findings import (
 )
 from spec_decode_exporter.requests.model_findings import by, falls_with_prompt, model_findings, summaries
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
-from spec_decode_exporter.requests.summary import (
-    GroupKey,
-    KeptRequest,
-    RequestSummary,
-    RequestWork,
-)
+from spec_decode_exporter.requests.summary import GroupKey, KeptRequest, RequestSummary, RequestWork
 from spec_decode_exporter.requests.totals import RequestTotals
 
 EVALUATION_SECONDS: Final = 5.0
@@ -251,9 +245,8 @@ class RequestStore:
             )
         of_targets = (each for each in kept if each.record.target)
         self._by_target = by(of_targets, lambda each: (each.key.model_name, each.record.target))
-        users = await summaries(
-            (each for each in kept if each.user), lambda each: (each.user, each.key.model_name)
-        )
+        named = (each for each in kept if each.user)
+        users = await summaries(named, lambda each: (each.user, each.key.model_name))
         self.last = replace(
             self.last,
             windows=by_window,
@@ -266,8 +259,7 @@ class RequestStore:
         for name in dict.fromkeys(key.model_name for key in groups):
             of_model = {key: summary for key, summary in groups.items() if key.model_name == name}
             evaluate = partial(model_findings, name, of_model)
-            findings.append(self._errors.attempt("requests", {"model_name": name}, evaluate))
-            await yield_to_event_loop()
+            findings.append(await self._errors.attempt_async("requests", evaluate, {"model_name": name}))
         return [model for model in findings if model]
 
     async def _prompt_findings(self, kept: Sequence[KeptRequest]) -> list[PromptFindings]:
@@ -276,9 +268,8 @@ class RequestStore:
         buckets = await summaries(known, lambda request: (request.key.model_name, request.prompt_tokens))
         findings = []
         for name in sorted({name for name, _ in buckets}):
-            prompts = [
-                PromptBucket(each, buckets[name, each]) for each in self._prompts if (name, each) in buckets
-            ]
+            lengths = [length for length in self._prompts if (name, length) in buckets]
+            prompts = [PromptBucket(length, buckets[name, length]) for length in lengths]
             fall = partial(falls_with_prompt, prompts)
             falls = self._errors.attempt("requests", {"model_name": name}, fall)
             findings.append(PromptFindings(name, prompts, bool(falls)))

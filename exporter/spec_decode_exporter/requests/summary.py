@@ -111,7 +111,7 @@ class RequestSummary:
     """Summary of requests of one window; estimates and percentiles are computed when they are first read."""
 
     def __init__(self, kept: Sequence[KeptRequest] = ()) -> None:
-        self.kept = kept
+        self.kept = [*kept]
         self._records = [request.record for request in kept]
         self._drafted = [record for record in self._records if record.drafts]
         self._work = [request.work for request in kept if request.work is not None]
@@ -128,8 +128,17 @@ class RequestSummary:
         """Requests with decode steps and a known cost."""
         self.below_break_even = sum(work.tokens < work.plain_steps for work in self._work)
         """Requests that speculation made slower."""
-        self.has_typical_costs = any(work.is_typical for work in self._work)
-        """True if the cost of a request is the method's typical cost."""
+        self.typical_costs = sum(work.is_typical for work in self._work)
+        """Requests whose cost is the method's typical cost."""
+
+    @classmethod
+    def over(cls, parts: Iterable[RequestSummary]) -> RequestSummary:
+        """Return the summary of all requests of others: each attribute is the sum of theirs."""
+        found = cls()
+        for part in parts:
+            for name, value in vars(found).items():
+                setattr(found, name, value + getattr(part, name))
+        return found
 
     @cached_property
     def _acceptance(self) -> list[float]:
@@ -180,9 +189,8 @@ class RequestSummary:
     def cached_ratio(self) -> float | None:
         """Share of the prompt tokens that the prefix cache had, of requests that report it."""
         known = [each for each in self._records if each.cached_tokens is not None]
-        return ratio(
-            sum(each.cached_tokens or 0 for each in known), sum(each.prompt_tokens or 0 for each in known)
-        )
+        cached = sum(each.cached_tokens or 0 for each in known)
+        return ratio(cached, sum(each.prompt_tokens or 0 for each in known))
 
     @cached_property
     def acceptance_length(self) -> Estimate | None:

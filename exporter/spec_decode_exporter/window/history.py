@@ -29,7 +29,11 @@ Number = TypeVar("Number", int, float)
 _COVERED, _POLLS, _LOAD, _GAUGES = range(4)
 _COUNTERS: Final = _GAUGES + 3
 _POSITIONS: Final = _COUNTERS + len(Counters._fields)
-_COLUMNS: Final = {name: _COUNTERS + place for place, name in enumerate(Counters._fields)}
+_COLUMNS: Final = {
+    "covered_nanoseconds": _COVERED,
+    "load_billionths": _LOAD,
+    **{name: _COUNTERS + place for place, name in enumerate(Counters._fields)},
+}
 
 
 class Means(NamedTuple):
@@ -99,7 +103,7 @@ def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
-    """Return columns of counters."""
+    """Return columns of counters, or of covered nanoseconds and loads in billionths, all exact."""
     return [increments.column(_COLUMNS[name]) for name in names]
 
 

@@ -199,6 +199,25 @@ class TestBoundsWithPrefills:
         else:
             assert found[1:3] == pytest.approx((lower, 1 + (upper - 1) * (1 - share)))
 
+    @pytest.mark.parametrize(("seconds", "is_kept"), [(240, True), (239, False)])
+    def test_the_share_in_a_long_window_is_kept_where_it_may_be(self, seconds, is_kept):
+        known = Knowledge(prefill_shares={})
+        first, later, alone = (
+            evaluated(whole(run(seconds)), at(0.05), its) for its in (known, known, Knowledge())
+        )
+        first.prefill_share_ratio, later.prefill_share_ratio, alone.prefill_share_ratio = 0.3, 0.9, 0.9
+        kept = first.speedup_bounds
+        assert later.speedup_bounds == (kept if is_kept else alone.speedup_bounds)
+        assert kept != alone.speedup_bounds
+
+    def test_each_length_has_its_own(self):
+        known = Knowledge(prefill_shares={})
+        for seconds, share in ((300, 0.3), (400, 0.6)):
+            its = evaluated(whole(run(seconds)), at(0.05), known)
+            its.prefill_share_ratio = share
+            assert its.speedup_bounds
+        assert known.prefill_shares == {300.0: 0.3, 400.0: 0.6}
+
     @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
     def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):
         model = CostSources(

@@ -1,6 +1,6 @@
 """Estimates: hand-made examples, what must hold of any increments, and whether they are right on average."""
 
-from math import inf, sqrt
+from math import cos, inf, pi, sqrt
 from random import Random
 from statistics import fmean
 
@@ -100,6 +100,14 @@ def test_an_increment_is_not_idle_if_either_side_of_the_ratio_moved(numerators, 
 )
 def test_an_estimate_needs_two_cosines_and_something_to_divide_by(numerators, denominators, cosines):
     assert estimate(numerators, denominators, cosines) is None
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=2, max_size=50), st.integers(1, 12))
+def test_a_standard_error_is_that_of_the_formula(residuals, cosines):
+    number, length = min(cosines, len(residuals) - 1), len(residuals)
+    waves = ([cos(pi * b * (j + 0.5) / length) for j in range(length)] for b in range(1, number + 1))
+    squares = [sum(one * weight for one, weight in zip(residuals, wave, strict=True)) ** 2 for wave in waves]
+    assert standard_error(residuals, cosines) == pytest.approx(sqrt(2 / number * sum(squares)), abs=1e-9)
 
 
 INCREMENTS = st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 1000)), min_size=3, max_size=50)

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -303,6 +304,16 @@ def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, m
     monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or (curve((8.0, 0.1)),))
     watched.polls(map(good, range(1, 70)))
     assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
+
+
+def test_shares_of_prefills_are_kept_as_long_as_costs(watched, good):
+    kept = []
+    for second in range(1, 70):
+        watched.poll(good(second))
+        kept.append(watched.its.known.prefill_shares)
+    renewed = [moment for moment, (old, new) in enumerate(pairwise(kept), 2) if new is not old]
+    assert renewed == [1 + COSTS_SECONDS, 1 + 2 * COSTS_SECONDS]
+    assert not any(kept)  # the windows are too short
 
 
 def test_an_engine_that_counts_no_drafts_shows_how_the_length_that_it_reports_fell(make_sample):

@@ -1,21 +1,25 @@
 """Findings about a model: kinds of requests that differ, advice by group, acceptance that falls with the prompt."""
 
+import asyncio
 import random
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests import model_findings as evaluated
 from spec_decode_exporter.requests.findings import PromptBucket
 from spec_decode_exporter.requests.model_findings import (
     MIN_SHARE,
     falls_with_prompt,
     mixture_of,
     name,
+    summaries,
 )
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
-from spec_decode_exporter.requests.summary import Effect, GroupKey, KeptRequest
+from spec_decode_exporter.requests.summary import Effect, GroupKey, KeptRequest, RequestSummary
 from tests.fakes.costs import make_cost
 
 
@@ -39,21 +43,19 @@ def around(accepted, number, **more):
         ("prompt_tokens", {"prompt": "0-1000"}, {"prompt": ">64000"}),
     ],
 )
-def test_kinds_whose_bounds_differ_are_a_mixture_by_their_label(label, low, high):
-    mixture = mixture_of([*around(100, 40, **low), *around(200, 60, **high)])
+async def test_kinds_whose_bounds_differ_are_a_mixture_by_their_label(label, low, high):
+    mixture = await mixture_of([*around(100, 40, **low), *around(200, 60, **high)])
     assert mixture.label == label
     assert (mixture.low.value, mixture.high.value) == (*low.values(), *high.values())
     assert mixture.low.length.value == pytest.approx(2.0, abs=0.01)
     assert mixture.high.length.value == pytest.approx(3.0, abs=0.01)
 
 
-def test_of_labels_that_differ_the_type_is_named_first():
+async def test_of_labels_that_differ_the_type_is_named_first():
     requests = [*around(100, 40, kind="a", temperature=">1"), *around(200, 40, kind="b", temperature="0")]
-    assert mixture_of(requests).label == "request_type"
-    assert (
-        mixture_of([each._replace(key=each.key._replace(request_type="a")) for each in requests]).label
-        == "temperature"
-    )
+    assert (await mixture_of(requests)).label == "request_type"
+    alike = [each._replace(key=each.key._replace(request_type="a")) for each in requests]
+    assert (await mixture_of(alike)).label == "temperature"
 
 
 @pytest.mark.parametrize(
@@ -63,33 +65,34 @@ def test_of_labels_that_differ_the_type_is_named_first():
         ({"kind": "other"}, {"kind": "a"}),  # nor are the types beyond the limit
     ],
 )
-def test_what_is_unknown_or_folded_is_no_kind(few, many):
-    assert mixture_of([*around(100, 50, **few), *around(300, 50, **many)]) is None
+async def test_what_is_unknown_or_folded_is_no_kind(few, many):
+    assert await mixture_of([*around(100, 50, **few), *around(300, 50, **many)]) is None
 
 
 @pytest.mark.parametrize(("number", "others"), [(29, 29), (40, 400)])
-def test_a_kind_of_too_few_requests_is_not_compared(number, others):
+async def test_a_kind_of_too_few_requests_is_not_compared(number, others):
     assert number < max(30, MIN_SHARE * (number + others))
-    assert mixture_of([*around(100, number, kind="a"), *around(300, others, kind="b")]) is None
+    assert await mixture_of([*around(100, number, kind="a"), *around(300, others, kind="b")]) is None
 
 
 @pytest.mark.parametrize(("few", "many"), [(2, 6), (1, 8)])
-def test_two_numbers_of_draft_tokens_are_no_mixture(few, many):
+async def test_two_numbers_of_draft_tokens_are_no_mixture(few, many):
     """As with an experiment of two arms, or after a restart with another number."""
     requests = [*around(few * 80, 100, kind="a", tokens=few), *around(many * 60, 101, kind="b", tokens=many)]
-    assert mixture_of(requests) is None
+    assert await mixture_of(requests) is None
 
 
 @pytest.mark.parametrize("kind", ["a", "b"])
-def test_requests_of_a_rate_alone_are_not_compared(kind):
+async def test_requests_of_a_rate_alone_are_not_compared(kind):
     rates = [request(10, kind=kind, drafts=0, tokens=0) for _ in range(50)]
-    assert mixture_of(rates) is mixture_of([]) is None
-    assert mixture_of([*rates, *around(100, 40, kind="a"), *around(300, 40, kind="b")]) is not None
+    assert await mixture_of(rates) is None
+    assert await mixture_of([]) is None
+    assert await mixture_of([*rates, *around(100, 40, kind="a"), *around(300, 40, kind="b")]) is not None
 
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("share", [0.3, 0.7])
-def test_equal_kinds_are_rarely_a_mixture(share, seed):
+async def test_equal_kinds_are_rarely_a_mixture(share, seed):
     """Drafts that are accepted entirely or not at all: tokens cannot depend more on each other."""
     generator = random.Random(seed)
     requests = [
@@ -97,17 +100,48 @@ def test_equal_kinds_are_rarely_a_mixture(share, seed):
         for kind in "abcde"
         for _ in range(40)
     ]
-    assert mixture_of(requests) is None
+    assert await mixture_of(requests) is None
+
+
+async def test_no_more_than_one_kind_is_evaluated_before_other_tasks_run(monkeypatch):
+    steps = []
+    monkeypatch.setattr(evaluated, "acceptance_length", lambda kept: steps.append(len(kept)))
+
+    async def others():
+        while True:
+            steps.append(None)
+            await asyncio.sleep(0)
+
+    task = asyncio.ensure_future(others())
+    await mixture_of([*around(100, 40, kind="a"), *around(200, 60, kind="b")])
+    task.cancel()
+    assert [step for step in steps if step] == [40, 60, 100]  # types, and the only temperature
+    assert all(None in {*pair} for pair in pairwise(steps))
+
+
+async def test_a_summary_of_many_requests_is_made_in_parts(monkeypatch):
+    monkeypatch.setattr(evaluated, "SLICE_REQUESTS", 7)
+    requests, sizes = around(100, 20), []
+
+    class Recorded(RequestSummary):
+        def __init__(self, kept=()):
+            sizes.append(len(kept))
+            super().__init__(kept)
+
+    monkeypatch.setattr(evaluated, "RequestSummary", Recorded)
+    found = (await summaries(requests, lambda request: request.key))[requests[0].key]
+    assert [size for size in sizes if size] == [7, 7, 6]
+    assert vars(found) == vars(RequestSummary(requests))
 
 
 @pytest.mark.parametrize(("lower", "is_mixed"), [(252, True), (258, False)])
-def test_a_kind_differs_below_085_of_the_other_beyond_the_bounds(lower, is_mixed):
+async def test_a_kind_differs_below_085_of_the_other_beyond_the_bounds(lower, is_mixed):
     """0.85 of 4.05 tokens a draft are 3.44; of equal requests the bounds are the value."""
     low, high = (
         [request(accepted, kind=kind) for _ in range(40)]
         for kind, accepted in (("a", lower - 10), ("b", 305))
     )
-    assert (mixture_of([*low, *high]) is not None) is is_mixed
+    assert (await mixture_of([*low, *high]) is not None) is is_mixed
 
 
 WELL = {"drafts": 1575, "accepted_tokens": 5166}
