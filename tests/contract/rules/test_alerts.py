@@ -57,7 +57,9 @@ def test_the_summary_is_one_sentence_and_the_description_names_what_is_affected_
 def test_there_are_a_dashboard_and_a_runbook_where_an_exporter_that_is_up_serves_it_at_a_known_address(alert):
     annotations = alert["annotations"]
     served = alert["alert"] != "SpecDecodeExporterDown"
-    assert set(annotations) == {"summary", "description", "dashboard_url"} | ({"runbook_url"} if served else set())
+    assert set(annotations) == {"summary", "description", "dashboard_url"} | (
+        {"runbook_url"} if served else set()
+    )
     if served:
         assert annotations["runbook_url"] == (
             '{{ with query "spec_decode_exporter_web_info" }}{{ . | first | label "external_url" }}'
