@@ -79,7 +79,9 @@ _GROUPS: Final = {
 
 _SINCE: Final = re.compile(",? since the exporter first saw the engine")
 """Ending of texts that the first sentence of their group makes superfluous."""
-_BOUNDS: Final = "Its lower and upper bound."
+_IN_WINDOW: Final = re.compile(" in the window(?=[.;,:])")
+"""Words that the label ``window`` makes superfluous."""
+_BOUND: Final = re.compile(r"_(lower|upper)(?=_total$|$)")
 _POSITIONS: Final = (1, 4, 8)
 """Draft positions for which the series of an engine are counted."""
 _RULE: Final = f"|---|---|{'---:|' * (len(_POSITIONS) + 2)}"
@@ -186,21 +188,25 @@ def _group(group: Group) -> str:
 
 
 def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield a row for each metric; both bounds of a metric share one."""
+    """Yield a row for each metric; its bounds share its row."""
     before = ""
-    for metric, following in zip(metrics, [*metrics[1:], None], strict=True):
-        if following and following.name == metric.name.replace("_lower", "_upper") != metric.name:
-            yield _row(metric, f"`{metric.name}`, `{following.name}{_labels_of(following)}`", _BOUNDS, "")
-        elif "_upper" not in metric.name:
-            text = _SINCE.sub("", metric.help.replace("|", r"\|"))
-            source = _values(map(series_of, metric.source))
-            same = "the same" if source == before != "" else source
-            yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, same)
-            before = source
+    bounds = {metric.name: metric for metric in metrics if _BOUND.search(metric.name)}
+    for metric in metrics:
+        if metric.name in bounds:
+            continue
+        ends = [bound for bound in bounds.values() if _BOUND.sub("", bound.name) == metric.name]
+        source = _values(map(series_of, metric.source))
+        same = "the same" if source == before != "" else source
+        yield _row(metric, ends, same)
+        before = source
 
 
-def _row(metric: Metric, names: str, text: str, source: str) -> str:
+def _row(metric: Metric, ends: Sequence[Metric], source: str) -> str:
+    names = _values((f"{metric.name}{_labels_of(metric)}", *(bound.name for bound in ends)))
     kind = ", ".join(filter(None, (metric.kind, metric.profile, _window(metric))))
+    if ends and (of_bounds := ", ".join(filter(None, (ends[0].profile, _window(ends[0]))))):
+        kind += f"; bounds {of_bounds}"
+    text = _IN_WINDOW.sub("", _SINCE.sub("", metric.help.replace("|", r"\|")))
     return f"| {names} | {kind} | {text} | {source} |"
 
 
