@@ -117,7 +117,7 @@ def advice(engine: EngineView) -> str:
 
 def finding_text(engine: EngineView) -> str:
     """Return the text of the finding that the headline is about; empty if it is about the verdict."""
-    dropped = "Acceptance dropped. Look for a change: the requests, their temperature, a release."
+    dropped = "Acceptance dropped. Check what changed then: prompts, sampling temperature, or a deployment."
     faults = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
     return no_verdict(engine.findings) or next(faults, dropped if engine.has_dropped else "")
 
@@ -256,7 +256,7 @@ def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     }
     parts = [f"{what} on {plural(count, 'engine')}" for what, count in counts.items() if count]
     if gone := standings[State.UNREACHABLE]:
-        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} out of reach")
+        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} unreachable")
     text = ", ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
@@ -267,7 +267,7 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     if not drafting:
         return "No engine speculates." if standings.keys() == {State.DISABLED} else "No engine drafts now."
     groups = list(_groups(engines, standings))
-    number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of the {drafting:,}"
+    number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of {drafting:,}"
     number = "both" if number == "all 2" else number
     where = f"{number} engines that draft" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"

@@ -180,7 +180,7 @@ def _memory_return(its: WindowEvaluation) -> str:
         return f"{gained} What they would give as KV cache is unknown."
     usage = percent(its.window.mean.kv_cache_usage_ratio)
     if not cache:
-        return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
+        return f"{gained} Used as KV cache, that memory would gain nothing now: {usage} is in use, and no request waits."
     most = f"at most about {cache:,.0f}, by the usual size of a token in it"
     return f"{gained} As KV cache, which is scarce ({usage} in use), a GB would give {most}."
 
