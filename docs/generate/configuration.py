@@ -82,7 +82,7 @@ def json_schema() -> str:
 
 def markdown() -> str:
     """Return docs/reference/configuration.md."""
-    parts = [_INTRODUCTION, _table(Config)]
+    parts = [_INTRODUCTION, _list(Config)]
     for path, section in _once(_sections(Config, ())):
         parts.append(_heading(path, section))
         if section is Config.model_fields["discovery"].annotation:
@@ -119,7 +119,7 @@ def _own_fields(section: type[Section]) -> list[str]:
 
 
 def _heading(path: tuple[str, ...], section: type[Section]) -> str:
-    text = f"## `{'.'.join(path)}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}"
+    text = f"## `{'.'.join(path)}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_list(section)}"
     if issubclass(section, HttpSettings):
         text += "\nAlso the keys of [HTTP and TLS](#http-and-tls).\n"
     return text
@@ -131,10 +131,10 @@ def _http() -> str:
         "HTTP settings of a server, with the names and meanings of Prometheus' `scrape_config`. The keys "
         "stand next to the `url` of a target.\n"
     )
-    tables = [_rows(HttpSettings, list(HttpSettings.model_fields))]
+    lists = [_rows(HttpSettings, list(HttpSettings.model_fields))]
     for path, section in _sections_of_http():
-        tables.append(f"### `{path}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}")
-    return "\n".join([introduction, *tables])
+        lists.append(f"### `{path}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_list(section)}")
+    return "\n".join([introduction, *lists])
 
 
 def _sections_of_http() -> Iterator[tuple[str, type[Section]]]:
@@ -144,17 +144,17 @@ def _sections_of_http() -> Iterator[tuple[str, type[Section]]]:
                 yield name, below
 
 
-def _table(section: type[Section]) -> str:
+def _list(section: type[Section]) -> str:
     return _rows(section, _own_fields(section))
 
 
 def _rows(section: type[Section], names: list[str]) -> str:
     properties = section.model_json_schema(schema_generator=_Untitled)["properties"]
-    rows = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    rows = []
     for name in names:
         field = section.model_fields[name]
-        kind = _kind(properties[name], field)
-        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {field.description} |")
+        value = "; ".join(filter(None, (_kind(properties[name], field), _default(section, name))))
+        rows.append(f"- `{name}` ({value}): {field.description}")
     return "\n".join(rows) + "\n"
 
 
@@ -194,4 +194,4 @@ def _default(section: type[Section], name: str) -> str:
     written = section.__pydantic_serializer__.to_python(section.model_construct(), mode="json").get(name)
     if written in (None, [], {}):
         return ""
-    return f"`{json.dumps(written).replace(chr(34), '')}`"
+    return f"default `{json.dumps(written).replace(chr(34), '')}`"

@@ -43,10 +43,8 @@ formulas.
   restarts.
 - A windowed gauge covers a window of the exporter's own polls, not of Prometheus' scrapes. It vanishes if
   no poll succeeds for three intervals (at least 10 s).
-- *Profile* is the smallest [profile](#profiles) with the metric, and the only window that the two smaller
-  profiles export of it.
-- *Source* names the series of vLLM, fields or settings that a metric is computed from. Other engines'
-  series are in [vllm.md](../guide/vllm.md).
+- In parentheses: the type, the smallest [profile](#profiles) with the metric, and the only window that the
+  two smaller profiles export. *Source* names series of vLLM, fields or settings.
 """
 
 _GROUPS: Final = {
@@ -183,8 +181,7 @@ def _labels() -> str:
 
 def _group(group: Group) -> str:
     rows = list(_rows([metric for metric in METRICS if metric.group is group]))
-    table = ["| Metric and labels | Type, profile | Meaning | Source |", "|---|---|---|---|", *rows]
-    return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *table, ""])
+    return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *rows, ""])
 
 
 def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
@@ -197,7 +194,7 @@ def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
         ends = [bound for bound in bounds.values() if _BOUND.sub("", bound.name) == metric.name]
         source = _values(map(series_of, metric.source))
         same = "the same" if source == before != "" else source
-        yield _row(metric, ends, same)
+        yield _row(metric, ends, same and f" Source: {same}.")
         before = source
 
 
@@ -206,8 +203,8 @@ def _row(metric: Metric, ends: Sequence[Metric], source: str) -> str:
     kind = ", ".join(filter(None, (metric.kind, metric.profile, _window(metric))))
     if ends and (of_bounds := ", ".join(filter(None, (ends[0].profile, _window(ends[0]))))):
         kind += f"; bounds {of_bounds}"
-    text = _IN_WINDOW.sub("", _SINCE.sub("", metric.help.replace("|", r"\|")))
-    return f"| {names} | {kind} | {text} | {source} |"
+    text = _IN_WINDOW.sub("", _SINCE.sub("", metric.help))
+    return f"- {names} ({kind}): {text}{source}"
 
 
 def _window(metric: Metric) -> str:
