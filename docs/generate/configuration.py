@@ -16,7 +16,7 @@ from spec_decode_exporter.config.source import models_in
 from spec_decode_exporter.config.types import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -83,8 +83,9 @@ def json_schema() -> str:
 def markdown() -> str:
     """Return docs/reference/configuration.md."""
     parts = [_INTRODUCTION, _list(Config)]
+    said = {field.description for field in Config.model_fields.values()}
     for path, section in _once(_sections(Config, ())):
-        parts.append(_heading(path, section))
+        parts.append(_heading(path, section, said))
         if section is Config.model_fields["discovery"].annotation:
             parts.append(_DISCOVERED)
     parts.append(_http())
@@ -118,8 +119,10 @@ def _own_fields(section: type[Section]) -> list[str]:
     return [name for name in section.model_fields if name not in shared]
 
 
-def _heading(path: tuple[str, ...], section: type[Section]) -> str:
-    text = f"## `{'.'.join(path)}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_list(section)}"
+def _heading(path: tuple[str, ...], section: type[Section], said: Container[str | None]) -> str:
+    """Return a section's heading, its description unless its key has ``said`` it, and its keys."""
+    about = cleandoc(section.__doc__ or "")
+    text = "\n\n".join([f"## `{'.'.join(path)}`", *([] if about in said else [about]), _list(section)])
     if issubclass(section, HttpSettings):
         text += "\nAlso the keys of [HTTP and TLS](#http-and-tls).\n"
     return text
