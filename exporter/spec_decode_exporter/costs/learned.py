@@ -49,11 +49,6 @@ class DraftingMethod(NamedTuple):
         in_parallel = self.in_parallel or other.in_parallel
         return DraftingMethod(self.method or other.method, self.draft_model or other.draft_model, in_parallel)
 
-    @property
-    def kind(self) -> str:
-        """How the method drafts; empty if it is unknown."""
-        return kind_of(self.method, in_parallel=self.in_parallel)
-
 
 @dataclass(slots=True)
 class LearnedState:
@@ -121,8 +116,8 @@ class Learned:
         if kept is not None:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(StepsWithoutSpeculation(CostSource.BASELINE, [kept.steps], another_day))
-        own, method = (self.drafting, self._plain), self._method
-        return costs(own, others, method.kind, undrafted_pass(method.method))
+        own, (method, _, in_parallel) = (self.drafting, self._plain), self._method
+        return costs(own, others, kind_of(method, in_parallel=in_parallel), undrafted_pass(method))
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> BaselineSummary | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""

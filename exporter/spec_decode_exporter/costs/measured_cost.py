@@ -32,6 +32,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import hypot, isfinite
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import (
@@ -40,7 +41,6 @@ from spec_decode_exporter.costs.cost import (
     CostSource,
     fixed_tokens,
     is_near,
-    measured_curves,
 )
 from spec_decode_exporter.costs.methods import LAYER, NOTHING, Interval
 from spec_decode_exporter.costs.regression import Fit, Matrix, added, deviation, fit
@@ -130,26 +130,29 @@ def costs(
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
         ]
-    return measured_curves(_surest(found), fixed)
+    return tuple(
+        CostByLoad(points, source, step_tokens=fixed)
+        for source in CostSource
+        if (points := _surest([point for named, point in found if named is source]))
+    )
 
 
-def _surest(found: Sequence[tuple[CostSource, CostAtLoad]]) -> list[tuple[CostSource, CostAtLoad]]:
-    """Return the costs without those near a much surer one within their range, which is valid there too.
+def _surest(points: Sequence[CostAtLoad]) -> tuple[CostAtLoad, ...]:
+    """Return the costs of a source by load, without those near a much surer one within their range.
 
-    Beside a narrow range of loads without drafts, plain steps are at other loads than those that draft.
-    A cost that excludes a part of the surer one's range contradicts it, and remains.
+    That one is valid there too: beside a narrow range of loads without drafts, plain steps are at other loads
+    than those that draft. A cost that excludes a part of the surer one's range contradicts it, and remains.
     """
-    return [
-        (source, its)
-        for source, its in found
+    return tuple(
+        point
+        for point in sorted(points, key=attrgetter("running_requests"))
         if not any(
-            is_near(other.running_requests, its.running_requests)
-            and its.token.high - its.token.low > UNSURE * (other.token.high - other.token.low)
-            and its.token.low <= other.token.low <= other.token.high <= its.token.high
-            for same, other in found
-            if same is source
+            is_near(other.running_requests, point.running_requests)
+            and point.token.high - point.token.low > UNSURE * (other.token.high - other.token.low)
+            and point.token.low <= other.token.low <= other.token.high <= point.token.high
+            for other in points
         )
-    ]
+    )
 
 
 def _costs(

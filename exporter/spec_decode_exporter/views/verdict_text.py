@@ -165,7 +165,7 @@ def memory_text(its: WindowEvaluation) -> str:
 
 
 def _memory_return(its: WindowEvaluation) -> str:
-    value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
+    value, bounds = its.memory_return, its.memory_return_bounds
     if value is None:
         return ""
     between = ""
@@ -176,13 +176,12 @@ def _memory_return(its: WindowEvaluation) -> str:
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
     does = "gain" if value >= 0 else "lose"
     gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."
-    if cache is None:
+    if its.is_cache_tight is None:
         return f"{gained} What they would give as KV cache is unknown."
     usage = percent(its.window.mean.kv_cache_usage_ratio)
-    if not cache:
-        return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
-    most = f"at most about {cache:,.0f}, by the usual size of a token in it"
-    return f"{gained} As KV cache, which is scarce ({usage} in use), a GB would give {most}."
+    if its.is_cache_tight:
+        return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
+    return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
 
 
 def usual_length_text(method: str, tokens: int, model_name: str) -> str:

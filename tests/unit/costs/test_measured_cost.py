@@ -269,6 +269,14 @@ class TestTheCost:
         surest = min(each.token.high - each.token.low for each in kept.points)
         assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
 
+    @pytest.mark.parametrize("source", [CostSource.EXPERIMENT, CostSource.BASELINE])
+    def test_the_most_certain_source_comes_first(self, source):
+        server, far = Server(), Server()
+        own = [server.times(mixed()), far.times(always(load=200.0))]
+        others = [StepsWithoutSpeculation(source, [Server().times(always(share=0.0, load=200.0))])]
+        order = [each for each in CostSource if each in {CostSource.MEASURED, source}]
+        assert [curve.source for curve in costs(own, others, "")] == order
+
     @pytest.mark.parametrize(
         ("wide", "is_kept"),
         [((0.04, 0.18, 0.24), False), ((0.05, 0.18, 0.24), True), ((0.0, 0.03, 0.06), True)],
@@ -277,8 +285,7 @@ class TestTheCost:
         sure, other = (
             CostAtLoad(load, Interval(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
         )
-        found = [(CostSource.MEASURED, sure), (CostSource.MEASURED, other)]
-        assert measured_cost._surest(found) == found[: 1 + is_kept]
+        assert measured_cost._surest([sure, other]) == (sure, other)[: 1 + is_kept]
 
     def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
         times, passed = [Server(noise=0.0).times(mixed())], Interval(0.02, 0.05, 0.1)

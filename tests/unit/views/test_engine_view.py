@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.costs.model_architecture import target_model
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
@@ -79,7 +79,7 @@ def test_the_usual_length_is_that_of_the_method_and_of_the_model(busy, method, m
 def test_the_first_seconds_say_what_is_likely_and_bounds_come_after_15(
     findings_of, busy_sample, seconds, headline_begins, verdict
 ):
-    known = Assumptions(Speculation("eagle3", target=target_model("Llama-3.1-70B")))
+    known = Assumptions(Speculation("eagle3", architecture=Architecture.DENSE))
     snapshot = findings_of([busy_sample(2 * n) for n in range(seconds + 1)], assumptions=known)
     shown = EngineView(labels=LABELS, snapshot=snapshot)
     assert shown.verdict == verdict

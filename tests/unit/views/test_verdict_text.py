@@ -275,19 +275,19 @@ def test_too_little_evidence_is_named(needs, text):
 
 
 @pytest.mark.parametrize(
-    ("gained", "bounds", "cache", "text"),
+    ("gained", "bounds", "is_tight", "text"),
     [
         (None, None, None, ""),
-        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), 0.0, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
+        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), False, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
         (150.4, None, None, "The drafter's 2.00 GB gain 150 tokens a second for each GB. What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, -3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (3 to 50). What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, 3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (a gain of -50 to 3). What they would give as KV cache is unknown."),
-        (-20.0, None, 40.0, "The drafter's 2.00 GB lose 20 tokens a second for each GB. As KV cache, which is scarce (31.0 % in use), a GB would give at most about 40, by the usual size of a token in it."),
+        (-20.0, None, True, "The drafter's 2.00 GB lose 20 tokens a second for each GB. KV cache is scarce (31.0 % in use): as cache they could serve more requests."),
     ],
 )  # fmt: skip
-def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
+def test_the_return_on_memory_stands_beside_the_need_of_cache(gained, bounds, is_tight, text):
     known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9), assumed=Assumptions())
-    its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
+    its = covered(memory_return=gained, memory_return_bounds=bounds, is_cache_tight=is_tight, known=known)
     its.window.mean.kv_cache_usage_ratio = 0.31
     assert memory_text(its) == text
     known.assumed = Assumptions(kv_cache=KvCache(262_144, "fp8"))
