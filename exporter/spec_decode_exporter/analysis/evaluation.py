@@ -278,22 +278,13 @@ class Evaluation:
 
 
 class FallbackEvaluation(Evaluation):
-    """Evaluation after an internal error: the state by the counters alone, and figures without bounds."""
+    """Evaluation after an internal error: figures without cost and bounds."""
 
     def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
         """Take the windows of a present engine."""
         super().__init__(windows, known)
         unknown = Knowledge(known.speculation, policy=known.policy, drafting=Drafting.OFF)
         self.windows = tuple(WindowEvaluation(window, unknown, is_partial=True) for window in windows)
-
-    @cached_property
-    def state(self) -> State:
-        """State by the drafts of the longest window."""
-        if self.known.drafting is Drafting.OFF:
-            return State.DISABLED
-        if not self.known.speculates or not self.longest.window.seconds:
-            return State.UNKNOWN
-        return State.ACTIVE if self.longest.total.drafts else State.IDLE
 
     @cached_property
     def verdict_window(self) -> WindowEvaluation:

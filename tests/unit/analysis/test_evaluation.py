@@ -272,7 +272,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
     ("known", "counts", "state"),
     [
         (at(0.1), {}, State.ACTIVE),
-        (at(0.1), {"drafts": 0}, State.IDLE),
+        (at(0.1, has_drafted=False), {"drafts": 0}, State.ACTIVE),  # requests run
         (at(0.1, drafting=Drafting.OFF), {}, State.DISABLED),
         (at(0.1, drafting=Drafting.UNDECIDED), {}, State.UNKNOWN),
     ],
