@@ -2,7 +2,7 @@
 
 A plain step is a decode step of the target model without speculation. c is one more draft token, drafted and
 verified; c0 does not depend on the number of draft tokens. S steps with D drafts of T tokens take
-S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches in every step.
+S + c0·D + c·T steps without speculation, or S·(1 + c0) + c·T if the drafter searches in every step.
 
 Verdicts and bounds hold for all costs within its range. docs/explanation/semantics.md has the sources.
 """

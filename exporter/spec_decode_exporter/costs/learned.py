@@ -66,7 +66,7 @@ class LearnedState:
 
 
 class Learned:
-    """Learns from each increment of an engine. Another drafter or K resets all but the plain steps."""
+    """Learns from an engine's increments. Another drafter or K resets all but the steps without drafts."""
 
     def __init__(self, baseline: Baseline | None = None) -> None:
         """Learn about an engine whose method is not known yet, and about its model in ``baseline``."""

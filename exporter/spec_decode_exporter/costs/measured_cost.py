@@ -5,8 +5,8 @@ without speculation,
 
     y = t0·(1 + g·x) + s·f + p·v        x = ln L less that of the claimed load
 
-so κ = 1 + s/t0 is the time of a step that drafts, in plain steps at that load. ``steps`` has the regressors.
-Sources differ in nothing but whose plain steps are added.
+so κ = 1 + s/t0 is the time of a step that drafts over that of one without, at that load. ``steps`` has the
+regressors. Sources differ in nothing but whose steps without drafts are added.
 
 - *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
   plain step does not fall with the load, and grows at most as the load does: κ is fitted at g of 0 and of 1,
@@ -22,7 +22,7 @@ Sources differ in nothing but whose plain steps are added.
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``slow_error``.
 - *Drafter*: it runs in the engine's own steps without drafts too, ``undrafted``. κ beside them is multiplied
   by 1 + that.
-- *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
+- *Another day*: the steps of a baseline may differ by ``ANOTHER_DAY``.
 
 One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
 """
@@ -62,7 +62,7 @@ from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 MIN_SECONDS: Final = 60.0
 """Seconds of the engine near a load, with steps of both kinds."""
 MIN_SECONDS_BESIDE: Final = 30.0
-"""The same beside plain steps of others: it has to show those that draft alone."""
+"""The same beside steps of others without speculation: it has to show those that draft alone."""
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
@@ -84,7 +84,7 @@ MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
-"""Relative difference of plain steps between two days at the same load."""
+"""Relative difference of step times without speculation between two days at the same load."""
 
 _INSTRUMENTS: Final = {PROMPT: RATE, SHARE_PROMPT: SHARE_RATE}
 
@@ -140,8 +140,8 @@ def costs(
 def _surest(points: Sequence[CostAtLoad]) -> tuple[CostAtLoad, ...]:
     """Return the costs of a source by load, without those near a much surer one within their range.
 
-    That one is valid there too: beside a narrow range of loads without drafts, plain steps are at other loads
-    than those that draft. A cost that excludes a part of the surer one's range contradicts it, and remains.
+    That one is valid there too: beside a narrow range of loads without drafts, both kinds of steps are at
+    different loads. A cost that excludes a part of the surer one's range contradicts it, and remains.
     """
     return tuple(
         point

@@ -1,7 +1,7 @@
 """Published costs of a step with a draft.
 
-A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took
-κ = length / speed-up plain steps. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,
+A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took as long as
+κ = length / speed-up steps without. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,
 with a by ``POWERS``. ``benchmarks.published`` measures this rule on sources that it leaves out.
 """
 

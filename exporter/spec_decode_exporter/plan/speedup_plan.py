@@ -131,7 +131,7 @@ class SpeedupPlan(View):
 
     @property
     def has_typical_cost(self) -> bool:
-        """True if the cost is what drafting costs others."""
+        """True if the cost is by published measurements."""
         return self.known_cost is not None and self.known_cost.is_typical
 
     # Speed-up

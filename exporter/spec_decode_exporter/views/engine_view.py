@@ -372,7 +372,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
+    ways_to_know = fact("Ways to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)

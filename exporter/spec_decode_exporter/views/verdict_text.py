@@ -105,7 +105,7 @@ def unclear_text(its: WindowEvaluation) -> str:
 
 
 def know_text(its: WindowEvaluation) -> str:
-    """Return the cheapest way to know whether speculation pays, with its price."""
+    """Return the cheapest way to find out whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
     text, paste = way.text[0].lower() + way.text[1:], f" In {way.place}: `{way.paste}`." * bool(way.paste)
     return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}.{paste}"
