@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
@@ -245,12 +245,6 @@ class Evaluation:
         its = self.verdict_window
         return [] if its.cost is None or its.depths is None else its.depths.each(its.cost.guess)
 
-    @property
-    def recommended(self) -> Depth | None:
-        """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
-        depths = (NO_SPECULATION, *self.depths)
-        return next((depth for depth in depths if depth.tokens == self.decision.advice.tokens), None)
-
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
@@ -264,7 +258,7 @@ class Evaluation:
 
     def compute_for_readers(self) -> None:
         """Compute what most readers read from columns of increments, and drop the columns."""
-        _ = self.state, self.recommended, self.crossover, self.setting
+        _ = self.state, self.depths, self.crossover, self.setting
         for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
             its.compute_for_readers()
         self.release_columns()

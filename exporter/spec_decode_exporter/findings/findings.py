@@ -337,7 +337,10 @@ def faster_method(context: FindingContext) -> Found | None:
 @HINTS.finding(drafting)
 def another_depth(context: FindingContext) -> Found | None:
     text = "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} times as fast as without speculation, instead of {present_speedup:.2f} times (num_speculative_tokens). It is a hypothesis: try it and compare."
-    its, depth = context.its, context.evaluation.recommended
+    its, evaluation = context.its, context.evaluation
+    depth = next(
+        (each for each in evaluation.depths if each.tokens == evaluation.decision.advice.tokens), None
+    )
     if its.cost is None or its.depths is None or depth is None or not its.is_worth_a_change(depth.tokens):
         return None
     tokens = {"tokens": context.tokens, "recommended_tokens": depth.tokens}

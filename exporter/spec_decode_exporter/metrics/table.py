@@ -126,8 +126,11 @@ def _marginal_benefits(engine: EngineSnapshot) -> Numbers:
 
 
 def _recommended(engine: EngineSnapshot) -> Numbers:
-    depth = engine.evaluation.recommended
-    return [] if depth is None else [(depth.basis, depth.tokens)]
+    tokens, present = (
+        engine.evaluation.decision.advice.tokens,
+        len(engine.evaluation.verdict_window.positions),
+    )
+    return [] if tokens is None else [("extrapolated" if tokens > present else "measured", tokens)]
 
 
 def _schedule_changes(its: WindowEvaluation) -> Number:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
@@ -360,14 +359,12 @@ def _keep(snapshot: EngineSnapshot) -> str:
     return f"Keep drafting {plural(snapshot.tokens, 'token')} at a time."
 
 
-def _change(snapshot: EngineSnapshot, direction: str) -> str:
-    """Name the recommended number of tokens; advice that is held may outlive it."""
-    best, now = snapshot.evaluation.recommended, snapshot.tokens
+def _change(snapshot: EngineSnapshot) -> str:
+    """Name the recommended number of tokens."""
+    best, now = snapshot.evaluation.decision.advice.tokens, snapshot.tokens
     known = snapshot.evaluation.known
     setting = tokens_setting(known.assumed.engine_kind, known.speculation.method)
-    if best is None:
-        return f"Try {direction} draft tokens than {now} ({setting})."
-    return f"Try {plural(best.tokens, 'token')} instead of {now} ({setting})."
+    return f"Try {plural(best or 0, 'token')} instead of {now} ({setting})."
 
 
 def _disable(snapshot: EngineSnapshot) -> str:
@@ -405,8 +402,8 @@ def _switch_method(snapshot: EngineSnapshot) -> str:
 
 _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.KEEP: _keep,
-    Action.INCREASE: partial(_change, direction="more"),
-    Action.DECREASE: partial(_change, direction="fewer"),
+    Action.INCREASE: _change,
+    Action.DECREASE: _change,
     Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,

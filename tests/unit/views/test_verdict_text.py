@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.missing_evidence import Evidence, MissingEvidence
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostSource
@@ -74,7 +74,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "missing": (),
         "crossover": None,
         "depths": (),
-        "recommended": None,
+        "decision": Decision(),
     }
     usual = {
         "speculation": Speculation(),
@@ -167,22 +167,23 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
 
 
 @pytest.mark.parametrize(
-    ("action", "depth", "text"),
+    ("action", "tokens", "text"),
     [
-        (Action.KEEP, Depth(8, 2.0, "measured", None), "Keep drafting 8 tokens at a time."),
-        (Action.INCREASE, Depth(10, 2.0, "extrapolated", None), "Try 10 tokens instead of 8 (num_speculative_tokens)."),
-        (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
-        (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
+        (Action.KEEP, 8, "Keep drafting 8 tokens at a time."),
+        (Action.INCREASE, 10, "Try 10 tokens instead of 8 (num_speculative_tokens)."),
+        (Action.DECREASE, 1, "Try 1 token instead of 8 (num_speculative_tokens)."),
+        (Action.DISABLE, 0, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
         (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute, and costs no speed. In the exporter's flags: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip
-def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text):
-    assert recommendation_text(engine(action=action, recommended=depth, crossover=40.2)) == text
+def test_advice_names_the_number_of_tokens_and_vllms_setting(action, tokens, text):
+    decision = Decision(advice=Advice(action, tokens))
+    assert recommendation_text(engine(action=action, decision=decision, crossover=40.2)) == text
     other = engine(
         action=action,
-        recommended=depth,
+        decision=decision,
         crossover=40.2,
         known={"assumed": Assumptions(engine_kind="tensorrt_llm")},
     )
