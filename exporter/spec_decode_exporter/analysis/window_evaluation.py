@@ -371,7 +371,8 @@ class WindowEvaluation(WindowFigures):
             return Advice(Action.LIMIT_BATCH)
         # Another number may be better at the best guess, but is not known to pay.
         present = len(self.positions) or None
-        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, present)
+        is_slower = self.verdict is Verdict.HARMFUL or (self.request is not None and self.request.is_slower)
+        return Advice(Action.DISABLE, 0) if is_slower else Advice(Action.KEEP, present)
 
     @property
     def first_acceptance_ratio(self) -> float | None:

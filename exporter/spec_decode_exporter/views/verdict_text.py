@@ -287,11 +287,14 @@ def _basis(evaluation: Evaluation) -> str:
 
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
-    """Return a verdict in words."""
-    its = evaluation.verdict_window
-    if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
+    """Return a verdict on decoding in words, and whether requests are slower than a baseline, or may be."""
+    request = evaluation.verdict_window.request
+    if request is None or request.bounds is None:
+        return claim(verdict)
+    if verdict is Verdict.POOR and request.is_slower:
         return "Speculation makes requests slower"
-    return claim(verdict)
+    is_unsure = verdict in PAYING and request.bounds.lower < 1
+    return f"{claim(verdict)}{' for decoding, and whole requests may be slower' * is_unsure}"
 
 
 def claim(verdict: Verdict) -> str:
@@ -368,12 +371,14 @@ def _change(snapshot: EngineSnapshot) -> str:
 
 
 def _disable(snapshot: EngineSnapshot) -> str:
-    """Name a drafter that is nearly dead, or the missing load of the cost."""
-    evaluation = snapshot.evaluation
+    """Name a drafter that is nearly dead, slower requests, or the missing load of the cost."""
+    evaluation, request = snapshot.evaluation, snapshot.evaluation.verdict_window.request
     if evaluation.verdict_window.is_dead and evaluation.known.drafts_what_it_finds:
         return "Switch speculation off: it finds almost nothing to draft, and what it drafts is rejected."
     if evaluation.verdict_window.is_dead:
         return "Switch speculation off: almost no draft token is accepted."
+    if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
+        return "Switch speculation off, or find out why requests are slower with it than before."
     if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
     return (

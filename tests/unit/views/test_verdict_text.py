@@ -104,6 +104,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         (Verdict.MARGINAL, {}, "Speculation pays a little: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
         (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
+        (Verdict.HEALTHY, {"request": REQUEST._replace(value=1.16, basis=EndToEndBasis.BASELINE, bounds=Estimate(1.16, 0.86, 1.52, 0.1))}, "Speculation pays for decoding, and whole requests may be slower: a request is 1.16 times as fast as without it (0.86 to 1.52); decoding 2.00 times."),
         (Verdict.POOR, {"request": REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))}, "Speculation makes requests slower: a request is 0.80 times as fast as without it (0.70 to 0.90); decoding 2.00 times."),
     ],
 )  # fmt: skip
@@ -214,6 +215,14 @@ def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds,
     )
     assert recommendation_text(its).startswith("Switch speculation off")
     assert says in recommendation_text(its)
+
+
+def test_slower_requests_are_to_be_switched_off_for_that_reason():
+    request = REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
+    its = engine(Verdict.POOR, action=Action.DISABLE, verdict_window=covered(request=request))
+    assert recommendation_text(its) == (
+        "Switch speculation off, or find out why requests are slower with it than before."
+    )
 
 
 def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_no_other_number():
