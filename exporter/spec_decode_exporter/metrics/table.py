@@ -126,11 +126,8 @@ def _marginal_benefits(engine: EngineSnapshot) -> Numbers:
 
 
 def _recommended(engine: EngineSnapshot) -> Numbers:
-    tokens, present = (
-        engine.evaluation.decision.advice.tokens,
-        len(engine.evaluation.verdict_window.positions),
-    )
-    return [] if tokens is None else [("extrapolated" if tokens > present else "measured", tokens)]
+    tokens = engine.evaluation.decision.advice.tokens
+    return [] if tokens is None else [("measured" if tokens <= engine.tokens else "extrapolated", tokens)]
 
 
 def _schedule_changes(its: WindowEvaluation) -> Number:
