@@ -26,10 +26,6 @@ _EIGHT_BITS: Final = re.compile(
 )
 _WEIGHT_BYTES: Final = ((_FOUR_BITS, 0.56), (_EIGHT_BITS, 1.0))
 """Bytes of a parameter with its scales, the first that matches; formats of 4 bits have 0.53 to 0.6."""
-_FORMAT: Final = re.compile(
-    r"(?:[-_.](?:instruct|it|fp8|nvfp4|mxfp4|fp4|awq|gptq|gguf|ud|int-?[48]|w\da\d+|bf16|fp16|i?q\d\w*+))++$"
-)
-"""End of a name with the tuning and the format of the weights."""
 _UNITS: Final = {"b": 1e9, "m": 1e6}
 _MOST: Final = 1e13
 
@@ -44,11 +40,6 @@ def data_rows(name: str) -> Iterator[dict[str, str]]:
 def _families() -> tuple[tuple[re.Pattern[str], Architecture], ...]:
     rows = [(row["pattern"], row["architecture"]) for row in data_rows("published_models.csv")]
     return tuple((re.compile(pattern, re.IGNORECASE), Architecture(kind)) for pattern, kind in rows)
-
-
-def base_name(name: str) -> str:
-    """Return the name of a model without its owner and the format of its weights."""
-    return _FORMAT.sub("", name[:256].rpartition("/")[2].lower())
 
 
 @lru_cache(maxsize=64)

@@ -183,18 +183,14 @@ def _memory_return(its: WindowEvaluation) -> str:
     return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
 
 
-def usual_length_text(method: str, tokens: int, model_name: str) -> str:
-    """Return the usual acceptance length of a method, and of its model where one is published; or empty."""
-    usual, model, own = usual_length(method, tokens), usual_length(method, tokens, model_name), ""
+def usual_length_text(method: str, tokens: int) -> str:
+    """Return the usual acceptance length of a method; empty if none is published."""
+    usual = usual_length(method, tokens)
     if usual is None:
         return ""
-    if model is not None:
-        low, high = f"{model.low:.1f}", f"{model.high:.1f}"
-        more = "" if model.measurements == 1 else f" and {model.measurements - 1} more"
-        own = f"; with this model {low if low == high else f'{low} to {high}'} ({model.source}{more})"
     what = f"{present_name(method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
     count = plural(usual.measurements, "published measurement")
-    return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
+    return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count})."
 
 
 LIKELY: Final[Mapping[bool, str]] = {
