@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.costs.methods import is_known_method
+from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
@@ -197,7 +197,7 @@ def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
         "speculation": "--speculative-config" if assumed.engine_kind in {"", "vllm"} else "speculation",
-        "method": method if is_known_method(method) else "METHOD",
+        "method": method if present_name(method) in METHODS else "METHOD",
         "factor": _more_traffic(its),
         "server": f"'{assumed.server}'" if assumed.server else "URL",
         "volume": ", if a volume keeps `state.file`" if place == "chart" else "",

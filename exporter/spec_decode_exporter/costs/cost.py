@@ -230,10 +230,9 @@ class CostSources:
         curve = self.best_curve
         if work is None or curve is None:
             return None
-
+        every_step = drafts_what_it_finds(self.method)
         gains = [
-            work.tokens
-            - StepCost(token.guess, curve.step_of(token).guess, self.pays_every_step).plain_steps(work)
+            work.tokens - StepCost(token.guess, curve.step_of(token).guess, every_step).plain_steps(work)
             for _, token in (curve.at(load) for load, _ in curve.points)
         ]
         for ((low, _), before), ((high, _), after) in pairwise(zip(curve.points, gains, strict=True)):
@@ -246,11 +245,6 @@ class CostSources:
         """Most certain cost that is known at several loads; None if there is none."""
         curves = (*self.measured, self._stated)
         return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
-
-    @property
-    def pays_every_step(self) -> bool:
-        """True if steps without a draft pay c0 too."""
-        return drafts_what_it_finds(self.method)
 
     @cached_property
     def _stated(self) -> CostByLoad | None:
@@ -286,7 +280,8 @@ class CostSources:
         self, source: CostSource, token: Iterable[float], step: Iterable[float], load: float | None = None
     ) -> CostRange:
         """Return a cost by the lowest, the guessed and the highest c and c0."""
-        low, guess, high = (StepCost(*both, self.pays_every_step) for both in zip(token, step, strict=True))
+        every_step = drafts_what_it_finds(self.method)
+        low, guess, high = (StepCost(*both, every_step) for both in zip(token, step, strict=True))
         return CostRange(low, guess, high, source, load)
 
 

@@ -17,12 +17,10 @@ regressors. Sources differ in nothing but whose steps without drafts are added.
   is known: t0 is the small difference of two large times.
 - *Guess.* A fit with both, and what is usual (``USUAL_GROWTH``, ``USUAL_SLOPE``) as observations beside the
   polls, by Bayes' rule (ridge regression; A. Hoerl and R. Kennard, *Technometrics* 12, 1970).
-- *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``slow_error``.
 - *Drafter*: it runs in the engine's own steps without drafts too, ``undrafted``. κ beside them is multiplied
   by 1 + that.
-- *Another day*: the steps of a baseline may differ by ``ANOTHER_DAY``.
 
 One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
 """
@@ -66,7 +64,7 @@ MIN_SECONDS_BESIDE: Final = 30.0
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
-"""Least half-width of the bounds of κ, relative."""
+"""Least half-width of the bounds of κ, relative, whatever the amount of data."""
 REACHES: Final = (1, 2)
 """Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)

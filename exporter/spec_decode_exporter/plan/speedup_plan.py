@@ -201,7 +201,7 @@ class SpeedupPlan(View):
         """Published costs at which this would pay; None with a cost that is about the server itself."""
         if not self.has_typical_cost:
             return None
-        paying = self._fixed(StepCost(0.0, 1.0, self.cost_model.pays_every_step))
+        paying = self._fixed(StepCost(0.0, 1.0, drafts_what_it_finds(self.method)))
         accepted = sum(self.reached[: self.draft_tokens])
         return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
 

@@ -188,9 +188,10 @@ def usual_length_text(method: str, tokens: int) -> str:
     usual = usual_length(method, tokens)
     if usual is None:
         return ""
+    low, high, number = usual
     what = f"{present_name(method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
-    count = plural(usual.measurements, "published measurement")
-    return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count})."
+    count = plural(number, "published measurement")
+    return f"{what} usually gives {low:.1f} to {high:.1f} tokens a draft ({count})."
 
 
 LIKELY: Final[Mapping[bool, str]] = {
