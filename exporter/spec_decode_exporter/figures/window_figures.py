@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from math import fsum, inf, sqrt
-from operator import add, mul, sub, truediv
+from operator import add, mul, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.types import format_duration
@@ -25,6 +25,7 @@ from spec_decode_exporter.window.history import (
     covered_seconds,
     position_columns,
     running_requests,
+    sum_of,
 )
 from spec_decode_exporter.window.ring import Increments
 
@@ -90,19 +91,16 @@ class WindowFigures:
         running = self.window.mean.running_requests
         if running is None or self.total.draft_tokens == 0:
             return running
-        load, drafted = columns(self.window.increments, "load_billionths", "draft_tokens")
-        total = sum(drafted)
-        return sum(map(mul, load, drafted)) / (NANO * total) if total else running
+        loads = sum_of(self.window.increments, "load_by_draft_tokens")
+        drafted = sum_of(self.window.increments, "draft_tokens")
+        return loads / (NANO * drafted) if drafted else running
 
     @cached_property
     def decoding_requests(self) -> float | None:
         """Mean decoding requests of an engine by Little's law, itl / seconds, weighted by steps."""
         if not self.total.decode_steps or not self.total.decode_nanoseconds:
             return None
-        names = ("decode_steps", "decode_nanoseconds", "covered_nanoseconds")
-        steps, spent, covered = columns(self.window.increments, *names)
-        rates = map(truediv, spent, [length or inf for length in covered])
-        return fsum(map(mul, steps, rates)) / self.total.decode_steps
+        return sum_of(self.window.increments, "decoding_by_steps") / (NANO * self.total.decode_steps)
 
     @cached_property
     def other_requests(self) -> tuple[float, ...]:
@@ -115,14 +113,13 @@ class WindowFigures:
         total, increments, load = self.total, self.window.increments, self.drafting_requests
         if self.decoding_requests is None or load is None or not self.window.seconds:
             return ()
-        (lengths,) = columns(increments, "covered_nanoseconds")
-        decoding = sum(lengths) / (NANO * self.window.seconds) * self.decoding_requests
+        covered = sum_of(increments, "covered_nanoseconds")
+        decoding = covered / (NANO * self.window.seconds) * self.decoding_requests
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         if decoding <= LIKE_LOADS * load:
             return ()
-        mean_length = sum(lengths) / len(lengths)
-        if (total.decode_nanoseconds or 0) >= mean_length * (total.first_tokens or 0):
+        if (total.decode_nanoseconds or 0) * len(increments) >= covered * (total.first_tokens or 0):
             return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
         steps, first = columns(increments, "decode_steps", "first_tokens")
         return decoding, max(decoding, sum(map(mul, steps, first)) / sum(steps))

@@ -25,13 +25,16 @@ _TENTHS: Final = 10
 
 Number = TypeVar("Number", int, float)
 
-# Row of the ring: covered nanoseconds, polls, load and gauges in billionths, counters, accepted by position.
-_COVERED, _POLLS, _LOAD, _GAUGES = range(4)
+# Row of the ring: covered nanoseconds, polls, load and gauges in billionths, two products for means of loads,
+# counters, accepted by position. A window's sum of products takes as long as that of a counter.
+_COVERED, _POLLS, _LOAD, _BY_DRAFTED, _BY_STEPS, _GAUGES = range(6)
 _COUNTERS: Final = _GAUGES + 3
 _POSITIONS: Final = _COUNTERS + len(Counters._fields)
 _COLUMNS: Final = {
     "covered_nanoseconds": _COVERED,
     "load_billionths": _LOAD,
+    "load_by_draft_tokens": _BY_DRAFTED,
+    "decoding_by_steps": _BY_STEPS,
     **{name: _COUNTERS + place for place, name in enumerate(Counters._fields)},
 }
 
@@ -97,14 +100,22 @@ def sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
 
 def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
     """Return the row of an increment, with the gauges of ``Means`` at its end."""
-    covered = round((increment.end - increment.begin) * NANO)
+    covered, its = round((increment.end - increment.begin) * NANO), increment.counters
     load = _fixed(increment.load)
-    return [covered, 1, load, *map(_fixed, gauges), *increment.counters, *increment.positions]
+    # Requests that decode, by Little's law, weighted by the decode steps; in billionths too.
+    decoding = its.decode_steps * its.decode_nanoseconds * NANO // covered if covered else 0
+    products = load * its.draft_tokens, decoding
+    return [covered, 1, load, *products, *map(_fixed, gauges), *its, *increment.positions]
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
-    """Return columns of counters, or of covered nanoseconds and loads in billionths, all exact."""
+    """Return columns of counters, or of covered nanoseconds, loads and products in billionths."""
     return [increments.column(_COLUMNS[name]) for name in names]
+
+
+def sum_of(increments: Increments, name: str) -> int:
+    """Return the sum of one of these columns."""
+    return increments.sum(_COLUMNS[name])
 
 
 def position_columns(increments: Increments, number: int) -> list[list[int]]:
