@@ -182,14 +182,14 @@ class Evaluation:
     @property
     def is_excluded(self) -> bool:
         """True if the bounds of the shortest window exclude that speculation pays."""
-        bounds = self.windows[0].speedup_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
+        return bool(self.windows) and self.windows[0].excludes("speedup", self.known.policy.speedup.harmful)
 
     @property
     def gains_nothing(self) -> bool:
         """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
-        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
+        return bool(self.windows) and self.windows[0].excludes(
+            "tokens_per_step", self.known.policy.speedup.poor
+        )
 
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:

@@ -32,6 +32,12 @@ MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
 _COLUMNS: Final = ("increments", "_columns", "works", "depths")
 """Values that hold columns of increments."""
+_BOUNDED: Final = {
+    "acceptance_length": "acceptance_length_tokens",
+    "tokens_per_step": "effective_tokens_per_step",
+    "speedup": "estimated_speedup_ratio",
+}
+"""Values of figures whose bounds end in ``_bounds``."""
 MIN_KEPT_SECONDS: Final = 240.0
 """Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
@@ -343,15 +349,23 @@ class WindowEvaluation(WindowFigures):
 
     def contradicts(self, longer: WindowEvaluation) -> bool:
         """Return whether this and the verdict of a longer window cannot both be right now."""
-        pairs = (
-            (self.acceptance_length_bounds, longer.acceptance_length_bounds),
-            (self.tokens_per_step_bounds, longer.tokens_per_step_bounds),
+        length, steps = longer.acceptance_length_bounds, longer.tokens_per_step_bounds
+        return (
+            (length is not None and self.excludes("acceptance_length", length.lower, length.upper))
+            or (steps is not None and self.excludes("tokens_per_step", steps.lower, steps.upper))
+            or self.excludes("speedup", *claimed_speedup(longer.verdict, self._policy.speedup))
         )
-        if any(own is not None and own.is_apart(other) for own, other in pairs):
-            return True
-        lowest, highest = claimed_speedup(longer.verdict, self._policy.speedup)
-        speedup = self.speedup_bounds
-        return speedup is not None and (speedup.upper < lowest or speedup.lower > highest)
+
+    def excludes(self, name: str, lowest: float, highest: float = inf) -> bool:
+        """Return whether the bounds of a figure and a range have nothing in common.
+
+        Bounds contain their value: they are computed only if it is not in the range.
+        """
+        value: float | None = getattr(self, _BOUNDED[name])
+        if value is not None and lowest <= value <= highest:
+            return False
+        bounds: Estimate | None = getattr(self, f"{name}_bounds")
+        return bounds is not None and (bounds.upper < lowest or bounds.lower > highest)
 
     def advice(self, crossover: float | None) -> Advice:
         """Return the action and the number of tokens by this window; earlier conditions precede later ones.

@@ -46,10 +46,6 @@ class Estimate(NamedTuple):
         """Distance of the farther bound: they are clipped to the possible range."""
         return max(self.upper - self.value, self.value - self.lower)
 
-    def is_apart(self, other: Estimate | None) -> bool:
-        """Return whether the bounds of both have nothing in common."""
-        return other is not None and (self.upper < other.lower or other.upper < self.lower)
-
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """Divide; None if a side is unknown, the denominator is 0 or the quotient exceeds a float."""
