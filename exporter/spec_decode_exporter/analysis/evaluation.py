@@ -182,14 +182,14 @@ class Evaluation:
     @property
     def is_excluded(self) -> bool:
         """True if the bounds of the shortest window exclude that speculation pays."""
-        return bool(self.windows) and self.windows[0].excludes("speedup", self.known.policy.speedup.harmful)
+        shortest, even = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.harmful
+        return shortest.excludes(shortest.estimated_speedup_ratio, "speedup_bounds", even)
 
     @property
     def gains_nothing(self) -> bool:
         """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
-        return bool(self.windows) and self.windows[0].excludes(
-            "tokens_per_step", self.known.policy.speedup.poor
-        )
+        shortest, least = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.poor
+        return shortest.excludes(shortest.effective_tokens_per_step, "tokens_per_step_bounds", least)
 
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:
@@ -266,7 +266,8 @@ class Evaluation:
         """Compute what most readers read from columns of increments, and drop the columns."""
         _ = self.state, self.recommended, self.crossover, self.setting
         for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
-            its.compute_for_readers()
+            _ = its.draft_acceptance_bounds, its.tokens_per_step_bounds, its.break_even_cost_bounds
+            _ = its.speedup_range, its.request
         self.release_columns()
 
     def release_columns(self) -> None:
