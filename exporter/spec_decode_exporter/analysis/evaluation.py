@@ -272,10 +272,9 @@ class Evaluation:
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
-        for its in self.windows:
-            its.release_columns()
-        if "verdict_window" in self.__dict__:
-            self.verdict_window.release_columns()
+        for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
+            for name in ("increments", "works", "depths"):
+                vars(its).pop(name, None)
 
 
 class FallbackEvaluation(Evaluation):

@@ -342,15 +342,13 @@ class WindowEvaluation(WindowFigures):
     def contradicts(self, longer: WindowEvaluation) -> bool:
         """Return whether this and the verdict of a longer window cannot both be right now."""
         length, steps = longer.acceptance_length_bounds, longer.tokens_per_step_bounds
-        lowest, highest = claimed_speedup(longer.verdict, self._policy.speedup)
-        return any(
-            limits and self.excludes(value, bounds, *limits)
-            for value, bounds, limits in (
-                (self.acceptance_length_tokens, "acceptance_length_bounds", length and length[1:3]),
-                (self.effective_tokens_per_step, "tokens_per_step_bounds", steps and steps[1:3]),
-                (self.estimated_speedup_ratio, "speedup_bounds", (lowest, highest)),
-            )
+        claimed = claimed_speedup(longer.verdict, self._policy.speedup)
+        rows = (
+            (self.acceptance_length_tokens, "acceptance_length_bounds", length and length[1:3]),
+            (self.effective_tokens_per_step, "tokens_per_step_bounds", steps and steps[1:3]),
+            (self.estimated_speedup_ratio, "speedup_bounds", claimed),
         )
+        return any(limits and self.excludes(value, bounds, *limits) for value, bounds, limits in rows)
 
     def excludes(self, value: float | None, bounds: str, lowest: float, highest: float = inf) -> bool:
         """Return whether the bounds of a value exclude a range; not computed if the value is in it."""
@@ -418,10 +416,3 @@ class WindowEvaluation(WindowFigures):
         if self.verdict is Verdict.HARMFUL:
             return all(depths.pays(price, tokens) for price in corners)
         return all(depths.is_faster(price, tokens, self._policy.depth.tolerance) for price in corners)
-
-    # Readers
-
-    def release_columns(self) -> None:
-        """Drop the columns of increments; what is read later computes them again."""
-        for name in ("increments", "works", "depths"):
-            self.__dict__.pop(name, None)

@@ -14,6 +14,7 @@ from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.window.history import Window, columns, scaled
+from spec_decode_exporter.window.poll import Counters
 
 MAX_STEPS: Final = 720
 """Maximum steps of one engine's history, more than the pixels of a chart."""
@@ -21,10 +22,7 @@ DEFAULT_STEPS: Final = 60
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60
 
-_COLUMNS: Final = (
-    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"),
-    *("first_tokens", "decode_steps", "decode_nanoseconds"),
-)
+_COLUMNS: Final = Counters._fields[:7]  # up to the decode time
 Column = Sequence[int] | None
 
 
