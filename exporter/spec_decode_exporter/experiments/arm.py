@@ -31,9 +31,7 @@ from spec_decode_exporter.window.history import (
     NANO,
     Window,
     columns,
-    covered_seconds,
-    loads,
-    running_requests,
+    scaled,
 )
 
 
@@ -234,7 +232,8 @@ class Arm:
         known = [its.window for its in self._engines if its.window.mean.running_requests is not None]
         tokens = [columns(window.increments, "generation_tokens")[0] for window in known]
         above = sum(
-            sum(map(mul, loads(each.increments), own)) for each, own in zip(known, tokens, strict=True)
+            sum(map(mul, scaled(each.increments, "load_billionths"), own))
+            for each, own in zip(known, tokens, strict=True)
         )
         return ratio(above, sum(map(sum, tokens)))
 
@@ -284,7 +283,8 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
     cells = increments.between(places)
     generated, first, decoding = columns(cells, "generation_tokens", "first_tokens", "decode_nanoseconds")
     ended, finished = columns(cells, "end_to_end_nanoseconds", "finished_requests")
-    until = list(accumulate(map(mul, running_requests(increments), covered_seconds(increments)), initial=0.0))
+    each, seconds = scaled(increments, "running_requests"), scaled(increments, "covered_nanoseconds")
+    until = list(accumulate(map(mul, each, seconds), initial=0.0))
     running = [until[end] - until[begin] for begin, end in pairwise(places)]
     basis, mean = SpeedupBasis, window.mean.running_requests
     sides: dict[SpeedupBasis, tuple[tuple[float | None, ...], tuple[Sequence[float], ...]]] = {
