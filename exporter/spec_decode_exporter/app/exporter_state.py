@@ -26,8 +26,8 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
-from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.receiver import RequestReceiver
+from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
@@ -63,7 +63,7 @@ class ExporterState:
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
-        self._receiver = RequestReceiver(fleet.config.requests, fleet, clock, errors)
+        self._receiver = self._new_receiver()
         self._status = status or self._plain_status
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
@@ -74,7 +74,8 @@ class ExporterState:
         """Use another configuration."""
         self.fleet.config = config
         self._experiments.adopt(config.experiments)
-        self._receiver.adopt(config.requests)
+        if config.requests != self._receiver.settings:
+            self._receiver = self._new_receiver()
         self._config_text = active_yaml(config)
         self.adopted_at = self.clock.wall()
 
@@ -149,7 +150,7 @@ class ExporterState:
 
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
-        return self._receiver if self._receiver.is_open else None
+        return self._receiver if self._receiver.settings.ingest else None
 
     def targets(self) -> list[TargetView]:
         """Return the view of every target."""
@@ -164,6 +165,14 @@ class ExporterState:
     def config_text(self) -> str:
         """Return the active configuration as YAML, without its secrets."""
         return self._config_text
+
+    def _new_receiver(self) -> RequestReceiver:
+        return RequestReceiver(
+            self.fleet.config.requests,
+            lambda: ((monitor.target.name, monitor.costs()) for monitor in self.fleet),
+            self.clock,
+            self.errors,
+        )
 
     def _own_labels(self) -> list[str]:
         """Return the names of all labels of targets."""

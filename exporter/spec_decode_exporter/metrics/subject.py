@@ -9,13 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.findings import (
-    GroupFindings,
-    ModelFindings,
-    RequestFindings,
-    WindowFindings,
-)
-from spec_decode_exporter.requests.totals import RequestTotals
+from spec_decode_exporter.requests.model_findings import ModelFindings
+from spec_decode_exporter.requests.store import GroupFindings, RequestFindings, WindowFindings
+from spec_decode_exporter.requests.summary import RequestTotals
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")

@@ -32,10 +32,16 @@ from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
+from spec_decode_exporter.requests.model_findings import PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
-from spec_decode_exporter.requests.totals import RequestHistogram, RequestTotals
+from spec_decode_exporter.requests.store import GroupFindings
+from spec_decode_exporter.requests.summary import (
+    Effect,
+    Percentiles,
+    RequestHistogram,
+    RequestSummary,
+    RequestTotals,
+)
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.poll import Check, Reset
