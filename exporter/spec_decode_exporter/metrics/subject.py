@@ -47,8 +47,7 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], GroupReques
 
 def _models(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], Parts[ModelFindings]]]:
     windows = _by_window(snapshot.requests, attrgetter("models"), attrgetter("model_name"))
-    for name, parts in windows.items():
-        yield {"model_name": name}, parts
+    return (({"model_name": name}, parts) for name, parts in windows.items())
 
 
 def _by_window(

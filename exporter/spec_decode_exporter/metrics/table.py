@@ -169,10 +169,8 @@ def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Calla
 
 
 def _prompt_lengths(model: PromptFindings) -> Numbers:
-    return [
-        (bucket.prompt_tokens, bucket.summary.acceptance_length and bucket.summary.acceptance_length.value)
-        for bucket in model.buckets
-    ]
+    lengths = ((bucket.prompt_tokens, bucket.summary.acceptance_length) for bucket in model.buckets)
+    return [(bucket, length and length.value) for bucket, length in lengths]
 
 
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")

@@ -61,7 +61,7 @@ class RequestReceiver:
         self._status: int | None = None
         self._logged_at = self._costs_at = -inf
         self._costs: Costs = costs_of(())
-        self._store = RequestStore(settings)
+        self._store = RequestStore(settings, self._errors)
         self._bucket = TokenBucket(settings.rate, 1 / settings.rate, clock.monotonic)
 
     async def take(

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace as with_fields
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.experiments.pace import ArmTypes, TypeTimes, added_types
 from spec_decode_exporter.requests.model_findings import (
@@ -155,8 +157,8 @@ class Slots:
 class RequestStore:
     """Requests by group, by prompt length and by user: the newest ones, and sums since the start."""
 
-    def __init__(self, settings: RequestSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: RequestSettings, errors: Isolation | None = None) -> None:
+        self._settings, self._errors = settings, errors or Isolation()
         users = settings.users.max if settings.users else 0
         limits = (settings.models, settings.types, users, settings.groups)
         self._slots = dict(zip(FOLDED, map(Slots, limits), strict=True))
@@ -271,6 +273,10 @@ class RequestStore:
         if groups or users:
             self._kept = deque(map(moved, self._kept))
 
+    async def _model(self, name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings | None:
+        evaluate = partial(model_findings, name, groups)
+        return await self._errors.attempt_async("requests", evaluate, {"model_name": name})
+
     async def _evaluate(self, windows: Sequence[float], now: float) -> None:
         kept, by_window = list(self._kept), {}
         for length in windows:
@@ -282,7 +288,7 @@ class RequestStore:
                 length,
                 covered < length,
                 [GroupFindings(*group) for group in groups.items()],
-                [await model_findings(name, groups) for name in models],
+                [model for name in models if (model := await self._model(name, groups))],
                 covered,
             )
         of_targets = (each for each in kept if each.record.target)

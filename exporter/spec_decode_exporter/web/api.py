@@ -256,9 +256,8 @@ async def take_requests(request: web.Request, _query: Query) -> web.StreamRespon
         detail = "The ingest of requests is disabled; set `requests.ingest: true` in the configuration."
         raise RequestError(HTTPStatus.NOT_FOUND, detail)
     lines = _is_lines(request)
-    body = await _body(request)
     try:
-        batch = await receiver.take(body, lines=lines, unsent=_unsent(request))
+        batch = await receiver.take(await _body(request), lines=lines, unsent=_unsent(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
     except TooManyValuesError as error:
