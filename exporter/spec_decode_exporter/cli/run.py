@@ -18,7 +18,10 @@ from spec_decode_exporter.cli.flags import (
     SERVER_FLAGS,
     Flag,
     add_flags,
+    completed,
     general_keys,
+    reader,
+    scenario,
     target_keys,
     vllm_speculation,
     with_speculation,
@@ -51,15 +54,15 @@ _MAX_SHOWN: Final = 10
 _FLAGS: Final = (
     Flag("--config.file", "FILE", "the configuration; without one, flags and defaults"),
     Flag("--config.auto-reload", "", "reload the configuration when its file changes"),
-    Flag("--target", "URL", "a metrics page to poll, without a configuration; repeatable", repeats=True),
+    Flag("--target", "URL", "a metrics page to poll, without a configuration, such as localhost:8000; repeatable", read=completed, repeats=True),
     *SERVER_FLAGS,
     *RUN_FLAGS,
-    Flag("--web.listen-address", "ADDRESS", f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})", repeats=True),
+    Flag("--web.listen-address", "ADDRESS", f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})", read=reader(parse_address), repeats=True),
     Flag("--web.external-url", "URL", "the address of the pages in a browser; alerts link there"),
     Flag("--web.enable-lifecycle", "", "let POST /-/reload reload the configuration"),
     Flag("--web.allowed-hosts", "HOST", "host name that a request may have, such as *.example.com; repeatable (default all)", repeats=True),
     Flag("--web.config.file", "FILE", "TLS and users of the pages, in the format of other exporters"),
-    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers; repeatable", repeats=True),
+    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers; repeatable", read=scenario, repeats=True),
 )  # fmt: skip
 
 
@@ -125,7 +128,7 @@ def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) 
     if arguments.config_auto_reload and not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
-        addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
+        addresses=arguments.web_listen_address or [parse_address(DEFAULT_ADDRESS)],
         lifecycle=arguments.web_enable_lifecycle,
         external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
         watched=Path(arguments.config_file) if arguments.config_auto_reload else None,

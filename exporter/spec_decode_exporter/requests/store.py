@@ -162,9 +162,8 @@ class RequestStore:
         users = settings.users.max if settings.users else 0
         limits = (settings.models, settings.types, users, settings.groups)
         self._slots = dict(zip(FOLDED, map(Slots, limits), strict=True))
-        self._buckets = {
-            name: bucket_labels(getattr(settings, name)) for name in ("temperatures", "prompt_tokens")
-        }
+        self._bounds = {"temperature": settings.temperatures, "prompt_tokens": settings.prompt_tokens}
+        self._buckets = {label: bucket_labels(bounds) for label, bounds in self._bounds.items()}
         self._since_start: dict[GroupKey, RequestTotals] = {}
         self._kept: deque[KeptRequest] = deque()
         self._sources: Counter[RequestSource] = Counter()
@@ -231,15 +230,14 @@ class RequestStore:
         )
 
     def _key(self, request: RequestRecord) -> GroupKey:
-        temperature = self._bucket("temperatures", request.temperature, UNKNOWN)
+        temperature = self._bucket("temperature", request.temperature, UNKNOWN)
         model_name = self._slots["model_name"].label(request.model_name)
         key = GroupKey(model_name, self._slots["request_type"].label(request.request_type), temperature)
         return key if self._slots["group"].admit(key) else GroupKey(model_name, OTHER, OTHER)
 
-    def _bucket(self, setting: str, value: float | None, unknown: str) -> str:
-        """Return the label of the bucket of a value, by the setting with its bounds."""
-        bounds = getattr(self._settings, setting)
-        return unknown if value is None else self._buckets[setting][bisect_left(bounds, value)]
+    def _bucket(self, label: str, value: float | None, unknown: str) -> str:
+        """Return the bucket of a value."""
+        return unknown if value is None else self._buckets[label][bisect_left(self._bounds[label], value)]
 
     def _advance(self, now: float) -> None:
         """Drop requests before the longest window, and end a period if it is over ``now``."""
