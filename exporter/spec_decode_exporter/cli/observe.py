@@ -62,7 +62,8 @@ exit status, by the worst engine; an engine without speculation counts only if a
   4  speculation is harmful: slower than without it, statistically significant (95 %)
 the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance rate did not fall by more than
 5 percentage points, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests
-to compare with. Both end with 1 and no result if a server does not answer.
+to compare with. Both end with 1 and no result if a server does not answer. With --format prometheus: 0 if every
+server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
 _EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
@@ -191,9 +192,10 @@ async def _result(
     view = observed.view()
     if arguments.format == PROMETHEUS:
         write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
-    else:
-        with suppress(BrokenPipeError):
-            output.report(view)
+        # Its series say whether speculation pays: a script must not discard them because it does not.
+        return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
+    with suppress(BrokenPipeError):
+        output.report(view)
     return observation_status(view) if arguments.save is None else save(arguments.save, observed)
 
 

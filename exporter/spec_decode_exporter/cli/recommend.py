@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -34,7 +35,7 @@ from spec_decode_exporter.reports.recommendation import (
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
-from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -48,6 +49,7 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 _PATH: Final = "api/v1/snapshot"
+_NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
 
 
@@ -147,12 +149,21 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
         NoSnapshotError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    body = b""
     try:
-        return parsed((await client.get(url)).body)
+        body = (await client.get(url)).body
+        return parsed(body)
     except PollError as error:
-        raise NoSnapshotError(f"{url}: {printable(error)}") from None
+        hint = (
+            f": {_NO_EXPORTER}"
+            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
+            else ""
+        )
+        raise NoSnapshotError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
-        raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
+        is_exporter = body.startswith(b"{") and b'"version":' in body
+        reason = "the exporter has another version than this command" if is_exporter else _NO_EXPORTER
+        raise NoSnapshotError(f"{url}: {reason}") from None
     finally:
         await client.close()
 
