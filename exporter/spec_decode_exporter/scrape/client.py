@@ -304,9 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = exc
         if not self._response.received and isinstance(exc, ConnectionError | None):
-            error = UnansweredError(
-                "the server closed the connection without an answer (with TLS, write https://)"
-            )
+            error = UnansweredError("the connection was closed without an answer (with TLS, write https://)")
         elif exc is None:
             try:
                 self._response.end()

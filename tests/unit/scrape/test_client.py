@@ -423,9 +423,7 @@ async def test_a_body_may_end_with_the_connection(make_client, fault_server, tls
 async def test_a_server_without_tls_and_one_with_it_are_said_to_be_it(client, fault_server, tls):
     server = await fault_server(OK, ssl=tls)
     error = await failure(client, server.url().replace("https", "http"))
-    assert str(error).endswith(
-        "the server closed the connection without an answer (with TLS, write https://)"
-    )
+    assert str(error).endswith("the connection was closed without an answer (with TLS, write https://)")
     answered = b"HTTP/1.1 400 Bad\r\n\r\n"
     plain = await asyncio.start_server(lambda _, to: (to.write(answered), to.close()), "127.0.0.1", 0)
     port = plain.sockets[0].getsockname()[1]
