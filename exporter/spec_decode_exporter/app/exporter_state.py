@@ -26,7 +26,7 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
-from spec_decode_exporter.requests.receiver import RequestReceiver
+from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
@@ -63,7 +63,7 @@ class ExporterState:
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
-        self._receiver = self._new_receiver()
+        self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
         self._status = status or self._plain_status
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
@@ -75,7 +75,7 @@ class ExporterState:
         self.fleet.config = config
         self._experiments.adopt(config.experiments)
         if config.requests != self._receiver.settings:
-            self._receiver = self._new_receiver()
+            self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
         self._config_text = active_yaml(config)
         self.adopted_at = self.clock.wall()
 
@@ -166,18 +166,14 @@ class ExporterState:
         """Return the active configuration as YAML, without its secrets."""
         return self._config_text
 
-    def _new_receiver(self) -> RequestReceiver:
-        return RequestReceiver(
-            self.fleet.config.requests,
-            lambda: ((monitor.target.name, monitor.costs()) for monitor in self.fleet),
-            self.clock,
-            self.errors,
-        )
+    def _costs(self) -> TargetCosts:
+        return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
 
     def _own_labels(self) -> list[str]:
         """Return the names of all labels of targets."""
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
 
     def _plain_status(self) -> ExporterStatus:
-        targets = {CONFIGURED: sum(1 for _ in self.fleet)}
-        return ExporterStatus(targets=targets, reload_success_timestamp=self.adopted_at)
+        return ExporterStatus(
+            targets={CONFIGURED: len([*self.fleet])}, reload_success_timestamp=self.adopted_at
+        )

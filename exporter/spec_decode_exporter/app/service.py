@@ -179,7 +179,7 @@ class Service:
     async def _restart(self) -> None:
         """Restart the tasks that depend on the configuration: discovery, and summaries in the log."""
         config = self.fleet.config
-        await self._cancel("discovery")
+        await cancel([self._tasks.pop("discovery", None)])
         # Known targets stay until the first result, so that a reload loses no target.
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(config, self._clock, self.fleet.follow, known)
@@ -188,16 +188,13 @@ class Service:
         interval = config.log.summary_interval
         if interval != self._summary_interval:
             self._summary_interval = interval
-            await self._cancel("summary")
+            await cancel([self._tasks.pop("summary", None)])
             if interval:
                 summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
                 self._keep_running("summary", summaries.run)
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))
-
-    async def _cancel(self, part: str) -> None:
-        await cancel([self._tasks.pop(part, None)])
 
     async def _compare(self) -> None:
         """Compare experiments and requests every few seconds: verdicts and events depend on it."""

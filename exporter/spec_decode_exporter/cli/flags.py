@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
+from yarl import URL
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
@@ -218,6 +219,25 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
     }
     keys |= {"schedule": speculation.schedule.ranges, "adaptive": speculation.is_adaptive}
     return {key: value for key, value in keys.items() if value}
+
+
+def exporter_url(text: str) -> URL:
+    """Return the URL of an exporter; ``http://`` may be omitted.
+
+    Raises:
+        ValueError: It is none, or has a user or password.
+    """
+    try:
+        url = URL(text if "://" in text else f"http://{text}")
+    except ValueError:
+        url = URL()
+    if url.user or url.password:
+        raise ValueError(
+            "the URL holds a user or password; save its api/v1/snapshot with another program and use --snapshot"
+        )
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
+    return url
 
 
 def with_speculation(config: Config, speculation: Mapping[str, object]) -> Config:

@@ -25,12 +25,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import (
-    require_stdout,
-    run_loop,
-    stop_on_signals,
-    write_stdout,
-)
+from spec_decode_exporter.cli.process import require_stdout, run_loop, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -118,11 +113,10 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
-    if arguments.format != PROMETHEUS:
-        if is_given(arguments.metrics_profile):
-            raise UsageError("--metrics.profile needs --format prometheus")
-        return
-    if arguments.prometheus_url is not None or arguments.every is not None:
+    is_page = arguments.format == PROMETHEUS
+    if not is_page and is_given(arguments.metrics_profile):
+        raise UsageError("--metrics.profile needs --format prometheus")
+    if is_page and (arguments.prometheus_url is not None or arguments.every is not None):
         raise UsageError("--format prometheus needs servers or a recording, and is written once, at the end")
 
 

@@ -11,9 +11,15 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, duration, is_given, reader, reject_baseline
+from spec_decode_exporter.cli.flags import (
+    Flag,
+    add_flags,
+    duration,
+    exporter_url,
+    is_given,
+    reader,
+    reject_baseline,
+)
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -27,11 +33,7 @@ from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import (
-    FORMATS,
-    recommendation_status,
-    written,
-)
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
@@ -57,32 +59,13 @@ class NoSnapshotError(ExporterError):
     """A file or an exporter gives no snapshot; the text is the reason."""
 
 
-def snapshot_url(text: str) -> str:
-    """Return the URL of an exporter's snapshot; ``http://`` may be omitted.
-
-    Raises:
-        ValueError: It is not the URL of an exporter.
-    """
-    try:
-        url = URL(text if "://" in text else f"http://{text}")
-    except ValueError:
-        url = URL()
-    if url.user or url.password:
-        raise ValueError(
-            f"the URL holds a user or password; save its {_PATH} with another program and use --snapshot"
-        )
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
-    return str(url / _PATH)
-
-
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     sources = (
-        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(snapshot_url)),
+        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
     )  # fmt: skip
     add_flags(parser, sources)
@@ -120,7 +103,9 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
-    return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
+    return run_loop(
+        read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
+    )
 
 
 def read_snapshot(path: Path) -> SavedSnapshot:

@@ -33,7 +33,6 @@ from spec_decode_exporter.cli.process import (
     raise_file_limit,
     run_loop,
 )
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -153,7 +152,8 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         values["requests.ingest"] = True  # the simulator sends its requests
     path = Path(arguments.config_file) if arguments.config_file else None
     config = load_config(path, environ=environ, overrides=values)
-    return with_speculation(config, vllm_speculation(arguments.speculative_config))
+    flags = target_keys(arguments).get("speculative", {}) if path else {}
+    return with_speculation(config, {**vllm_speculation(arguments.speculative_config), **flags})
 
 
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
@@ -163,25 +163,17 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     if len({Path(each).stem for each in arguments.simulate}) < len(arguments.simulate):
         raise UsageError("--simulate names its target like the scenario: give each scenario once")
     if arguments.config_file:
-        _reject_beside_file(arguments)
+        if arguments.target:
+            name = getattr(arguments.target[0], "origin", "--target")
+            raise UsageError(
+                f"{name} is for use without --config.file; put it into the file, under `targets`"
+            )
+        return []
     settings = target_keys(arguments)
     if arguments.simulated:
         return [{**each, **settings} for each in arguments.simulated]
     urls = arguments.target or ([DEFAULT_URL] if settings else [])
     return [{"url": url, **settings} for url in urls]
-
-
-def _reject_beside_file(arguments: argparse.Namespace) -> None:
-    given = {
-        "--target": next(iter(arguments.target), None),
-        "--speculative.method": arguments.speculative_method,
-    }
-    for flag, value in given.items():
-        if value is not None:
-            name = value.origin if isinstance(value, FromVariable) else flag
-            raise UsageError(
-                f"{name} is for use without --config.file; put it into the file, under `targets`"
-            )
 
 
 async def _print_start(service: Service, urls: Sequence[str], options: Options) -> None:

@@ -11,9 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, scenario
+from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
 from spec_decode_exporter.cli.process import run_loop
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.tasks import cancel, spawn
@@ -43,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         Flag("--scenario", "NAME|FILE", scenarios, read=scenario, default="steady"),
         Flag("--listen-address", "HOST:PORT", "address of /metrics (default: :8000)", read=reader(parse_listen_address), default=":8000"),
         Flag("--speed", "FACTOR", speed, read=number(MAX_SPEED, above_zero=True), default=1.0),
-        Flag("--requests.url", "URL", exporter, read=_exporter),
+        Flag("--requests.url", "URL", exporter, read=reader(exporter_url)),
     )  # fmt: skip
     add_flags(parser, table)
 
@@ -67,7 +65,7 @@ async def run(arguments: argparse.Namespace) -> int:
         f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g}) serves {url}; Ctrl-C ends it.\n"
     )
     sys.stdout.flush()
-    sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
+    sending = spawn(sender.send_for_ever(str(arguments.requests_url))) if sender else None
     stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stopped.set)
@@ -85,18 +83,6 @@ def request_sender() -> RequestSender:
 def _print_error(reason: str) -> None:
     sys.stderr.write(f"{reason}\n")
     sys.stderr.flush()
-
-
-def _exporter(text: str) -> str:
-    try:
-        url = URL(text)
-    except ValueError:
-        url = URL()
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not an exporter's URL: write one such as http://localhost:7732"
-        )
-    return text
 
 
 @asynccontextmanager

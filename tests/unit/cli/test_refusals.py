@@ -52,7 +52,7 @@ WRONG = [
     (["recommend", "--exporter", "localhost:7732", *BASELINE], "url is for servers that are observed now"),
     (["recommend", "--exporter", "http://me:secret@exporter"], "use --snapshot"),
     *[(["simulate", "--speed", speed], "is not a number above 0, 1000 at most") for speed in ("0", "1001", "nan", "fast")],
-    *[(["simulate", "--requests.url", url], "is not an exporter's URL") for url in ("", "localhost:7732", "http://", "http://[::1")],
+    *[(["simulate", "--requests.url", url], "is not an exporter's URL") for url in ("", "ftp://localhost:7732", "http://", "http://[::1")],
     ([*PLAN, "--gpu-memory", "80"], "'80' is no amount of memory; write it as 80GB"),
     *[([*PLAN, "--utilisation", share], f"'{share}' {UNIT}") for share in ("90", "0", "nan")],
     ([*PLAN, "--acceptance", "1.1"], "'1.1' is not a number of 0 or more, 1 at most"),

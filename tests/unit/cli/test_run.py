@@ -124,6 +124,8 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(fi
     words = file("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
     found = [each.speculative for each in config(*words, environ={VARIABLE: EAGLE}).targets]
     assert [(its.method, its.tokens) for its in found] == [("eagle3", 3), ("mtp", 3)]
+    found = [each.speculative.method for each in config(*words, "--speculative.method", "medusa").targets]
+    assert found == ["medusa", "mtp"]
     assert config(*words).targets[0].speculative is None
 
 
