@@ -34,10 +34,8 @@ from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
 from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
 
-_BASELINE_SECONDS: Final = 5.0
-"""Seconds between two checks for a target whose baseline is read from a history."""
-_COMPARISON_SECONDS: Final = 5.0
-"""Seconds between two comparisons of experiments without a request for them."""
+_LOOK_SECONDS: Final = 5.0
+"""Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""
 _YOUNG_OBJECTS: Final = 10_000
 """New objects that cause a collection of the young ones; about 1 MB of garbage waits for it."""
 _YOUNG_COLLECTIONS: Final = 10
@@ -199,13 +197,13 @@ class Service:
     async def _compare(self) -> None:
         """Compare experiments and requests every few seconds: verdicts and events depend on it."""
         while True:
-            await self._clock.sleep_until(self._clock.monotonic() + _COMPARISON_SECONDS)
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
             await self.state.evaluate()
 
     async def _read_baselines(self) -> None:
         """Read baselines from histories; the code for it is not in memory before one is configured."""
         while not (self.fleet.config.baseline or any(monitor.target.baseline for monitor in self.fleet)):
-            await self._clock.sleep_until(self._clock.monotonic() + _BASELINE_SECONDS)
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
         baselines = HistoryBaselines(
