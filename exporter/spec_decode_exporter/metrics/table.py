@@ -132,8 +132,8 @@ def _marginal_benefits(engine: EngineSnapshot) -> Numbers:
 
 
 def _recommended(engine: EngineSnapshot) -> Numbers:
-    depth = engine.evaluation.recommended
-    return [] if depth is None else [(depth.basis, depth.tokens)]
+    tokens = engine.evaluation.decision.advice.tokens
+    return [] if tokens is None else [("measured" if tokens <= engine.tokens else "extrapolated", tokens)]
 
 
 def _schedule_changes(its: WindowEvaluation) -> Number:

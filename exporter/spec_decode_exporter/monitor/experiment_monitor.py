@@ -1,6 +1,6 @@
 """Experiments: repeated comparisons of the configured arms, and their results for the engines.
 
-Engines use the results too: plain steps of the baseline show the cost of drafting, and a faster arm is a
+Engines use the results too: steps of the baseline show the cost of drafting, and a faster arm is a
 better method.
 """
 
