@@ -82,8 +82,7 @@ class ExporterState:
     async def snapshot(self) -> Snapshot:
         """Take a snapshot, at most once in ``SHARED_SECONDS`` for all callers of that time.
 
-        One that takes longer than half of them is shared for twice its duration. Snapshots therefore take at
-        most half of the time, whatever the number of callers.
+        A longer one is shared for twice its duration, so snapshots take at most half of the time.
         """
         called = self.clock.monotonic()
         async with self._lock:
@@ -104,8 +103,7 @@ class ExporterState:
     async def take(self) -> Snapshot:
         """Evaluate experiments and requests, and take a snapshot of everything.
 
-        It evaluates no engine: the values of an engine are those of its last evaluation, its counters those
-        of the newest poll.
+        The values of an engine are those of its last evaluation, its counters those of the newest poll.
         """
         last_event = self.events.last
         requests = await self.evaluate()

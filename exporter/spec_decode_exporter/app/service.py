@@ -233,9 +233,8 @@ class Service:
 async def collect_garbage(clock: Clock) -> None:
     """Collect all garbage now and then; begin when the process has started.
 
-    Reference counts free nearly everything; cycles of errors and of closed connections are left. A full
-    collection reads every object: 0.6 s of processor time with a thousand engines, in which no poll is
-    handled. So objects that stay are excluded, and full collections are rare.
+    Only cycles of errors and of closed connections need it, and it reads every object: 0.6 s of processor
+    time with a thousand engines, in which no poll is handled. So objects that stay are excluded.
     """
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, 1_000_000)
     for seconds in chain([0.0, SETTLED_AFTER], repeat(FULL_EVERY)):

@@ -76,7 +76,6 @@ class StateFile(Generic[Entry]):
             lines = self._lines(read_bounded(self._place(), MAX_BYTES))
         except FileNotFoundError:
             self.save([])  # a place that cannot be written is logged at the start
-            return []
         except (OSError, ValueError) as error:
             self._damage = _reason(error)
         valid = dict(self._valid(lines))
