@@ -32,10 +32,16 @@ from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
+from spec_decode_exporter.requests.model_findings import PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
-from spec_decode_exporter.requests.totals import RequestHistogram, RequestTotals
+from spec_decode_exporter.requests.store import GroupFindings
+from spec_decode_exporter.requests.summary import (
+    Effect,
+    Percentiles,
+    RequestHistogram,
+    RequestSummary,
+    RequestTotals,
+)
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.history import NANO
@@ -161,10 +167,8 @@ def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Calla
 
 
 def _prompt_lengths(model: PromptFindings) -> Numbers:
-    return [
-        (bucket.prompt_tokens, bucket.summary.acceptance_length and bucket.summary.acceptance_length.value)
-        for bucket in model.buckets
-    ]
+    lengths = ((bucket.prompt_tokens, bucket.summary.acceptance_length) for bucket in model.buckets)
+    return [(bucket, length and length.value) for bucket, length in lengths]
 
 
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
