@@ -5,6 +5,7 @@ Each fault of an engine or a target has a target of its own, so that all faults 
 
 import json
 from contextlib import AsyncExitStack, ExitStack
+from inspect import iscoroutine
 from unittest.mock import patch
 
 import pytest
@@ -49,9 +50,14 @@ class Fault:
             if is_bad and self.change is None:
                 raise RuntimeError("injected")
             result = function(*args, **kwargs)
-            return self.change(result) if is_bad else result
+            if not is_bad:
+                return result
+            return self._changed(result) if iscoroutine(result) else self.change(result)
 
         stack.enter_context(patch(f"spec_decode_exporter.{self.place}", property(fails) if own else fails))
+
+    async def _changed(self, coroutine):
+        return self.change(await coroutine)
 
 
 TARGET_OF = {}
@@ -115,12 +121,12 @@ OF_PAGES = {
     "section of events": Fault("web.page.render", lambda _, template, **__: template == "events.html"),
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
-    "comparison": Fault("monitor.experiment_monitor.ExperimentTracker.compare", lambda _, tracker, *__: tracker.settings.name == "bad"),
+    "comparison": Fault("monitor.experiment_monitor.compare", lambda _, settings, *__: settings.name == "bad"),
     "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
     "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
-    "section of a model": Fault("requests.store.model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
+    "section of a model": Fault("requests.model_findings.ModelFindings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
     "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.scrape.poll_record import PollRecord
 
 
@@ -53,6 +53,8 @@ class ExporterStatus:
     """Discovered targets beyond the limit."""
     external_url: str = ""
     """Address of the pages in a browser; empty if unknown."""
+    simulated: bool = False
+    """True if its targets are embedded simulated servers."""
     log_lines_dropped: int = 0
     """Log lines dropped because their reader does not read."""
     state_saved: bool | None = None

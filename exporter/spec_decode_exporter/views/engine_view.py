@@ -294,15 +294,15 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
-def _usual_length(snapshot: EngineSnapshot, model_name: str) -> str:
+def _usual_length(snapshot: EngineSnapshot) -> str:
     its = snapshot.evaluation.known.speculation
-    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens, model_name)
+    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens)
 
 
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
-    best = snapshot.evaluation.recommended
+    best = snapshot.evaluation.decision.advice.tokens
     return tuple(
-        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each == best)
+        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each.tokens == best)
         for each in snapshot.evaluation.depths
     )
 
@@ -381,8 +381,8 @@ class EngineView(View):
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
     memory_return_text = _row("Return on the drafter's memory, compared with that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
-    usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
-    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
+    usual_length_text = _row("Acceptance length that others published for the method, for orientation; empty without any.", str, _usual_length)
+    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: its.evaluation.decision.advice.tokens)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.longest.cost) if its.evaluation.longest.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)

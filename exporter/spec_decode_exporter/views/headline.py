@@ -16,7 +16,7 @@ from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict, statement
+from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict
 from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
@@ -25,8 +25,6 @@ MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
 SAME_SECONDS: Final = 5.0
 """Distance of two moments that are shown as one."""
-MAX_GROUPS: Final = 3
-"""Maximum groups of engines in the sentence about a fleet; the counts below it have them all."""
 
 
 class Headline(NamedTuple):
@@ -51,7 +49,7 @@ WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
     Verdict.UNCLEAR: ("unsure", "Unclear whether speculation pays"),
     Verdict.INSUFFICIENT: ("waiting", "Too early to say"),
     State.STALLED: ("bad", "Drafting stalled"),
-    State.UNREACHABLE: ("bad", "Out of reach"),
+    State.UNREACHABLE: ("bad", "Unreachable"),
     State.DISABLED: ("off", "No speculation here"),
     State.IDLE: ("waiting", "Waiting for requests"),
     State.UNKNOWN: ("waiting", "First seconds"),
@@ -90,8 +88,6 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
     if standing is Verdict.UNCLEAR:
         short = _likely(engine)
-    elif standing is Verdict.MARGINAL:
-        short = statement(Verdict.MARGINAL, its)
     return Headline(tone, short, *_matter(engine))
 
 
@@ -269,9 +265,10 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     groups = list(_groups(engines, standings))
     number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of {drafting:,}"
     number = "both" if number == "all 2" else number
-    where = f"{number} engines that draft" if drafting > 1 else "the only engine that drafts"
+    kind = "engines" if drafting == standings.total() else "engines that draft"
+    where = f"{number} {kind}" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"
-    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:MAX_GROUPS])])}."
+    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:])])}."
 
 
 def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iterator[tuple[str, int]]:

@@ -25,7 +25,7 @@ MAX_ROWS: Final = 200
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
 MAX_ALIKE, MAX_ASKED = 3, 16
-"""Maximum ways to know of one kind, which differ by engine, and engines whose ways are collected."""
+"""Maximum ways to find out of one kind, which differ by engine, and engines whose ways are collected."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -41,7 +41,7 @@ class ShownFleet:
     """All engines that can be shown."""
     matching: int = 0
     shown: list[EngineView] = field(default_factory=list)
-    """Engines with a row: those that need attention first, then in their order."""
+    """Engines with a row, in the order of the query."""
     omitted: list[Mapping[str, str]] = field(default_factory=list)
     """Labels of engines that cannot be shown because of an internal error; at most ``MAX_ROWS``."""
     unknown: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class ShownFleet:
             if errors.attempt("page", labels, partial(fleet._add, labels, snapshot)) is None:
                 fleet.omitted = [*fleet.omitted, labels][:MAX_ROWS]
             await pace.done()
-        fleet.shown.sort(key=lambda engine: not engine.is_alarming)
+        fleet.shown = query.in_order(fleet.shown)
         beyond = [engine for engine in fleet.shown[MAX_ROWS:] if engine.id in query.opened]
         fleet.shown = [*fleet.shown[:MAX_ROWS], *beyond]
         return fleet
@@ -150,7 +150,7 @@ def event_sentence(event: RecordedEvent) -> str:
 
 
 def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[CostMeasurement, list[str]]], int]:
-    """Return ways to know of unclear engines, cheapest first, with their targets; and the engines omitted."""
+    """Return ways to find out, cheapest first, with targets of unclear engines; and the engines omitted."""
     found: dict[CostMeasurement, list[EngineView]] = defaultdict(list)
     for engine in engines[:MAX_ASKED]:
         for way in engine.ways_to_know:
