@@ -190,7 +190,9 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
         changed(engines[0], **UNSURE, id=name, target=name, ways_to_know=its) for name, its in ways.items()
     ]
     text = text_of(await shown(views=[*views, engines[1]]))
-    banner = text[text.index("2 engines are unclear. How to find out, cheapest first") : text.index("Engines ")]
+    banner = text[
+        text.index("2 engines are unclear. How to find out, cheapest first") : text.index("Engines ")
+    ]
     waiting = "For a: Wait for 12 requests. It takes the time until then, and costs no speed. 2 other ways"
     price = "Restart it. It takes ten minutes, and costs what drafts gain. observe --for 10m"
     assert f"{waiting} For a: {price} Copy For b: {price} b Copy" in banner
