@@ -40,11 +40,15 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HTTP_HELP, Observation
+from spec_decode_exporter.reports.observation import (
+    DEFAULT_SECONDS,
+    HTTP_HELP,
+    NotMeasuredError,
+    Observation,
+)
 from spec_decode_exporter.reports.observation_report import failure, title
 from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
-from spec_decode_exporter.reports.reference_measurement import NotMeasuredError, until_missing
-from spec_decode_exporter.reports.references import ReferenceFileError
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 
 _DESCRIPTION: Final = """\
@@ -109,7 +113,7 @@ def handle(arguments: argparse.Namespace) -> int:
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
-    except (NotWrittenError, NotMeasuredError, ReferenceFileError, RecordingError) as error:
+    except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
@@ -161,11 +165,7 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     showing = [asyncio.ensure_future(work(observation, output, stop)) for work in (_show, _warn)]
     end = _ended(arguments.seconds, stop)
     try:
-        await observation.poll(
-            until_missing(observation, end, clock) if compares else end,
-            stopped=stop.is_set,
-            gives_up=bool(arguments.seconds),
-        )
+        await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
         await cancel(showing)
         output.end()

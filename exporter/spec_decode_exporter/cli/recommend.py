@@ -19,11 +19,9 @@ from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.core.numbers import TooManyValuesError
-from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
 from spec_decode_exporter.reports.recommendation import (
@@ -31,7 +29,7 @@ from spec_decode_exporter.reports.recommendation import (
     recommendation_status,
     written,
 )
-from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
+from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedFileError, SavedSnapshot, parsed, read
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError
@@ -49,10 +47,6 @@ exit status:
 """
 _PATH: Final = "api/v1/snapshot"
 _TIMEOUT: Final = 10.0
-
-
-class NoSnapshotError(ExporterError):
-    """A file or an exporter gives no snapshot; the text is the reason."""
 
 
 def snapshot_url(text: str) -> str:
@@ -117,42 +111,23 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
     if arguments.snapshot or arguments.exporter:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
-        return read_snapshot(arguments.snapshot)
+        return read(arguments.snapshot)
     return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
-
-
-def read_snapshot(path: Path) -> SavedSnapshot:
-    """Read a snapshot of the API, or an observation; of several, one a line, the last.
-
-    Raises:
-        NoSnapshotError: The file cannot be read, or is neither.
-    """
-    try:
-        return parsed(read_bounded(path, MAX_BYTES))
-    except OSError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error.strerror or error}") from None
-    except TooManyValuesError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error}") from None
-    except ValueError:
-        raise NoSnapshotError(
-            f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
-            "of this version"
-        ) from None
 
 
 async def read_snapshot_of(url: str) -> SavedSnapshot:
     """Request the snapshot of an exporter.
 
     Raises:
-        NoSnapshotError: The exporter does not answer, or its format is that of another version.
+        SavedFileError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
     try:
         return parsed((await client.get(url)).body)
     except PollError as error:
-        raise NoSnapshotError(f"{url}: {printable(error)}") from None
+        raise SavedFileError(f"{url}: {printable(error)}") from None
     except ValueError:
-        raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
+        raise SavedFileError(f"{url}: the response is not in the format of this version") from None
     finally:
         await client.close()
 

@@ -23,9 +23,10 @@ from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
 from spec_decode_exporter.reports.observation import ObservedFleet
 from spec_decode_exporter.reports.observation_report import report
-from spec_decode_exporter.reports.text import TextStyle, badge, json_text, name, printable, render
+from spec_decode_exporter.reports.observation_view import ObservationView
+from spec_decode_exporter.reports.text import TextStyle, badge, json_text, moment, name, printable, render
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView, target_view
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.templating import environment
 
 MAX_WHOLE: Final = 3
@@ -342,11 +343,6 @@ HISTORY_FORMATS: Final[Mapping[str, Callable[[PrometheusHistory, TextStyle], str
 def word(outcome: SlotOutcome) -> str:
     """Write an outcome."""
     return _WORDS.get(outcome, str(outcome))
-
-
-def moment(time: float) -> str:
-    """Write a Unix time to the minute."""
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
 
 
 def saved(row: Row) -> str:

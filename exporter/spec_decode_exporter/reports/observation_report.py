@@ -18,6 +18,7 @@ from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import event_text
+from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle, json_text, name, render
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import (
@@ -27,7 +28,7 @@ from spec_decode_exporter.views.engine_view import (
     Standing,
     WindowView,
 )
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, no_verdict
