@@ -81,10 +81,8 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
     """Save a measurement; say so on standard error.
 
     Raises:
-        NotMeasuredError: A server is missing.
         SavedFileError: The file cannot be written.
     """
-    observed.check_complete()
     view = observed.view()
     write(path, view)
     _say(f"{path}: saved, {', '.join(map(_accepted, view.models))}")
@@ -106,12 +104,7 @@ def comparison(
     form: str,
     style: TextStyle,
 ) -> tuple[str, ExitStatus]:
-    """Compare the servers with an observation, or with one of them; return the report and the exit status.
-
-    Raises:
-        NotMeasuredError: A server is missing.
-    """
-    observed.check_complete()
+    """Compare the servers with an observation, or with one of them; return the report and the exit status."""
     if server is not None:
         before = _saved(_part(observed, lambda target: target == server.name))
         observed = _part(observed, lambda target: target != server.name)

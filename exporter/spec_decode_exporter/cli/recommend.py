@@ -99,8 +99,8 @@ def handle(arguments: argparse.Namespace) -> int:
     write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
     missing = [target for target in saved.targets if not target.engines]
     for target in missing:
-        reason = printable(f"{target.target}: {target.error or 'no engine'}")
-        print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
+        words = "; ".join(filter(None, (target.error or "no engine", target.remedy)))
+        print(f"spec-decode-exporter: {printable(f'{target.target}: {words}')}", file=sys.stderr)  # noqa: T201
     return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
 
 

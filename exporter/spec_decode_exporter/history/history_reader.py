@@ -89,7 +89,7 @@ class SlotOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An engine between two Unix times, in one process of its server."""
+    """An engine between two Unix times, in one process of its server; or the sum of several slots."""
 
     begin: float
     """Unix time."""
@@ -114,6 +114,16 @@ class Slot:
     """Mean load, with drafts that while drafting."""
     speedup: Estimate | None
     """Speed-up of decoding with its bounds; None with too few data."""
+
+    @property
+    def length(self) -> float | None:
+        """Tokens of a draft, the bonus token included."""
+        return 1 + self.accepted_tokens / self.drafts if self.drafts else None
+
+    @property
+    def saved_decode_seconds(self) -> tuple[float, ...] | None:
+        """Decode seconds that speculation saved, with their bounds; negative if it cost time."""
+        return self.speedup and tuple((each - 1) * self.decode_seconds for each in self.speedup[:3])
 
 
 @dataclass(frozen=True, slots=True)

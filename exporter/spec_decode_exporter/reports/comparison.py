@@ -35,30 +35,22 @@ Row = tuple[str, ...]
 
 
 class Outcome(StrEnum):
-    """Change of the acceptance rate."""
+    """Change of the acceptance rate, the worst first."""
 
-    BETTER = "better"
-    """It rose, statistically significant (95 %)."""
-    SAME = "same"
-    """Chance explains the difference, and it certainly fell by at most the threshold."""
-    LOWER = "lower"
-    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
     FELL = "fell"
     """It certainly fell by more than the threshold."""
-    UNCERTAIN = "uncertain"
-    """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
     NOT_COMPARABLE = "not_comparable"
     """The number of draft tokens differs, which changes the acceptance rate by itself."""
+    UNCERTAIN = "uncertain"
+    """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
+    LOWER = "lower"
+    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
+    SAME = "same"
+    """Chance explains the difference, and it certainly fell by at most the threshold."""
+    BETTER = "better"
+    """It rose, statistically significant (95 %)."""
 
 
-_WORST_FIRST: Final = (
-    Outcome.FELL,
-    Outcome.NOT_COMPARABLE,
-    Outcome.UNCERTAIN,
-    Outcome.LOWER,
-    Outcome.SAME,
-    Outcome.BETTER,
-)
 TONES: Final = {
     Outcome.BETTER: "good",
     Outcome.SAME: "good",
@@ -66,15 +58,6 @@ TONES: Final = {
     Outcome.FELL: "bad",
 }
 """Tone of an outcome; others are neutral."""
-
-
-class Caution(View):
-    """A difference between the observations beside the intended change."""
-
-    reason: str
-    before: float
-    after: float
-    text: str
 
 
 class Difference(View):
@@ -186,9 +169,9 @@ class ModelComparison(View):
         return sentence(self.figures.get(_RATE), self.outcome, self.threshold)
 
     @computed
-    def cautions(self) -> tuple[Caution, ...]:
-        """Conditions that differ by more than their limit, and by more than chance."""
-        return tuple(self._cautions())
+    def cautions(self) -> dict[str, str]:
+        """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
+        return dict(self._cautions())
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:
@@ -200,7 +183,7 @@ class ModelComparison(View):
         pairs = zip(getattr(self.before, key), getattr(self.after, key), strict=False)
         return tuple(None if old is None or new is None else difference(old, new) for old, new in pairs)
 
-    def _cautions(self) -> Iterator[Caution]:
+    def _cautions(self) -> Iterator[tuple[str, str]]:
         if self.outcome is Outcome.NOT_COMPARABLE:
             yield _caution(DRAFT_TOKENS, self.before.tokens, self.after.tokens)
         before, after = map(_of_an_engine, (self.before, self.after))
@@ -224,9 +207,8 @@ _CAUTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def _caution(reason: str, before: float, after: float) -> Caution:
-    text = _CAUTIONS[reason].format(before, after).replace("%", " %")
-    return Caution(reason=reason, before=before, after=after, text=text)
+def _caution(reason: str, before: float, after: float) -> tuple[str, str]:
+    return reason, _CAUTIONS[reason].format(before, after).replace("%", " %")
 
 
 def _of_an_engine(model: ModelView) -> dict[str, Measured]:
@@ -268,12 +250,12 @@ class Comparison(View):
     @computed
     def outcome(self) -> Outcome:
         """Worst outcome of a model; uncertain for one that is gone. An engine's counts if it fell."""
-        outcomes = {model.outcome for model in self.models}
         if self.fallen_engines:
             return Outcome.FELL
-        if self.only_before:
-            outcomes.add(Outcome.UNCERTAIN)
-        return next((outcome for outcome in _WORST_FIRST if outcome in outcomes), Outcome.UNCERTAIN)
+        outcomes = [model.outcome for model in self.models]
+        if self.only_before or not outcomes:
+            outcomes.append(Outcome.UNCERTAIN)
+        return min(outcomes, key=[*Outcome].index)
 
     @computed
     def doubts(self) -> tuple[str, ...]:

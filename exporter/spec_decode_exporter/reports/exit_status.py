@@ -32,12 +32,9 @@ class ExitStatus(IntEnum):
 
 
 COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
-    Outcome.BETTER: ExitStatus.GOOD,
-    Outcome.SAME: ExitStatus.GOOD,
-    Outcome.LOWER: ExitStatus.GOOD,
+    **dict.fromkeys((Outcome.BETTER, Outcome.SAME, Outcome.LOWER), ExitStatus.GOOD),
+    **dict.fromkeys((Outcome.UNCERTAIN, Outcome.NOT_COMPARABLE), ExitStatus.UNKNOWN),
     Outcome.FELL: ExitStatus.BAD,
-    Outcome.UNCERTAIN: ExitStatus.UNKNOWN,
-    Outcome.NOT_COMPARABLE: ExitStatus.UNKNOWN,
 }
 
 _WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)

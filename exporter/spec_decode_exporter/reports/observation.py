@@ -112,15 +112,9 @@ class ObservedFleet:
         Raises:
             NotMeasuredError: A target is missing.
         """
-        missing = [
-            f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
-            if target.up
-            else f"{target.target} does not answer: {target.error or 'no answer came in time'}"
-            for target in self.targets
-            if not target.up or not target.engines
-        ]
+        missing = [target for target in self.targets if not target.up or not target.engines]
         if missing:
-            raise NotMeasuredError("; ".join(missing))
+            raise NotMeasuredError("; ".join(map(_missing, missing)))
 
     def view(self) -> ObservationView:
         """Return the JSON documents; an engine that cannot be shown has only its id, in ``targets``."""
@@ -264,6 +258,14 @@ class Observation:
             is_known = is_late and all(record.up is not None for record in records)
             if is_known if needs_all else any(record.last_success is not None for record in records):
                 await asyncio.Event().wait()
+
+
+def _missing(target: TargetView) -> str:
+    """Return why a server was not measured, with the remedy."""
+    if target.up:
+        return f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
+    reason = target.error or "no answer came in time"
+    return f"{target.target} does not answer: {reason}" + (f"; {target.remedy}" if target.remedy else "")
 
 
 async def _poll_on(poller: Poller) -> None:

@@ -108,6 +108,15 @@ def test_speculation_that_is_enabled_is_compared_with_the_time_before():
 # Missing data
 
 
+def test_the_ways_to_know_of_several_engines_stand_once():
+    view = observation("unknown-cost", "unknown-cost", seconds=60, cost=False)
+    assert sum(bool(engine.ways_to_know) for engine in view.engines) == 2
+    text = report(view, PLAIN)
+    assert text.count("### How to know") == 1
+    assert text.count("Point the exporter at a Prometheus") == 1
+    assert text.count("To know it") <= 1
+
+
 def test_too_few_drafts_name_the_missing_number():
     few = Finding(
         name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=""
