@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, field_validator
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.files import read_bounded, size_text
@@ -15,7 +15,7 @@ from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, UnixTi
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_view import Measured, ModelView, ObservationView
 from spec_decode_exporter.reports.text import json_text
-from spec_decode_exporter.views.document import Estimated, View
+from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.window.poll import Check, Reset
@@ -40,12 +40,6 @@ class Saved(View):
     model_config = ConfigDict(extra="ignore")
 
 
-class SavedSpeedup(Estimated):
-    """Speed-up by speculation; one in a million is a fault of the file."""
-
-    value: Annotated[float, Field(ge=1e-6, le=1e6)] | None
-
-
 def _if_known(figure: object) -> object:
     """Return a figure; None without a value."""
     value = figure.get("value") if isinstance(figure, dict) else getattr(figure, "value", None)
@@ -58,7 +52,6 @@ class SavedWindow(Saved):
     counts: CountsView
     draft_acceptance_ratio: Annotated[Measured | None, BeforeValidator(_if_known)]
     generation_tokens_per_second: Amount | None
-    estimated_speedup_ratio: SavedSpeedup
 
     @field_validator("counts")
     @classmethod
@@ -79,13 +72,6 @@ class SavedCost(CostView):
     fixed_cost_ratio: Amount
 
 
-class SavedFinding(Saved):
-    """Finding about an engine."""
-
-    name: str
-    text: str
-
-
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -102,7 +88,6 @@ class SavedEngine(Saved):
     cost: SavedCost | None
     setting: SettingView
     used_tokens: tuple[UsedTokensView, ...] = ()
-    findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]
     resets: dict[Reset, int]
     broken_checks: tuple[Check, ...]
