@@ -118,12 +118,13 @@ def test_the_ways_to_know_of_several_engines_stand_once():
 
 
 def test_too_few_drafts_name_the_missing_number():
+    text = "Not enough drafts: 40 so far, 100 needed for a verdict. Wait for more requests."
     few = Finding(
-        name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=""
+        name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=text
     )
     view = changed(observation("steady"), findings=(few,), verdict=Verdict.INSUFFICIENT)
     assert section(report(view, PLAIN), "Missing data").strip() == (
-        "- **few_drafts**: 40 drafts; a verdict takes 100, which is 60 more. At this rate that takes --for 1m30s."
+        "- **few_drafts**: Not enough drafts: 40 so far, 100 needed for a verdict. At this rate that takes --for 1m30s."
     )
 
 
