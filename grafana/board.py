@@ -9,7 +9,7 @@ from typing import Any
 from grafana.panels import Panel
 from grafana.promql import Scope, firing
 from grafana.style import Colour
-from grafana.variables import DATASOURCE, Variable
+from grafana.variables import DATASOURCE, FILTERS, Variable
 
 TAG = "spec-decode"
 WIDTH = 24
@@ -60,14 +60,13 @@ def _annotation(mark: Mark) -> dict[str, Any]:
     }
 
 
-_LINK = {
-    "title": "Speculative decoding",
-    "type": "dashboards",
-    "tags": [TAG],
-    "asDropdown": False,
-    "includeVars": True,
-    "keepTime": True,
-}
+def _link(title: str, tag: str, *, variables: bool) -> dict[str, Any]:
+    """Return the links to all dashboards with a tag; ``variables``: whether theirs have the same names."""
+    kept = {"includeVars": variables, "keepTime": True}
+    return {"title": title, "type": "dashboards", "tags": [tag], "asDropdown": not variables, **kept}
+
+
+_LINKS = [_link("Speculative decoding", TAG, variables=True), _link("vLLM", "vllm", variables=False)]
 
 
 def _placed(section: Section, top: int) -> Iterator[Panel]:
@@ -125,8 +124,8 @@ def board(
         "time": {"from": "now-1h", "to": "now"},
         "refresh": "30s",
         "graphTooltip": 1,
-        "templating": {"list": [*variables]},
+        "templating": {"list": [*variables, FILTERS]},
         "annotations": {"list": [_annotation(mark) for mark in marks]},
-        "links": [_LINK],
+        "links": _LINKS,
         "panels": _numbered(list(_arranged(sections))),
     }

@@ -79,7 +79,7 @@ def _wrong() -> list[Panel]:
             dropped,
         ),
         count_tile(
-            "Servers out of reach",
+            "Unreachable servers",
             "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried "
             "on.",
             f"{reached} == 0",
@@ -140,10 +140,22 @@ def _acceptance() -> Panel:
     )
 
 
+def _from_drafts() -> Panel:
+    accepted = by((), FLEET.rate("spec_decode_accepted_tokens_total"), "sum")
+    generated = by((), FLEET.rate("spec_decode_generation_tokens_total"), "sum")
+    return stat_tile(
+        "Output from drafts",
+        "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter "
+        "wrote. It says how much work the target model was spared, not whether that was faster.",
+        [Query(f"{accepted} / {generated}")],
+        Look(unit="percentunit", decimals=1, least=0, most=1),
+        history=True,
+    )
+
+
 def _tiles() -> Band:
-    widths = (3, 3, 3, 3, 4, 4, 4)
-    tiles = (*_wrong(), _speedup(), _time_saved(), _acceptance())
-    return Band(4, list(zip(widths, tiles, strict=True)))
+    tiles = (*_wrong(), _speedup(), _time_saved(), _acceptance(), _from_drafts())
+    return Band(4, [(3, tile) for tile in tiles])
 
 
 def _gauge(metric: str, **matchers: str) -> str:

@@ -17,6 +17,13 @@ _EXPORTERS = 'job=~"$job", instance=~"$instance"'
 _MODELS = f'{_EXPORTERS}, model_name=~"$model_name"'
 _ON_TIME_RANGE_CHANGED = 2
 _NATURAL_ASC = 7
+FILTERS: Variable = {
+    "type": "adhoc",
+    "name": "filters",
+    "label": "Filters",
+    "datasource": DATASOURCE,
+}
+"""Matchers of any label, which Grafana adds to each query of the dashboard."""
 
 
 def datasource() -> Variable:

@@ -94,7 +94,7 @@ def changelog(release: Release) -> str:
 
 
 def addresses(release: Release) -> str:
-    """Require public addresses in pyproject.toml, and the same ones in chart and alerts."""
+    """Require public addresses in pyproject.toml, and the same ones in the chart."""
     outdated = [
         str(path.relative_to(CHECKOUT))
         for path, text in generated().items()

@@ -1,4 +1,4 @@
-"""Write ``[project.urls]`` into the chart and the alerts, for ``make docs``.
+"""Write ``[project.urls]`` into the chart, for ``make docs``.
 
 ``pyproject.toml`` is the only file in which a person changes them.
 """
@@ -15,9 +15,7 @@ CHECKOUT: Final = Path(__file__).parents[2]
 PLACEHOLDER: Final = "https://example.org/"
 """Begin of addresses that no release may have."""
 _CHART: Final = CHECKOUT / "helm" / "spec-decode-exporter" / "Chart.yaml"
-_ALERTS: Final = CHECKOUT / "config" / "prometheus" / "alerts"
 _OF_CHART: Final = re.compile(r"^(home: |sources:\n +- |maintainers:\n.*\n +url: )\S+$", re.MULTILINE)
-_OF_RUNBOOK: Final = re.compile(r"(runbook_url: .*\{\{ else \}\})\S+((?:\{\{ end \}\}){2}/docs/runbooks/)")
 
 
 def urls() -> Mapping[str, str]:
@@ -29,11 +27,4 @@ def urls() -> Mapping[str, str]:
 
 def generated() -> Mapping[Path, str]:
     """Return the text of every file that contains one of the addresses."""
-    own = urls()
-    chart = _OF_CHART.sub(rf"\g<1>{own['Homepage']}", _CHART.read_text(encoding="utf-8"))
-    pages = own["Documentation"].removesuffix("/docs")
-    alerts = {
-        path: _OF_RUNBOOK.sub(rf"\g<1>{pages}\g<2>", path.read_text(encoding="utf-8"))
-        for path in sorted(_ALERTS.glob("*.yml"))
-    }
-    return {_CHART: chart, **alerts}
+    return {_CHART: _OF_CHART.sub(rf"\g<1>{urls()['Homepage']}", _CHART.read_text(encoding="utf-8"))}

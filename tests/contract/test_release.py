@@ -24,7 +24,7 @@ def outcome(check, **changes):
     return outcome, text.partition(": ")[2]
 
 
-def test_the_addresses_of_pyproject_are_those_of_chart_and_alerts():
+def test_the_addresses_of_pyproject_are_those_of_the_chart():
     outdated = [path.name for path, text in links.generated().items() if path.read_text() != text]
     assert outdated == [], "run `make generate`"
 

@@ -8,7 +8,7 @@
 {{- $config := include "spec-decode-exporter.config" . | fromYaml -}}
 {{- range get (get $config "discovery" | default dict) "kubernetes" | default list -}}
 {{- if not (or (get . "namespaces") (get . "all_namespaces") (get . "api_server")) -}}
-{{- $_ := set . "namespaces" (list $.Release.Namespace) -}}
+{{- $_ := set . "namespaces" (list (include "spec-decode-exporter.namespace" $)) -}}
 {{- end -}}
 {{- end -}}
 {{- $known := dict -}}
@@ -21,12 +21,12 @@
 
 {{/* Namespaces of the vLLM pods in sidecar mode, as a list. */}}
 {{- define "spec-decode-exporter.sidecarNamespaces" -}}
-{{- toYaml (.Values.sidecar.namespaces | default (list .Release.Namespace)) -}}
+{{- toYaml (.Values.sidecar.namespaces | default (list (include "spec-decode-exporter.namespace" .))) -}}
 {{- end -}}
 
 {{/* Namespaces that need what the exporters mount, as a list. */}}
 {{- define "spec-decode-exporter.namespaces" -}}
-{{- if eq .Values.mode "sidecar" }}{{ include "spec-decode-exporter.sidecarNamespaces" . }}{{ else }}{{ toYaml (list .Release.Namespace) }}{{ end -}}
+{{- if eq .Values.mode "sidecar" }}{{ include "spec-decode-exporter.sidecarNamespaces" . }}{{ else }}{{ toYaml (list (include "spec-decode-exporter.namespace" .)) }}{{ end -}}
 {{- end -}}
 
 {{/* Selector of the pods with a sidecar. The default is not in values.yaml: Helm would merge it with the user's. */}}

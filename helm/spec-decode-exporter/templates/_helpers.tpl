@@ -1,5 +1,10 @@
 {{- define "spec-decode-exporter.name" -}}
-{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Namespace of the objects, in which a fleet exporter looks for pods unless it is told where. */}}
+{{- define "spec-decode-exporter.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
 {{/* Short enough for what Kubernetes adds to the names of a StatefulSet's pods. */}}
@@ -32,7 +37,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{/* metadata of an object: a dict of root, and namespace, labels, annotations and name where they are not the usual ones. */}}
 {{- define "spec-decode-exporter.metadata" -}}
 name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) | quote }}
-namespace: {{ get . "namespace" | default (.root.Release.Namespace) | quote }}
+namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) | quote }}
 labels:
   {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}
   {{- toYaml (merge (deepCopy (get . "labels" | default dict)) $own) | nindent 2 }}
@@ -84,7 +89,7 @@ A cluster that is asked at an api_server is another one. */}}
 {{- $root := . -}}
 {{- $watched := dict -}}
 {{- range include "spec-decode-exporter.kubernetes" . | fromYamlArray -}}
-{{- $namespaces := get . "namespaces" | default (list ($root.Release.Namespace)) -}}
+{{- $namespaces := get . "namespaces" | default (list (include "spec-decode-exporter.namespace" $root)) -}}
 {{- if get . "all_namespaces" }}{{ $namespaces = list "*" }}{{ end -}}
 {{- if get . "api_server" }}{{ $namespaces = list }}{{ end -}}
 {{- range $namespaces -}}

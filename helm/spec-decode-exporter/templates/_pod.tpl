@@ -78,7 +78,10 @@ spec:
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+  {{- with .Values.priorityClassName }}
+  priorityClassName: {{ . | quote }}
+  {{- end }}
+  {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
   {{- with index $.Values $key }}
   {{ $key }}:
     {{- toYaml . | nindent 4 }}

@@ -18,6 +18,10 @@
 {{- if and .Values.monitor.enabled (get .Values.web.config "basic_auth_users") (not .Values.monitor.basicAuth) -}}
 {{- fail "web.config requires a password (basic_auth_users), and the monitor has none: every scrape would fail with 401. Set monitor.basicAuth" -}}
 {{- end -}}
+{{- $tls := get .Values.web.config "tls_server_config" -}}
+{{- if and .Values.monitor.enabled $tls (not .Values.monitor.tlsConfig) -}}
+{{- fail "web.config serves https (tls_server_config), and the monitor does not say whom it trusts: scrapes would fail. Set monitor.tlsConfig, such as {ca: {secret: {name: …, key: ca.crt}}, serverName: …}" -}}
+{{- end -}}
 {{- range $key := list "cert_file" "key_file" "client_ca_file" -}}
 {{- $named := get (get $.Values.web.config "tls_server_config" | default dict) $key | default "/" -}}
 {{- if and (not $.Values.web.existingSecret) (not (hasPrefix "/" $named)) -}}

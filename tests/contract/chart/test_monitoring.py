@@ -67,6 +67,31 @@ def test_alerts_are_left_out_by_name_and_get_labels(render):
     ].items()
 
 
+def test_an_alert_is_changed_by_its_name_and_by_its_kind_before_that(groups):
+    made = groups(
+        overrides={
+            "SpecDecodeTargetDown": {"severity": "info", "for": "15m"},
+            "SpecDecodeTargetDown/gone": {"severity": "critical"},
+            "SpecDecodeTargetDown/no_engine": {"disabled": True},
+        }
+    )
+    changed = [rule for rule in rules(made) if rule.get("alert") == "SpecDecodeTargetDown"]
+    assert {rule["labels"]["kind"]: (rule["labels"]["severity"], rule["for"]) for rule in changed} == {
+        "down": ("info", "15m"),
+        "gone": ("critical", "15m"),
+        "rejected": ("info", "15m"),
+    }
+
+
+def test_the_notes_say_that_alerts_have_no_link_without_an_address_of_the_pages(render):
+    alerts = {"prometheusRule": {"enabled": True}}
+    assert "set web.externalUrl" in render(alerts).notes
+    assert (
+        "set web.externalUrl"
+        not in render({**alerts, "web": {"externalUrl": "https://spec.example.org"}}).notes
+    )
+
+
 def test_every_dashboard_is_a_configmap_that_grafana_finds(render):
     folder = 'a: "b" {{ c }}'
     values = {"dashboards": {"enabled": True, "annotations": {"grafana_folder": folder}}}

@@ -13,6 +13,10 @@ def tls(**keys):
     return {"web": {"config": {"tls_server_config": keys}}}
 
 
+def overriding(name):
+    return {"prometheusRule": {"enabled": True, "overrides": {name: {"for": "10m"}}}}
+
+
 SIDECAR = {"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}}
 USERS = {"basic_auth_users": {"prometheus": "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"}}
 PASSWORD = {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}}
@@ -32,6 +36,9 @@ CANNOT_WORK = [
     ({**MIDDLEWARE, "mode": "fleet"}, "mode: sidecar"),
     ({**MIDDLEWARE, "config": {}}, "config.requests.ingest"),
     (NOT_INGESTED, "config.requests.ingest"),
+    (overriding("SpecDecodeSudenDrop"), "SpecDecodeSudenDrop, which is no alert"),
+    (overriding("SpecDecodeSuddenDrop/slow"), "SpecDecodeSuddenDrop/slow, which is no alert"),
+    ({**tls(cert_file="/a", key_file="/b"), "monitor": {"enabled": True}}, "Set monitor.tlsConfig"),
 ]
 NOT_OF_THE_SCHEMA = [
     ({"mode": "both"}, "at '/mode'"),
@@ -40,7 +47,8 @@ NOT_OF_THE_SCHEMA = [
     (looking(selector="a=b"), "'selector' not allowed"),
     ({**SIDECAR, "config": {"cots": {}}}, "'cots' not allowed"),
     ({**SIDECAR, "sidecar": {"namespaces": ["*"]}}, "at '/sidecar/namespaces/0'"),
-    ({"prometheusRule": {"disabled": {"SuddenDrop": True}}}, "'SuddenDrop'"),
+    ({"prometheusRule": {"overrides": {"SuddenDrop": {"disabled": True}}}}, "'SuddenDrop'"),
+    ({"prometheusRule": {"overrides": {"SpecDecodeSuddenDrop": {"severity": "bad"}}}}, "severity"),
     ({"extraVolumes": [{"name": "spec-decode-exporter-x"}]}, "'not'"),
     (tls(cert_file="/tls.crt"), "missing property 'key_file'"),
     ({"web": {"config": {"basic_auth_users": {"prometheus": "hunter2"}}}}, "does not match pattern"),
@@ -62,6 +70,11 @@ def test_values_that_cannot_work_are_refused_with_a_remedy(refused, values, part
         {"mode": "sidecar", "dashboards": {"enabled": True}},
         {**SIDECAR, "monitor": {"enabled": True, "basicAuth": PASSWORD}, "web": {"config": USERS}},
         {"extraArgs": ["--targets.limit=5"]},
+        overriding("SpecDecodeMixedWorkload"),
+        {
+            **tls(cert_file="/a", key_file="/b"),
+            "monitor": {"enabled": True, "tlsConfig": {"insecureSkipVerify": True}},
+        },
         {**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}},
     ],
 )

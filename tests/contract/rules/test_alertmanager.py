@@ -73,6 +73,8 @@ PREEMPTIONS = named("KvCachePressure", ENGINE, kind="preemptions")
         (SAW_TOOTH, named("DrafterDead", ENGINE)),
         (named("CountersUntrusted", ENGINE, kind="inconsistent"), named("WrongDraftLength", ENGINE)),
         (EXPORTER_DOWN, named("TargetDown", TARGET)),
+        (named("TargetDown", TARGET, kind="gone"), DOWN),
+        (named("TargetDown", TARGET, kind="gone"), named("SuddenDrop", ENGINE)),
         (PREEMPTIONS, named("TailLatencyWidening", ENGINE)),
     ],
 )  # fmt: skip
@@ -102,6 +104,12 @@ def test_a_cause_inhibits_its_consequences_and_those_of_no_other_cluster_or_name
 )  # fmt: skip
 def test_an_alert_with_its_own_cause_is_not_inhibited(source, target):
     assert not silences(source, target)
+
+
+def test_an_exporter_that_is_down_inhibits_that_there_is_none():
+    absent = named("ExporterDown", {}, kind="absent")
+    assert silences(EXPORTER_DOWN, absent)
+    assert not silences({**EXPORTER_DOWN, "cluster": "a"}, {**absent, "cluster": "b"})
 
 
 def test_no_alert_silences_itself_and_no_two_silence_each_other():
