@@ -32,7 +32,7 @@ from spec_decode_exporter.views.engine_view import (
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
-from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, no_verdict
+from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -215,6 +215,7 @@ _CONTEXT: Final[dict[str, Any]] = {
         )
     },
     "BASES": BASES,
+    "SOURCES": SOURCES,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
     "TONES": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,

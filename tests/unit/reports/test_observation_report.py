@@ -97,7 +97,8 @@ def changed(view, **fields):
 def test_speculation_that_is_enabled_is_compared_with_the_time_before():
     text = report(observation("enable", running=180, seconds=240, cost=False), PLAIN)
     assert "- baseline: 119 s without speculation on 21 September\n" in text
-    assert "It is as measured against 119 s without speculation on 21 September." in text
+    assert "- baseline: 119 s without speculation on 21 September" in text
+    assert "Source of the cost: by its step times without speculation." in text
     assert re.search(
         r"time per output token *\| +13\.\d ms \| mean, by token; 2\d\.\d ms without speculation", text
     )
