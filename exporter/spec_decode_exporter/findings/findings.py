@@ -407,13 +407,13 @@ def cost_out_of_range(context: FindingContext) -> Found | None:
 
 @HINTS.finding(covered)
 def few_drafts(context: FindingContext) -> Found | None:
-    text = "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more requests, or configure a longer window."
+    text = "Not enough drafts: {drafts:.0f} so far, {threshold:.0f} needed for a verdict. Wait for more requests, or configure a longer window."
     return found(text, below("drafts", context.drafts or None, context.policy.min_drafts))
 
 
 @HINTS.finding(drafting)
 def few_requests(context: FindingContext) -> Found | None:
-    text = "Not enough traffic for bounds: {counted:.1f} effective requests, {threshold:g} needed ({requests:.1f} requests one after the other, of different lengths). Until then the verdict is never harmful and there is no advice. A verdict needs {least:g}. A longer window covers more requests."
+    text = "Not enough traffic: {counted:.1f} effective requests so far, {threshold:g} needed for bounds and advice, and {least:g} for a verdict. A longer window covers more requests."
     requests, counted = context.its.passing_requests, context.its.effective_requests
     if context.its.acceptance_length_bounds is not None or requests is None or counted is None:
         return None

@@ -252,7 +252,7 @@ def test_faults_come_first_and_those_of_the_counters_before_them():
         ("slow_steps_with_fp8", {"acceptance": 0.7, "steps": 3.45}, "The KV cache is FP8, and speculation does not pay though its first position is accepted in 0.700 of the drafts: by measured step times a step with drafts is too long, 3.45 decode steps. "),
         ("decodes_nothing", {"requests": 10}, "It decodes nothing: 10 requests got their first token here, none a second one. It is a prefill server: "),
         ("room_for_longer_draft", {"acceptance": 0.301, "threshold": 0.3, "tokens": 2}, "With 2 draft tokens the last one is accepted in 0.301 of the drafts, "),
-        ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "Not enough traffic for bounds: 4.9 effective requests, 5 needed (6.9 requests one after the other, "),
+        ("few_requests", {"requests": 6.875, "counted": 6.875 / 1.4, "threshold": 5, "least": 1.4}, "Not enough traffic: 4.9 effective requests so far, 5 needed for bounds and advice, and 1.4 for a verdict."),
     ],
 )  # fmt: skip
 def test_the_text_has_the_numbers_of_the_condition(name, values, text):

@@ -12,8 +12,9 @@ from spec_decode_exporter.plan.model_config import COMPARED, DTYPES
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.golden import is_golden
+from tests.fakes.model_configs import LLAMA_8B
 from tests.paths import CHECKOUT, DATA
-from tests.unit.plan.conftest import LLAMA_8B, planned
+from tests.unit.plan.conftest import planned
 
 GOLDEN = DATA / "plans"
 COST = ("--cost.draft-cost-ratio", "0.2")
