@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
@@ -245,12 +245,6 @@ class Evaluation:
         its = self.verdict_window
         return [] if its.cost is None or its.depths is None else its.depths.each(its.cost.guess)
 
-    @property
-    def recommended(self) -> Depth | None:
-        """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
-        depths = (NO_SPECULATION, *self.depths)
-        return next((depth for depth in depths if depth.tokens == self.decision.advice.tokens), None)
-
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
@@ -264,7 +258,7 @@ class Evaluation:
 
     def compute_for_readers(self) -> None:
         """Compute what most readers read from columns of increments, and drop the columns."""
-        _ = self.state, self.recommended, self.crossover, self.setting
+        _ = self.state, self.depths, self.crossover, self.setting
         for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
             _ = its.draft_acceptance_bounds, its.tokens_per_step_bounds, its.break_even_cost_bounds
             _ = its.speedup_range, its.request
@@ -278,22 +272,13 @@ class Evaluation:
 
 
 class FallbackEvaluation(Evaluation):
-    """Evaluation after an internal error: the state by the counters alone, and figures without bounds."""
+    """Evaluation after an internal error: figures without cost and bounds."""
 
     def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
         """Take the windows of a present engine."""
         super().__init__(windows, known)
         unknown = Knowledge(known.speculation, policy=known.policy, drafting=Drafting.OFF)
         self.windows = tuple(WindowEvaluation(window, unknown, is_partial=True) for window in windows)
-
-    @cached_property
-    def state(self) -> State:
-        """State by the drafts of the longest window."""
-        if self.known.drafting is Drafting.OFF:
-            return State.DISABLED
-        if not self.known.speculates or not self.longest.window.seconds:
-            return State.UNKNOWN
-        return State.ACTIVE if self.longest.total.drafts else State.IDLE
 
     @cached_property
     def verdict_window(self) -> WindowEvaluation:

@@ -22,7 +22,6 @@ from spec_decode_exporter.analysis.verdict import (
     speedup_verdict,
 )
 from spec_decode_exporter.costs.cost import CostRange, StepCost
-from spec_decode_exporter.costs.model_architecture import cache_bytes
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -188,21 +187,6 @@ class WindowEvaluation(WindowFigures):
             return None
         is_full = mean.kv_cache_usage_ratio >= TIGHT_CACHE
         return is_full or (mean.waiting_requests or 0.0) >= 1 or bool(self.total.preemptions)
-
-    @property
-    def cache_return(self) -> float | None:
-        """Most tokens a second that a GB more of KV cache could give; 0 if the cache is not tight.
-
-        It has room for GB / (bytes of a token · context) requests more, which decode as fast as the running
-        ones at best: longer steps take a part of it. None if a size is unknown.
-        """
-        if not self.is_cache_tight:
-            return None if self.is_cache_tight is None else 0.0
-        each, running = cache_bytes(self.known.speculation.target), self.busy_requests
-        rate = ratio(self.total.generation_tokens, self.window.seconds)
-        if each is None or rate is None or running is None or not self.context_tokens:
-            return None
-        return rate / running * GIGABYTE / (each * self.context_tokens)
 
     def _bounds_at(self, cost: CostRange) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""
@@ -391,7 +375,8 @@ class WindowEvaluation(WindowFigures):
             return Advice(Action.LIMIT_BATCH)
         # Another number may be better at the best guess, but is not known to pay.
         present = len(self.positions) or None
-        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, present)
+        is_slower = self.verdict is Verdict.HARMFUL or (self.request is not None and self.request.is_slower)
+        return Advice(Action.DISABLE, 0) if is_slower else Advice(Action.KEEP, present)
 
     @property
     def first_acceptance_ratio(self) -> float | None:

@@ -25,12 +25,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import (
-    require_stdout,
-    run_loop,
-    stop_on_signals,
-    write_stdout,
-)
+from spec_decode_exporter.cli.process import require_stdout, run_loop, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -40,11 +35,15 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HTTP_HELP, Observation
+from spec_decode_exporter.reports.observation import (
+    DEFAULT_SECONDS,
+    HTTP_HELP,
+    NotMeasuredError,
+    Observation,
+)
 from spec_decode_exporter.reports.observation_report import failure, title
 from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
-from spec_decode_exporter.reports.reference_measurement import NotMeasuredError, until_missing
-from spec_decode_exporter.reports.references import ReferenceFileError
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 
 _DESCRIPTION: Final = """\
@@ -62,7 +61,8 @@ exit status, by the worst engine; an engine without speculation counts only if a
   4  speculation is harmful: slower than without it, statistically significant (95 %)
 the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance rate did not fall by more than
 5 percentage points, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests
-to compare with. Both end with 1 and no result if a server does not answer.
+to compare with. Both end with 1 and no result if a server does not answer. With --format prometheus: 0 if every
+server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
 _EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
@@ -109,7 +109,7 @@ def handle(arguments: argparse.Namespace) -> int:
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
-    except (NotWrittenError, NotMeasuredError, ReferenceFileError, RecordingError) as error:
+    except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
@@ -117,11 +117,10 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
-    if arguments.format != PROMETHEUS:
-        if is_given(arguments.metrics_profile):
-            raise UsageError("--metrics.profile needs --format prometheus")
-        return
-    if arguments.prometheus_url is not None or arguments.every is not None:
+    is_page = arguments.format == PROMETHEUS
+    if not is_page and is_given(arguments.metrics_profile):
+        raise UsageError("--metrics.profile needs --format prometheus")
+    if is_page and (arguments.prometheus_url is not None or arguments.every is not None):
         raise UsageError("--format prometheus needs servers or a recording, and is written once, at the end")
 
 
@@ -143,9 +142,13 @@ async def _observe(arguments: argparse.Namespace) -> int:
         return _INTERRUPTED
 
 
+def _compares(arguments: argparse.Namespace) -> bool:
+    return arguments.save is not None or arguments.against is not None
+
+
 async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
     """Poll servers, and write the result."""
-    compares, clock = arguments.save is not None or arguments.against is not None, SystemClock()
+    compares, clock = _compares(arguments), SystemClock()
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
     if arguments.simulate:
@@ -158,18 +161,15 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     output = ObservationOutput(arguments.format, arguments.seconds, arguments.every, streams)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    showing = [asyncio.ensure_future(work(observation, output, stop)) for work in (_show, _warn)]
+    tasks = (_show,) if compares else (_show, _warn)  # a server that a comparison lacks ends it with an error
+    showing = [asyncio.ensure_future(task(observation, output, stop)) for task in tasks]
     end = _ended(arguments.seconds, stop)
     try:
-        await observation.poll(
-            until_missing(observation, end, clock) if compares else end,
-            stopped=stop.is_set,
-            gives_up=bool(arguments.seconds),
-        )
+        await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
         await cancel(showing)
         output.end()
-    if observation.gave_up:
+    if observation.gave_up and not compares:
         output.warn("no server can be observed: the observation ends early")
     return await _result(arguments, observation, clock, output, server)
 
@@ -181,8 +181,14 @@ async def _result(
     output: ObservationOutput,
     server: Target | None,
 ) -> int:
-    """Write the result in the wanted form; return the exit status."""
+    """Write the result in the wanted form; return the exit status.
+
+    Raises:
+        NotMeasuredError: A server that is saved or compared is missing.
+    """
     observed = observation.observed()
+    if _compares(arguments):
+        observed.check_complete()
     if arguments.against is not None:
         style = text_style(sys.stdout, os.environ)
         text, status = comparison(observed, arguments.before, server, form=arguments.format, style=style)
@@ -191,9 +197,10 @@ async def _result(
     view = observed.view()
     if arguments.format == PROMETHEUS:
         write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
-    else:
-        with suppress(BrokenPipeError):
-            output.report(view)
+        # Its series say whether speculation pays: a script must not discard them because it does not.
+        return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
+    with suppress(BrokenPipeError):
+        output.report(view)
     return observation_status(view) if arguments.save is None else save(arguments.save, observed)
 
 

@@ -14,7 +14,7 @@ from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.costs.methods import DRAFT_MODEL, is_known_method, present_name
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
 from spec_decode_exporter.plan.checkpoint import model_of
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
@@ -25,6 +25,7 @@ from spec_decode_exporter.plan.observed_model import ObservedModel, read
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
 FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
@@ -110,7 +111,7 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("plan")
     try:
         plan = plan_of(arguments)
-    except ModelError as error:
+    except (ModelError, SavedFileError) as error:
         raise UsageError(str(error)) from None
     write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
     return _STATUS.get(plan.outcome, ExitStatus.GOOD) if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
@@ -169,7 +170,7 @@ def _deployment_plan(given: argparse.Namespace, observed: ObservedModel | None) 
 def _common(given: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
     """Return the values that both kinds of plans have."""
     seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
-    if given.method and not is_known_method(given.method):
+    if given.method and present_name(given.method) not in KNOWN_METHODS:
         raise UsageError(f"--method {given.method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
     if given.method is None and given.draft is None and observed is None:
         raise UsageError(NO_DRAFT)

@@ -7,34 +7,35 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, duration, is_given, reader, reject_baseline
+from spec_decode_exporter.cli.flags import (
+    Flag,
+    add_flags,
+    duration,
+    exporter_url,
+    is_given,
+    reader,
+    reject_baseline,
+)
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.core.numbers import TooManyValuesError
-from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import (
-    FORMATS,
-    recommendation_status,
-    written,
-)
-from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
+from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedFileError, SavedSnapshot, parsed, read
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
-from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -48,30 +49,8 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 _PATH: Final = "api/v1/snapshot"
+_NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
-
-
-class NoSnapshotError(ExporterError):
-    """A file or an exporter gives no snapshot; the text is the reason."""
-
-
-def snapshot_url(text: str) -> str:
-    """Return the URL of an exporter's snapshot; ``http://`` may be omitted.
-
-    Raises:
-        ValueError: It is not the URL of an exporter.
-    """
-    try:
-        url = URL(text if "://" in text else f"http://{text}")
-    except ValueError:
-        url = URL()
-    if url.user or url.password:
-        raise ValueError(
-            f"the URL holds a user or password; save its {_PATH} with another program and use --snapshot"
-        )
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
-    return str(url / _PATH)
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -80,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     sources = (
-        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(snapshot_url)),
+        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
     )  # fmt: skip
     add_flags(parser, sources)
@@ -105,8 +84,8 @@ def handle(arguments: argparse.Namespace) -> int:
     write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
     missing = [target for target in saved.targets if not target.engines]
     for target in missing:
-        reason = printable(f"{target.target}: {target.error or 'no engine'}")
-        print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
+        words = "; ".join(filter(None, (target.error or "no engine", target.remedy)))
+        print(f"spec-decode-exporter: {printable(f'{target.target}: {words}')}", file=sys.stderr)  # noqa: T201
     return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
 
 
@@ -117,42 +96,34 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
     if arguments.snapshot or arguments.exporter:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
-        return read_snapshot(arguments.snapshot)
-    return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
-
-
-def read_snapshot(path: Path) -> SavedSnapshot:
-    """Read a snapshot of the API, or an observation; of several, one a line, the last.
-
-    Raises:
-        NoSnapshotError: The file cannot be read, or is neither.
-    """
-    try:
-        return parsed(read_bounded(path, MAX_BYTES))
-    except OSError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error.strerror or error}") from None
-    except TooManyValuesError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error}") from None
-    except ValueError:
-        raise NoSnapshotError(
-            f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
-            "of this version"
-        ) from None
+        return read(arguments.snapshot)
+    return run_loop(
+        read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
+    )
 
 
 async def read_snapshot_of(url: str) -> SavedSnapshot:
     """Request the snapshot of an exporter.
 
     Raises:
-        NoSnapshotError: The exporter does not answer, or its format is that of another version.
+        SavedFileError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    body = b""
     try:
-        return parsed((await client.get(url)).body)
+        body = (await client.get(url)).body
+        return parsed(body)
     except PollError as error:
-        raise NoSnapshotError(f"{url}: {printable(error)}") from None
+        hint = (
+            f": {_NO_EXPORTER}"
+            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
+            else ""
+        )
+        raise SavedFileError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
-        raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
+        is_exporter = body.startswith(b"{") and b'"version":' in body
+        reason = "the exporter has another version than this command" if is_exporter else _NO_EXPORTER
+        raise SavedFileError(f"{url}: {reason}") from None
     finally:
         await client.close()
 

@@ -294,15 +294,15 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
-def _usual_length(snapshot: EngineSnapshot, model_name: str) -> str:
+def _usual_length(snapshot: EngineSnapshot) -> str:
     its = snapshot.evaluation.known.speculation
-    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens, model_name)
+    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens)
 
 
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
-    best = snapshot.evaluation.recommended
+    best = snapshot.evaluation.decision.advice.tokens
     return tuple(
-        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each == best)
+        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each.tokens == best)
         for each in snapshot.evaluation.depths
     )
 
@@ -369,10 +369,10 @@ class EngineView(View):
     state = _row("State of speculation.", State, lambda its: its.evaluation.state)
     verdict = _row("Verdict to show: another one by the evaluated window must last before it replaces this one.", Verdict, lambda its: its.evaluation.verdict)
     verdict_text = _row("The state and the verdict in one sentence; if it is unclear, with what is likely.", str, verdict_text)
-    pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
+    pays_share_ratio = _row("Share of published costs, or of the speed-up's interval (log scale), at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
+    ways_to_know = fact("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -380,9 +380,9 @@ class EngineView(View):
     method_source = _row("`configured`, `label`, `pod_arguments`, `server_info` or `model_name`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
-    memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
-    usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
-    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
+    memory_return_text = _row("Return on the drafter's memory, compared with that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
+    usual_length_text = _row("Acceptance length that others published for the method, for orientation; empty without any.", str, _usual_length)
+    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: its.evaluation.decision.advice.tokens)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.longest.cost) if its.evaluation.longest.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
@@ -393,7 +393,7 @@ class EngineView(View):
     broken_checks = _row("Identities of the counters that are broken.", tuple[Check, ...], lambda its: tuple(sorted(its.broken)))
     windows = fact("Ascending by length; empty if the engine was absent for too long.", tuple[WindowView, ...], lambda view: tuple(WindowView(its=each) for each in view.snapshot.evaluation.windows if not view.shown or each.label in view.shown))
     latency_seconds = _row("Quantiles of the server's own histograms over the longest window.", dict[Latency, QuantilesView], lambda its: {name: _quantiles(each) for name, each in its.evaluation.latencies.items()})
-    latency_comparison = _row("Latencies beside those of a baseline without speculation; null without its histograms.", LatencyComparisonView | None, lambda its: latency_comparison_view(its.evaluation))
+    latency_comparison = _row("Latencies compared with those of a baseline without speculation; null without its histograms.", LatencyComparisonView | None, lambda its: latency_comparison_view(its.evaluation))
     engine_reported_acceptance_ratio = _row("Acceptance rate that the engine itself reports, if it has no usable counters.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))
     engine_reported_acceptance_length_tokens = _row("Likewise the acceptance length.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))
     totals = _row("Counts since the exporter first saw the engine, over the server's restarts.", TotalsView, _totals)

@@ -75,7 +75,7 @@ class ArmWindowView(View):
     requests: int | None = at("Number of requests that began on them.")
     acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
     time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
-    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "first_token.prefix_hit_ratio")
+    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "prefix_hit_ratio")
     traffic_ratio: dict[Traffic, float | None] = at("Work of the arm's traffic over the baseline's, by part; below 1: fewer, shorter or easier requests; empty for the baseline itself. Null: it differs by an unknown factor, and there are no bounds. Unknown parts are absent.", "traffic")
     speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis.", "speedups")
 
@@ -145,14 +145,6 @@ class EventsView(View):
     gap: bool = at("True if events after `since` are missing: no longer kept, or of an earlier run.")
     last: str = at("Value of `since` for the next events.")
     more: bool = at("True if `limit` omitted later events; request them with `last`.")
-
-
-class ObservationView(SnapshotView):
-    """Observation of servers. The last window of each engine covers all of it and is evaluated."""
-
-    seconds: float = at("Length of the observation and of the last window of each engine.")
-    targets: tuple[TargetView, ...] = at("Every server, also unreachable ones.")
-    events: tuple[RecordedEvent, ...] = at("Events of the observation, oldest first.")
 
 # fmt: on
 

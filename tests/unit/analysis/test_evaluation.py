@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
-from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict, claimed_speedup
+from spec_decode_exporter.analysis.verdict import (
+    Action,
+    Advice,
+    Decision,
+    SpeedupRange,
+    State,
+    Verdict,
+    claimed_speedup,
+)
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
@@ -61,8 +69,7 @@ class TestWorkedExamples:
     )
     def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
         its = evaluation(known, survival, **more)
-        recommended = None if its.recommended is None else its.recommended.tokens
-        assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
+        assert its.decision == Decision(verdict, Advice(action, tokens))
         sure = {Verdict.OPTIMAL: 1.0, Verdict.POOR: 0.0, Verdict.HARMFUL: 0.0}
         assert its.pays_share_ratio == sure.get(verdict, its.verdict_window.pays_share_ratio)
 
@@ -70,7 +77,7 @@ class TestWorkedExamples:
 class TestCost:
     def test_what_depends_on_an_unknown_one_is_absent(self):
         its = evaluation(at(None, ""))
-        assert (its.longest.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (
+        assert (its.longest.cost, its.depths, its.decision.advice.tokens, its.longest.speedup_bounds) == (
             None,
             [],
             None,
@@ -119,7 +126,7 @@ class TestEvaluatedWindow:
     @pytest.mark.parametrize(("seconds", "is_early"), [(34, True), (160, False), (250, False)])
     def test_gives_a_verdict_before_it_gives_advice(self, seconds, is_early):
         its = evaluation(at(0.1), seconds=seconds)
-        assert (its.verdict, its.action, its.recommended) == (Verdict.OPTIMAL, Action.COLLECT, None)
+        assert its.decision == Decision(Verdict.OPTIMAL)
         assert (its.is_early, its.is_whole, its.verdict_window.window.seconds) == (is_early, False, seconds)
         assert (its.longest.acceptance_length_bounds is None) == is_early  # the window of 300 s stays partial
 
@@ -290,7 +297,9 @@ class TestSharePaying:
 def test_of_an_engine_that_is_gone_has_no_value():
     its = Evaluation((), at(0.1))
     assert (its.state, its.verdict, its.action) == (State.UNREACHABLE, Verdict.INSUFFICIENT, Action.COLLECT)
-    assert (its.longest.cost, its.longest.request, its.crossover, its.recommended, its.since) == (None,) * 5
+    assert (its.longest.cost, its.longest.request, its.crossover, its.decision.advice.tokens, its.since) == (
+        None,
+    ) * 5
     assert (its.depths, its.missing, its.setting.tokens, its.pays_share_ratio) == ([], (), None, None)
     assert (its.verdict_window.work, its.longest.speedup_ceiling_ratio) == (None, None)
 
@@ -299,7 +308,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
     ("known", "counts", "state"),
     [
         (at(0.1), {}, State.ACTIVE),
-        (at(0.1), {"drafts": 0}, State.IDLE),
+        (at(0.1, has_drafted=False), {"drafts": 0}, State.ACTIVE),  # requests run
         (at(0.1, drafting=Drafting.OFF), {}, State.DISABLED),
         (at(0.1, drafting=Drafting.UNDECIDED), {}, State.UNKNOWN),
     ],
