@@ -182,14 +182,14 @@ class Evaluation:
     @property
     def is_excluded(self) -> bool:
         """True if the bounds of the shortest window exclude that speculation pays."""
-        bounds = self.windows[0].speedup_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
+        shortest, even = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.harmful
+        return shortest.excludes(shortest.estimated_speedup_ratio, "speedup_bounds", even)
 
     @property
     def gains_nothing(self) -> bool:
         """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
-        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
+        shortest, least = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.poor
+        return shortest.excludes(shortest.effective_tokens_per_step, "tokens_per_step_bounds", least)
 
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:
@@ -260,15 +260,15 @@ class Evaluation:
         """Compute what most readers read from columns of increments, and drop the columns."""
         _ = self.state, self.depths, self.crossover, self.setting
         for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
-            its.compute_for_readers()
+            _ = its.draft_acceptance_bounds, its.tokens_per_step_bounds, its.break_even_cost_bounds
+            _ = its.speedup_range, its.request
         self.release_columns()
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
-        for its in self.windows:
-            its.release_columns()
-        if "verdict_window" in self.__dict__:
-            self.verdict_window.release_columns()
+        for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
+            for name in ("increments", "works", "depths"):
+                vars(its).pop(name, None)
 
 
 class FallbackEvaluation(Evaluation):

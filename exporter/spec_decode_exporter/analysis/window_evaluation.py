@@ -29,8 +29,6 @@ from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
-_COLUMNS: Final = ("increments", "_columns", "works", "depths")
-"""Values that hold columns of increments."""
 MIN_KEPT_SECONDS: Final = 240.0
 """Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
@@ -118,7 +116,7 @@ class WindowEvaluation(WindowFigures):
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
     def _break_even_at(self, price: StepCost) -> Estimate | None:
-        tokens, steps, drafts, drafted = self.works
+        tokens, steps, drafts, drafted, _ = self.works
         rows = zip(tokens, steps, steps if price.every_step else drafts, strict=True)
         gains = [decoded - own - price.step * paying for decoded, own, paying in rows]
         return estimate_of(gains, drafted, self.cosines, (-inf, inf))
@@ -241,7 +239,7 @@ class WindowEvaluation(WindowFigures):
         number = len(self.positions)
         longest = 1 + price.step + price.token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
-        decoded, steps, drafts, drafted = self.works
+        decoded, steps, drafts, drafted, _ = self.works
         rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
         times = [own + price.step * paying + price.token * each for own, paying, each in rows]
         return estimate_of(decoded, times, self.cosines, possible, error)
@@ -327,15 +325,21 @@ class WindowEvaluation(WindowFigures):
 
     def contradicts(self, longer: WindowEvaluation) -> bool:
         """Return whether this and the verdict of a longer window cannot both be right now."""
-        pairs = (
-            (self.acceptance_length_bounds, longer.acceptance_length_bounds),
-            (self.tokens_per_step_bounds, longer.tokens_per_step_bounds),
+        length, steps = longer.acceptance_length_bounds, longer.tokens_per_step_bounds
+        claimed = claimed_speedup(longer.verdict, self._policy.speedup)
+        rows = (
+            (self.acceptance_length_tokens, "acceptance_length_bounds", length and length[1:3]),
+            (self.effective_tokens_per_step, "tokens_per_step_bounds", steps and steps[1:3]),
+            (self.estimated_speedup_ratio, "speedup_bounds", claimed),
         )
-        if any(own is not None and own.is_apart(other) for own, other in pairs):
-            return True
-        lowest, highest = claimed_speedup(longer.verdict, self._policy.speedup)
-        speedup = self.speedup_bounds
-        return speedup is not None and (speedup.upper < lowest or speedup.lower > highest)
+        return any(limits and self.excludes(value, bounds, *limits) for value, bounds, limits in rows)
+
+    def excludes(self, value: float | None, bounds: str, lowest: float, highest: float = inf) -> bool:
+        """Return whether the bounds of a value exclude a range; not computed if the value is in it."""
+        if value is not None and lowest <= value <= highest:
+            return False
+        its: Estimate | None = getattr(self, bounds)
+        return its is not None and (its.upper < lowest or its.lower > highest)
 
     def advice(self, crossover: float | None) -> Advice:
         """Return the action and the number of tokens by this window; earlier conditions precede later ones.
@@ -397,15 +401,3 @@ class WindowEvaluation(WindowFigures):
         if self.verdict is Verdict.HARMFUL:
             return all(depths.pays(price, tokens) for price in corners)
         return all(depths.is_faster(price, tokens, self._policy.depth.tolerance) for price in corners)
-
-    # Readers
-
-    def compute_for_readers(self) -> None:
-        """Compute the bounds that a page reads: they need columns of increments."""
-        _ = self.draft_acceptance_bounds, self.tokens_per_step_bounds, self.break_even_cost_bounds
-        _ = self.speedup_range, self.request
-
-    def release_columns(self) -> None:
-        """Drop the columns of increments; what is read later computes them again."""
-        for name in _COLUMNS:
-            self.__dict__.pop(name, None)

@@ -30,9 +30,7 @@ from spec_decode_exporter.window.history import (
     NANO,
     Window,
     columns,
-    covered_seconds,
-    loads,
-    running_requests,
+    scaled,
 )
 
 
@@ -214,7 +212,8 @@ class Arm:
         """Running requests of an engine, as the mean over generated tokens."""
         known = [window for window in self.windows if window.mean.running_requests is not None]
         tokens = [columns(window.increments, "generation_tokens")[0] for window in known]
-        products = (map(mul, loads(each.increments), tokens[place]) for place, each in enumerate(known))
+        columns_of_load = (scaled(each.increments, "load_billionths") for each in known)
+        products = (map(mul, load, own) for load, own in zip(columns_of_load, tokens, strict=True))
         return ratio(sum(map(sum, products)), sum(map(sum, tokens)))
 
     @cached_property
@@ -257,7 +256,8 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
     cells = increments.between(places)
     generated, first, decoding = columns(cells, "generation_tokens", "first_tokens", "decode_nanoseconds")
     ended, finished = columns(cells, "end_to_end_nanoseconds", "finished_requests")
-    until = list(accumulate(map(mul, running_requests(increments), covered_seconds(increments)), initial=0.0))
+    each, seconds = scaled(increments, "running_requests"), scaled(increments, "covered_nanoseconds")
+    until = list(accumulate(map(mul, each, seconds), initial=0.0))
     running = [until[end] - until[begin] for begin, end in pairwise(places)]
     basis, mean = SpeedupBasis, window.mean.running_requests
     sides: dict[SpeedupBasis, tuple[tuple[float | None, ...], tuple[Sequence[float], ...]]] = {

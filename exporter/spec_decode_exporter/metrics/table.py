@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
+from spec_decode_exporter.analysis.figure_table import term
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -27,7 +28,6 @@ from spec_decode_exporter.figures.quantile import (
     QuantileRatio,
     quantile,
 )
-from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
@@ -44,6 +44,7 @@ from spec_decode_exporter.requests.summary import (
 )
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
+from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Check, Reset
 
 MINIMAL, STANDARD, FULL = Profile
@@ -54,11 +55,8 @@ def _total(profile: Profile, name: str, text: str, counter: str = "") -> Metric:
     """Return the row of a counter since the exporter first saw the engine."""
     counter = counter or name.removeprefix("spec_decode_").removesuffix("_total")
 
-    def read(engine: EngineSnapshot) -> Number:
-        count: int = getattr(engine.totals.counters, counter)
-        return seconds(count) if counter.endswith("_nanoseconds") else count
-
-    text = f"{text} since the exporter first saw the engine."
+    count, text = attrgetter(f"totals.counters.{counter}"), f"{text} since the exporter first saw the engine."
+    read = (lambda engine: count(engine) / NANO) if counter.endswith("_nanoseconds") else count
     return Metric(Group.COUNTERS, profile, name, text, read, kind="counter", source=(counter,))
 
 
@@ -213,11 +211,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     _total(MINIMAL, "spec_decode_draft_tokens_total", "Draft tokens"),
     _total(MINIMAL, "spec_decode_accepted_tokens_total", "Accepted draft tokens"),
     _total(MINIMAL, "spec_decode_generation_tokens_total", "Generated tokens"),
-    _total(STANDARD, "spec_decode_first_tokens_total", "First tokens of requests, which no decode step gives,"),
+    _total(STANDARD, "spec_decode_first_tokens_total", "First tokens of requests, which come from the prefill and no decode step,"),
     _total(STANDARD, "spec_decode_decode_steps_total", "Decode steps, counted once for each running request,"),
     _total(STANDARD, "spec_decode_decode_seconds_total", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
     _decode_time("spec_decode_evaluated_decode_seconds_total", "actual", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine."),
-    _decode_time("spec_decode_plain_decode_seconds_total", "plain", "Seconds that the evaluated decoding would have taken without speculation, by the best guess of the cost."),
+    _decode_time("spec_decode_plain_decode_seconds_total", "plain", "Seconds that the evaluated decoding would have taken without speculation, at the best guess of the cost."),
     _decode_time("spec_decode_plain_decode_seconds_lower_total", "plain_lower", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total."),
     _decode_time("spec_decode_plain_decode_seconds_upper_total", "plain_upper", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total."),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_position_accepted_tokens_total", "Draft tokens accepted at each draft position since the exporter first saw the engine.", lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",), kind="counter", source=("positions",)),
@@ -245,7 +243,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _reported("spec_decode_engine_reported_acceptance_length_tokens", "Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH), source=("sglang:spec_accept_length",)),
     _sum(STANDARD, "spec_decode_window_draft_tokens", "Draft tokens in the window.", lambda its: its.total.draft_tokens, source=("draft_tokens",)),
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
-    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced="longest", source=("decode_nanoseconds",)),
+    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: term(its.window, "decode_nanoseconds"), reduced="longest", source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
     _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(_FIRST), source=_SOURCE[_FIRST]),
     _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(_TOKEN), source=_SOURCE[_TOKEN]),
@@ -260,9 +258,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
     _pay(MINIMAL, "spec_decode_engine_info", "Method of speculation, source of this information, and draft model; empty if unknown; always 1.", lambda engine: [((its.method, its.source, its.draft_model), 1.0) for its in [engine.evaluation.known.speculation]], labels=("method", "method_source", "draft_model"), source=("configuration", "discovery label", "pod arguments", "/server_info")),
     _pay(MINIMAL, "spec_decode_configured_tokens", "K, the number of tokens that the engine is configured to draft.", lambda engine: engine.tokens or None, source=("configuration", "positions")),
-    _pay(MINIMAL, "spec_decode_draft_cost_ratio", "Cost of one more draft token in plain decode steps of the target model, by source of the cost.", _cost("guess"), labels=("source",), source=_COST),
-    _pay(STANDARD, "spec_decode_draft_cost_ratio_lower", "Lowest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", _cost("low"), labels=("source",), source=_COST),
-    _pay(STANDARD, "spec_decode_draft_cost_ratio_upper", "Highest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", _cost("high"), labels=("source",), source=_COST),
+    _pay(MINIMAL, "spec_decode_draft_cost_ratio", "Cost of one more draft token in decode steps without speculation, by source of the cost.", _cost("guess"), labels=("source",), source=_COST),
+    _pay(STANDARD, "spec_decode_draft_cost_ratio_lower", "Lowest possible spec_decode_draft_cost_ratio at the current load; the bounds of the speed-up contain it.", _cost("low"), labels=("source",), source=_COST),
+    _pay(STANDARD, "spec_decode_draft_cost_ratio_upper", "Highest possible spec_decode_draft_cost_ratio at the current load; the bounds of the speed-up contain it.", _cost("high"), labels=("source",), source=_COST),
     _pay(STANDARD, "spec_decode_crossover_running_requests", "Running requests above which speculation stops paying, by the evaluated window.", lambda engine: engine.evaluation.crossover),
     _end_to_end(MINIMAL, "spec_decode_end_to_end_speedup_ratio", "Speed of whole requests relative to no speculation in the window, by source of its time to first token.", _request(lambda its: its.value)),
     _end_to_end(STANDARD, "spec_decode_end_to_end_speedup_ratio_lower", "The lower 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", _request(lambda its: its.bounds and its.bounds.lower)),
@@ -270,14 +268,14 @@ METRICS: Final[tuple[Metric, ...]] = (
     _pay(STANDARD, "spec_decode_schedule_change_ratio", "Share of the polls in the window in which the schedule changed the number of draft tokens.", _schedule_changes, windows="longest", source=("decode_steps", "drafts", "draft_tokens")),
     _pay(FULL, "spec_decode_position_marginal_benefit_ratio", "Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.", _marginal_benefits, labels=("window", "position"), source=("positions",)),
     _pay(STANDARD, "spec_decode_depth_speedup_ratio", "Estimated speed-up with this number of draft tokens, by the acceptance in the evaluated window.", _depth_speedups, labels=("window", "tokens", "basis"), source=("positions",)),
-    _pay(MINIMAL, "spec_decode_recommended_tokens", "Number of draft tokens by the shown advice: those in use to keep; 0: no speculation.", _recommended, labels=("basis",), source=("positions",)),
-    _pay(MINIMAL, "spec_decode_pays_share_ratio", "Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; 0 or 1 if the verdict is sure.", lambda engine: engine.evaluation.pays_share_ratio),
-    _pay(MINIMAL, "spec_decode_state", "State of speculation in the longest window: 1 for the present state, 0 for the others.", lambda engine: _one_of(State, engine.evaluation.state), labels=("state",), source=("drafts", "running_requests")),
-    _pay(MINIMAL, "spec_decode_verdict", "Verdict on speculation: 1 for the verdict that is shown, 0 for the others.", lambda engine: _one_of(Verdict, engine.evaluation.verdict), labels=("verdict",)),
-    _pay(MINIMAL, "spec_decode_recommendation", "Recommended action: 1 for the action that is shown, 0 for the others.", lambda engine: _one_of(Action, engine.evaluation.action), labels=("action",)),
+    _pay(MINIMAL, "spec_decode_recommended_tokens", "Advised number of draft tokens: the current one to keep it, 0 to disable speculation.", _recommended, labels=("basis",), source=("positions",)),
+    _pay(MINIMAL, "spec_decode_pays_share_ratio", "Share of published costs, or of the speed-up's interval (log scale), at which speculation pays; 0 or 1 if certain.", lambda engine: engine.evaluation.pays_share_ratio),
+    _pay(MINIMAL, "spec_decode_state", "State of speculation in the longest window: 1 for the current state, 0 for the others.", lambda engine: _one_of(State, engine.evaluation.state), labels=("state",), source=("drafts", "running_requests")),
+    _pay(MINIMAL, "spec_decode_verdict", "Verdict on speculation: 1 for the current verdict, 0 for the others.", lambda engine: _one_of(Verdict, engine.evaluation.verdict), labels=("verdict",)),
+    _pay(MINIMAL, "spec_decode_recommendation", "Recommended action: 1 for the current action, 0 for the others.", lambda engine: _one_of(Action, engine.evaluation.action), labels=("action",)),
     _drop(MINIMAL, "spec_decode_baseline_acceptance_length_tokens", "Baseline of the acceptance length in tokens, learned from about the last half hour of drafts.", lambda engine: engine.drops.baseline_acceptance_length_tokens),
     _drop(STANDARD, "spec_decode_baseline_acceptance_length_tokens_stddev", "Standard deviation of the acceptance length over 30 s around the baseline, by chance alone.", lambda engine: engine.drops.baseline_acceptance_length_tokens_stddev),
-    _drop(MINIMAL, "spec_decode_acceptance_dropped", "State of acceptance, by kind of drop: 1 is below the baseline of the last half hour.", lambda engine: [(str(kind), float(is_below)) for kind, is_below in engine.drops.dropped.items()], labels=("kind",)),
+    _drop(MINIMAL, "spec_decode_acceptance_dropped", "State of acceptance, by kind of drop: 1 while it is below the baseline of the last half hour.", lambda engine: [(str(kind), float(is_below)) for kind, is_below in engine.drops.dropped.items()], labels=("kind",)),
     _drop(MINIMAL, "spec_decode_acceptance_drops_total", "Drops of acceptance, by kind.", lambda engine: [(str(kind), count) for kind, count in engine.drops.total.items()], labels=("kind",), kind="counter"),
     _drop(STANDARD, "spec_decode_reference_acceptance_ratio", "Configured acceptance rate that the engine is compared with, at the same number of draft tokens.", lambda engine: engine.reference_acceptance_ratio, source=("configuration",)),
     Metric(Group.INTEGRITY, MINIMAL, "spec_decode_consistent", "State of an identity of the server's counters: 1 holds, 0 was broken by two successive polls.", lambda engine: [(str(check), float(check not in engine.broken)) for check in Check], labels=("check",), source=_SPECULATION),
@@ -305,34 +303,34 @@ METRICS: Final[tuple[Metric, ...]] = (
     _window(MINIMAL, "spec_decode_request_speedup_ratio", "Estimated decoding speed of the requests of the window relative to no speculation; below 1 is slower.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.value),
     _window(MINIMAL, "spec_decode_request_speedup_ratio_lower", "The lower 95 % bound of the speed-up of the requests of the window.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.lower),
     _window(MINIMAL, "spec_decode_request_speedup_ratio_upper", "The upper 95 % bound of the speed-up of the requests of the window.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.upper),
-    _window(MINIMAL, "spec_decode_request_effect", "Effect of speculation on the requests of the window: 1 for the present effect, 0 for the others.", lambda its: _one_of(Effect, its.summary.effect), labels=("effect",)),
+    _window(MINIMAL, "spec_decode_request_effect", "Effect of speculation on the requests of the window: 1 for the current effect, 0 for the others.", lambda its: _one_of(Effect, its.summary.effect), labels=("effect",)),
     _window(STANDARD, "spec_decode_pathological_requests", "Requests of the window with almost no accepted draft token (rejected) or almost all (repetitive).", lambda its: [("rejected", its.summary.rejected), ("repetitive", its.summary.repetitive)], labels=("kind",)),
-    _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if an average hides two kinds of them.", lambda its: float(its.mixed), subject=subject.MODEL),
+    _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if they are of two kinds that an average hides.", lambda its: float(its.mixed), subject=subject.MODEL),
     _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.requests, subject=subject.USER, source=("user of the request",)),
     _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.accepted_tokens, its.draft_tokens), subject=subject.USER),
     _group(STANDARD, "spec_decode_prompt_acceptance_length_tokens", "Acceptance length of the requests with prompts of this length, bonus token included.", _prompt_lengths, labels=("prompt_tokens",), subject=subject.PROMPTS, source=_PROMPT),
     _group(MINIMAL, "spec_decode_acceptance_falls_with_prompt", "State of the model's requests: 1 if long prompts have a significantly lower acceptance length.", lambda its: float(its.falls), subject=subject.PROMPTS, source=_PROMPT),
     _receiver("spec_decode_exporter_requests_taken_total", "Received and counted requests, by the field that reports their speculation; absent if the exporter receives none.", lambda found: [(str(source), found.sources.get(source, 0)) for source in RequestSource], labels=("source",)),
-    _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected whole counts as one.", lambda found: [(str(reason), found.refused.get(reason, 0)) for reason in Refusal], labels=("reason",)),
-    _receiver("spec_decode_exporter_requests_folded_total", "Requests counted as other in a label, because it has more values than its limit.", lambda found: sorted(found.folded.items()), labels=("label",)),
+    _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected as a whole counts as one.", lambda found: [(str(reason), found.refused.get(reason, 0)) for reason in Refusal], labels=("reason",)),
+    _receiver("spec_decode_exporter_requests_folded_total", "Requests counted under the label value other, because the label has more values than its limit.", lambda found: sorted(found.folded.items()), labels=("label",)),
 
     _target(MINIMAL, "spec_decode_exporter_target_up", "Result of the newest poll of the target: 1 succeeded, 0 failed.", lambda status: None if status.record.up is None else float(status.record.up)),
-    _target(MINIMAL, "spec_decode_exporter_target_error", "Reason of the newest poll's failure, with the status of a rejection; 1, absent after a success.", lambda status: [(status.record.failure, 1.0)] if status.record.failure else [], labels=("reason",)),
-    _target(MINIMAL, "spec_decode_exporter_target_engines", "Engines on the newest page of the target; 0: the page is of no supported server.", lambda status: status.record.engines),
+    _target(MINIMAL, "spec_decode_exporter_target_error", "Reason why the newest poll failed, with the HTTP status of a rejection; always 1, absent after a success.", lambda status: [(status.record.failure, 1.0)] if status.record.failure else [], labels=("reason",)),
+    _target(MINIMAL, "spec_decode_exporter_target_engines", "Engines on the newest page of the target; 0 if the page is of no supported server.", lambda status: status.record.engines),
     _target(MINIMAL, "spec_decode_exporter_target_info", "Kind of engine, front end, page and version of the target; always 1.", lambda status: [((status.engine_kind, status.front_end, status.record.page, status.record.version), 1.0)] if status.record.page else [], labels=("engine_kind", "front_end", "page", "version")),
     _target(MINIMAL, "spec_decode_exporter_polls_total", "Polls of the target, failed ones included.", lambda status: status.record.polls, kind="counter"),
     _target(MINIMAL, "spec_decode_exporter_poll_failures_total", "Failed polls of the target, by reason.", lambda status: [(reason, status.record.failures[reason]) for reason in REASONS], labels=("reason",), kind="counter"),
     _target(STANDARD, "spec_decode_exporter_engines_not_monitored", "Engines on the page of the target that are not monitored, because limits.engines is reached.", lambda status: status.engines_not_monitored),
     _target(MINIMAL, "spec_decode_exporter_poll_seconds", "Duration of the newest poll of the target in seconds.", lambda status: status.record.seconds),
     _target(MINIMAL, "spec_decode_exporter_poll_bytes", "Size of the newest page of the target in bytes, uncompressed.", lambda status: status.record.size),
-    _target(MINIMAL, "spec_decode_exporter_poll_interval_seconds", "Present poll interval of the target in seconds; longer than configured if polls fail or cost much.", lambda status: status.record.pace),
+    _target(MINIMAL, "spec_decode_exporter_poll_interval_seconds", "Current poll interval of the target in seconds; longer than configured if polls fail or are expensive.", lambda status: status.record.pace),
     _target(MINIMAL, "spec_decode_exporter_last_success_timestamp_seconds", "Unix time of the last successful poll of the target.", lambda status: status.record.last_success),
 
     _own(MINIMAL, "spec_decode_exporter_build_info", "Version, revision and Python of the exporter; always 1.", lambda status: [((status.version, status.revision, status.python_version), 1.0)], labels=("version", "revision", "python_version")),
     _own(MINIMAL, "spec_decode_exporter_web_info", "Address of the exporter's pages in a browser, by --web.external-url; always 1, absent without it.", lambda status: [(status.external_url, 1.0)] if status.external_url else [], labels=("external_url",)),
     _own(MINIMAL, "spec_decode_exporter_targets", "Monitored targets, by discovery.", lambda status: status.targets.items(), labels=("discovery",)),
     _own(STANDARD, "spec_decode_exporter_targets_not_monitored", "Discovered targets that are not monitored, because limits.engines is reached.", lambda status: status.targets_not_monitored),
-    _own(STANDARD, "spec_decode_exporter_log_lines_dropped_total", "Log lines that the exporter dropped, because the reader of its log did not read.", lambda status: status.log_lines_dropped, kind="counter"),
+    _own(STANDARD, "spec_decode_exporter_log_lines_dropped_total", "Log lines that the exporter dropped because its standard error was not read.", lambda status: status.log_lines_dropped, kind="counter"),
     _own(MINIMAL, "spec_decode_exporter_state_last_save_successful", "Result of the last save of the state file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.state_saved is None else float(status.state_saved)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_successful", "Result of the last reload of the configuration: 1 succeeded, 0 failed.", lambda status: float(status.reload_successful)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_success_timestamp_seconds", "Unix time at which the active configuration was loaded.", lambda status: status.reload_success_timestamp),

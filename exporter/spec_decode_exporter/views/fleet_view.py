@@ -12,10 +12,10 @@ from pydantic import Field, InstanceOf
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, engine_id, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import TargetStatus
@@ -146,14 +146,6 @@ class EventsView(View):
     last: str = at("Value of `since` for the next events.")
     more: bool = at("True if `limit` omitted later events; request them with `last`.")
 
-
-class ObservationView(SnapshotView):
-    """Observation of servers. The last window of each engine covers all of it and is evaluated."""
-
-    seconds: float = at("Length of the observation and of the last window of each engine.")
-    targets: tuple[TargetView, ...] = at("Every server, also unreachable ones.")
-    events: tuple[RecordedEvent, ...] = at("Events of the observation, oldest first.")
-
 # fmt: on
 
 
@@ -236,7 +228,7 @@ def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
 
 
 def _arm(name: str, its: ArmFindings) -> ArmView:
-    windows = (ArmWindowView.of(each, window=window_label(each.length)) for each in its.windows)
+    windows = (ArmWindowView.of(each, window=format_duration(each.length)) for each in its.windows)
     return ArmView.of(its, arm=name, windows=tuple(windows))
 
 
