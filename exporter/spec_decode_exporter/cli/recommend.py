@@ -7,12 +7,19 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, duration, is_given, reader, reject_baseline
+from spec_decode_exporter.cli.flags import (
+    Flag,
+    add_flags,
+    duration,
+    exporter_url,
+    is_given,
+    reader,
+    reject_baseline,
+)
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -24,15 +31,11 @@ from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import (
-    FORMATS,
-    recommendation_status,
-    written,
-)
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedFileError, SavedSnapshot, parsed, read
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
-from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -46,26 +49,8 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 _PATH: Final = "api/v1/snapshot"
+_NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
-
-
-def snapshot_url(text: str) -> str:
-    """Return the URL of an exporter's snapshot; ``http://`` may be omitted.
-
-    Raises:
-        ValueError: It is not the URL of an exporter.
-    """
-    try:
-        url = URL(text if "://" in text else f"http://{text}")
-    except ValueError:
-        url = URL()
-    if url.user or url.password:
-        raise ValueError(
-            f"the URL holds a user or password; save its {_PATH} with another program and use --snapshot"
-        )
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
-    return str(url / _PATH)
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -74,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     sources = (
-        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(snapshot_url)),
+        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
     )  # fmt: skip
     add_flags(parser, sources)
@@ -112,7 +97,9 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
         return read(arguments.snapshot)
-    return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
+    return run_loop(
+        read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
+    )
 
 
 async def read_snapshot_of(url: str) -> SavedSnapshot:
@@ -122,12 +109,21 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
         SavedFileError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    body = b""
     try:
-        return parsed((await client.get(url)).body)
+        body = (await client.get(url)).body
+        return parsed(body)
     except PollError as error:
-        raise SavedFileError(f"{url}: {printable(error)}") from None
+        hint = (
+            f": {_NO_EXPORTER}"
+            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
+            else ""
+        )
+        raise SavedFileError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
-        raise SavedFileError(f"{url}: the response is not in the format of this version") from None
+        is_exporter = body.startswith(b"{") and b'"version":' in body
+        reason = "the exporter has another version than this command" if is_exporter else _NO_EXPORTER
+        raise SavedFileError(f"{url}: {reason}") from None
     finally:
         await client.close()
 

@@ -22,7 +22,7 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.views.document import Estimated, View, at, computed
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView, TargetView
-from spec_decode_exporter.window.history import Means, Window, position_columns, sum_if_known
+from spec_decode_exporter.window.history import Means, Window, columns, position_columns, sum_if_known
 from spec_decode_exporter.window.ring import Increments
 
 MAX_INCREMENTS: Final = 40
@@ -189,7 +189,7 @@ def _shares(
 ) -> Iterator[Measured | None]:
     """Yield the share of drafts at each position, of all drafts or of those that reached the one before."""
     accepted = position_columns(evaluation.increments, len(shares))
-    (drafts,) = evaluation.columns("drafts")
+    (drafts,) = columns(evaluation.increments, "drafts")
     for position, share in enumerate(shares):
         before = accepted[position - 1] if of_reached and position else drafts
         bounds = None if share is None else evaluation.share_bounds(share, accepted[position], before)
