@@ -21,7 +21,7 @@ from spec_decode_exporter.figures.quantile import (
     SPREAD_QUANTILES,
 )
 from spec_decode_exporter.metrics.metric import Metric
-from spec_decode_exporter.metrics.subject import ARM, ENGINE
+from spec_decode_exporter.metrics.subject import ARM, ENGINE, GROUP, TARGET
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.requests.summary import Effect
@@ -66,14 +66,14 @@ _GROUPS: Final = {
     Group.EXPERIMENTS: "Arms compared with a baseline: [experiments](../guide/experiments.md).",
     Group.REQUESTS: (
         "Single requests by kind, each with weight 1, if [requests.ingest](../guide/requests.md) is on. "
-        "Absent if no request has the data, or the cost of drafting is unknown."
+        "Counters count since the exporter first saw the kind. Absent without the data or the cost."
     ),
     Group.INTEGRITY: "Consistency of the server's counters.",
     Group.EXPORTER: "The exporter itself: its polls, its configuration and the requests that it receives.",
 }
 
 
-_SINCE: Final = re.compile(",? since the exporter first saw the engine")
+_SINCE: Final = re.compile(",? since the exporter first saw the (engine|group)")
 """Ending of texts that the first sentence of their group makes superfluous."""
 _IN_WINDOW: Final = re.compile(" in the window(?=[.;,:])")
 """Words that the label ``window`` makes superfluous."""
@@ -170,7 +170,8 @@ def _labels() -> str:
     rows = [f"- `{name}`: {meaning}" for name, meaning in _LABELS.items()]
     introduction = (
         f"## Labels\n\nMetrics of an engine carry {_values(ENGINE.labels)} and the target's configured\n"
-        f"labels, empty on targets without them. Metrics of an experiment carry {_values(ARM.labels)}.\n"
+        f"labels, empty on targets without them; of an experiment {_values(ARM.labels)};\n"
+        f"of requests by kind {_values(GROUP.labels)}; of a target `target`.\n"
     )
     return "\n".join([introduction, *rows, ""])
 
@@ -210,8 +211,8 @@ def _window(metric: Metric) -> str:
 
 
 def _labels_of(metric: Metric) -> str:
-    """Return the labels in braces, without those that every metric of an engine or an arm has."""
-    carried = () if metric.subject in {ENGINE, ARM} else metric.subject.labels
+    """Return the labels in braces, without those that every metric of its subject has."""
+    carried = () if metric.subject in {ENGINE, ARM, GROUP, TARGET} else metric.subject.labels
     labels = ", ".join((*carried, *metric.label_names))
     return f"{{{labels}}}" if labels else ""
 

@@ -49,10 +49,10 @@ class ReferenceSettings(Section):
     Set either `acceptance_ratio` or `file`, which `observe --save` writes.
     """
 
-    acceptance_ratio: Share | None = Field(default=None, description="The acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
+    acceptance_ratio: Share | None = Field(default=None, description="Acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
     file: LocatedFile | None = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
-    model_name: ModelText | None = Field(default=None, description="The model of the file; required if the file holds more than one.")
+    model_name: ModelText | None = Field(default=None, description="Model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)
     """The acceptance rate by draft tokens; None is any number."""
 
@@ -97,7 +97,7 @@ class PrometheusSettings(HttpSettings):
 
     url: ApiAddress = Field(description="Its URL, http or https, with the prefix of its proxy if there is one.")
     match: Annotated[str, AfterValidator(label_matchers)] = Field(default="", description='Label matchers of the series, such as `job="vllm"`; by default all. A server is matched to a target by `instance`, as `host:port` or `name`, else by equal common labels; a single server to a single target.')
-    lookback: Annotated[Duration, refuses(_lookback_problem)] = Field(default=14 * 86_400.0, description="The time to search for a period without speculation, `1h` to `90d`.")
+    lookback: Annotated[Duration, refuses(_lookback_problem)] = Field(default=14 * 86_400.0, description="Time to search for a period without speculation, `1h` to `90d`.")
 
 
 class BaselineSettings(Section):
@@ -106,7 +106,7 @@ class BaselineSettings(Section):
     The exporter learns it while a server runs without speculation. A history has that time, too.
     """
 
-    prometheus: PrometheusSettings = Field(description="The history, read at the start and once a day. The newest period without drafts counts, from the history or learned.")
+    prometheus: PrometheusSettings = Field(description="History, read at the start and once a day. The newest period without drafts counts, from the history or learned.")
 
 
 class ArmSettings(Section):
@@ -122,9 +122,9 @@ class ExperimentSettings(Section):
     rejected with `discovery.shard.count` above 1.
     """
 
-    name: Name = Field(description="The value of the label `experiment`.")
-    arms: Mapping[Name, ArmSettings] = Field(description="The arms by name, at least two.")
-    baseline: Name = Field(description="The arm that the others are compared with.")
+    name: Name = Field(description="Value of the label `experiment`.")
+    arms: Mapping[Name, ArmSettings] = Field(description="Arms by name, at least two.")
+    baseline: Name = Field(description="Arm that the others are compared with.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield what makes the arms incomparable: one alone, no baseline, or an engine in two arms."""

@@ -37,22 +37,22 @@ def _schedule(ranges: Ranges) -> Ranges:
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
-    method: ModelText | None = Field(default=None, description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens, vLLM's `num_speculative_tokens`.")
-    draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
-    draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
-    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
-    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="The architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
-    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
-    rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")
-    adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`. Acceptance rates and advice on draft tokens are then absent.")
+    method: ModelText | None = Field(default=None, description="Method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens, vLLM's `num_speculative_tokens`.")
+    draft_model: ModelText | None = Field(default=None, description="Name of the draft model.")
+    draft_memory: Size | None = Field(default=None, description="Memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
+    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="Draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
+    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="Architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="Expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
+    rejection_method: ModelText | None = Field(default=None, description="Rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")
+    adaptive: bool = Field(default=False, description="Server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`. Acceptance rates and advice on draft tokens are then absent.")
 
 
 class LoadCost(Section):
     """The cost of a draft token at one load."""
 
-    running_requests: Load = Field(description="The number of concurrent requests.")
-    draft_cost_ratio: Quantity = Field(description="The cost of one more draft token at this load, relative to a decode step without speculation.")
+    running_requests: Load = Field(description="Number of concurrent requests.")
+    draft_cost_ratio: Quantity = Field(description="Cost of one more draft token at this load, relative to a decode step without speculation.")
 
 
 def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
@@ -71,10 +71,10 @@ class CostSettings(Section):
     Set one of `draft_cost_ratio` and `loads`.
     """
 
-    draft_cost_ratio: Quantity | None = Field(default=None, description="The cost of one more draft token, drafting and verification, relative to a decode step without speculation; without `fixed_cost_ratio` ([how to measure](../guide/cost.md#measure-the-cost-yourself)).")
-    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="The cost at several loads, in any order. It gives the load up to which speculation pays.")
-    fixed_cost_ratio: Quantity = Field(default=0.0, description="The cost per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search.")
-    running_requests: Load | None = Field(default=None, description="The number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
+    draft_cost_ratio: Quantity | None = Field(default=None, description="Cost of one more draft token, drafting and verification, relative to a decode step without speculation; without `fixed_cost_ratio` ([how to measure](../guide/cost.md#measure-the-cost-yourself)).")
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="Cost at several loads, in any order. It gives the load up to which speculation pays.")
+    fixed_cost_ratio: Quantity = Field(default=0.0, description="Cost per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search.")
+    running_requests: Load | None = Field(default=None, description="Number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield what states the cost twice or not at all, and a load beside those of `loads`."""

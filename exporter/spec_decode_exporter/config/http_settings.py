@@ -48,8 +48,8 @@ HeaderText = Annotated[str, Public, matches(r"[\x20-\x7e]*", "is not a header's 
 class Authorization(Section):
     """The `Authorization` header."""
 
-    type: Annotated[str, Token, refuses(_scheme_problem)] = Field(default="Bearer", description="The scheme of the header.")
-    credentials: Secret | None = Field(default=None, description="The token, as a variable `${NAME}`.")
+    type: Annotated[str, Token, refuses(_scheme_problem)] = Field(default="Bearer", description="Scheme of the header.")
+    credentials: Secret | None = Field(default=None, description="Token, as a variable `${NAME}`.")
     credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = Field(default=None, description="A file with the token. Changes are applied without a reload.")
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -61,8 +61,8 @@ class Authorization(Section):
 class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
-    username: str = Field(description="The user name.")
-    password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
+    username: str = Field(description="User name.")
+    password: Secret | None = Field(default=None, description="Password, as a variable `${NAME}`.")
     password_file: Annotated[ReadableFile | None, excludes("password")] = Field(default=None, description="A file with the password. Changes are applied without a reload.")
 
 
@@ -72,7 +72,7 @@ class TlsConfig(Section):
     ca_file: ReadableFile | None = Field(default=None, description="A file with the certificate authorities to trust; without one, the system's.")
     cert_file: ReadableFile | None = Field(default=None, description="A file with the client certificate, as PEM.")
     key_file: ReadableFile | None = Field(default=None, description="A file with the client key, as PEM.")
-    server_name: str | None = Field(default=None, description="The name in the server certificate, if it is not the host name.")
+    server_name: str | None = Field(default=None, description="Name in the server certificate, if it is not the host name.")
     insecure_skip_verify: bool = Field(default=False, description="Trust any certificate. An attacker on the network can then read and change the page.")
 
     def mistakes(self) -> Iterator[Mistake]:

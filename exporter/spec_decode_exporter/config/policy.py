@@ -27,7 +27,7 @@ class SpeedupPolicy(Section):
 class DepthPolicy(Section):
     """Recommended number of draft tokens."""
 
-    tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.03, description="The recommendation is the fewest tokens whose speed-up is within this share of the best.")
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(default=0.03, description="Recommendation is the fewest tokens whose speed-up is within this share of the best.")
     increase_above: ClassVar[float] = 0.30
     """The last position is accepted in more than this share of the drafts: one more token may pay."""
 
@@ -35,8 +35,8 @@ class DepthPolicy(Section):
 class FindingPolicy(Section):
     """Thresholds of findings, which explain the verdict."""
 
-    low_first_position: Share = Field(default=0.70, description="The first position is accepted in less than this share of the drafts.")
-    wasted_last_position: Share = Field(default=0.10, description="The last position is accepted in less than this share of the drafts.")
+    low_first_position: Share = Field(default=0.70, description="First position is accepted in less than this share of the drafts.")
+    wasted_last_position: Share = Field(default=0.10, description="Last position is accepted in less than this share of the drafts.")
     below_expectation: ClassVar[float] = 0.15
     """A position is accepted less often than `speculative.expected_positions` by at least this."""
     cliff_ratio: ClassVar[float] = 0.5
@@ -54,19 +54,19 @@ class FindingPolicy(Section):
 class DropPolicy(Section):
     """Detection of drops of the acceptance length."""
 
-    ratio: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.15, description="The size of a drop to detect, relative to the baseline of the acceptance length.")
-    false_alarm_period: Duration = Field(default=7 * 86_400.0, description="The mean time between two false alarms. A longer time detects drops later.")
-    warm_up: Duration = Field(default=60.0, description="The time that an engine must have drafted before drops are detected.")
+    ratio: Annotated[float, Field(gt=0, lt=1)] = Field(default=0.15, description="Size of a drop to detect, relative to the baseline of the acceptance length.")
+    false_alarm_period: Duration = Field(default=7 * 86_400.0, description="Mean time between two false alarms. A longer time detects drops later.")
+    warm_up: Duration = Field(default=60.0, description="Time that an engine must have drafted before drops are detected.")
 
 
 class Policy(Section):
     """Thresholds of verdicts, recommendations and findings. A target may override some of them."""
 
-    min_drafts: Annotated[int, Field(ge=1)] = Field(default=100, description="The minimum number of drafts in the longest window for a verdict and a recommendation.")
+    min_drafts: Annotated[int, Field(ge=1)] = Field(default=100, description="Minimum number of drafts in the longest window for a verdict and a recommendation.")
     max_half_width: ClassVar[float] = 0.25
     """Maximum half-width of the acceptance length's bounds for a verdict, relative to the length."""
-    speedup: SpeedupPolicy = Field(default_factory=SpeedupPolicy, description="The verdict by the estimated speed-up.")
-    depth: DepthPolicy = Field(default_factory=DepthPolicy, description="The recommended number of draft tokens.")
+    speedup: SpeedupPolicy = Field(default_factory=SpeedupPolicy, description="Verdict by the estimated speed-up.")
+    depth: DepthPolicy = Field(default_factory=DepthPolicy, description="Recommended number of draft tokens.")
     findings: FindingPolicy = Field(default_factory=FindingPolicy, description="Thresholds of findings.")
     drops: DropPolicy = Field(default_factory=DropPolicy, description="Detection of drops of the acceptance length.")
 # fmt: on

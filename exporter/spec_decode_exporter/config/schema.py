@@ -99,11 +99,11 @@ class Metrics(Section):
 class Poll(Section):
     """Polling of the servers."""
 
-    interval: Duration = Field(default=1.0, description="The time between two polls of a server. At most a third of the shortest window. Extended if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core.")
-    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)), description="The time between two polls that include histogram buckets, most of the cost of a page. At least `interval`, and at most a third of the longest window.")
-    timeout: Duration = Field(default=5.0, description="The maximum time of a poll, from the connection to the last byte.")
-    max_duty_cycle: float = Field(default=0.01, gt=0, le=1, description="The maximum share of its time that a server spends on polls of the exporter.")
-    max_body: Size = Field(default=4 * 2**20, description="The maximum size of a page after decompression. The default is enough for about 110 vLLM engines at one address.")
+    interval: Duration = Field(default=1.0, description="Time between two polls of a server. At most a third of the shortest window. Extended if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core.")
+    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)), description="Time between two polls that include histogram buckets, most of the cost of a page. At least `interval`, and at most a third of the longest window.")
+    timeout: Duration = Field(default=5.0, description="Maximum time of a poll, from the connection to the last byte.")
+    max_duty_cycle: float = Field(default=0.01, gt=0, le=1, description="Maximum share of its time that a server spends on polls of the exporter.")
+    max_body: Size = Field(default=4 * 2**20, description="Maximum size of a page after decompression. The default is enough for about 110 vLLM engines at one address.")
     filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the needed samples if the server supports that; `off` always requests the whole page.")
 
     @field_validator("histogram_interval")
@@ -120,40 +120,40 @@ class Poll(Section):
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = Field(default=None, description="The file of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
-    interval: Duration = Field(default=60.0, description="The time between two writes of the file.")
+    file: LocatedFile | None = Field(default=None, description="File of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
+    interval: Duration = Field(default=60.0, description="Time between two writes of the file.")
 
 
 class Log(Section):
     """The log, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The lowest level to log.")
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="The format of an event.")
-    summary_interval: DurationOrOff = Field(default=None, description="The time between two summaries of each engine, such as `10s` or `1m` ([log.md](log.md#summaries)). An engine without drafts has none.")
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Lowest level to log.")
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="Format of an event.")
+    summary_interval: DurationOrOff = Field(default=None, description="Time between two summaries of each engine, such as `10s` or `1m` ([log.md](log.md#summaries)). An engine without drafts has none.")
 
 
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="The maximum number of engines of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, configured targets come first; the others share the rest evenly. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, configured targets come first; the others share the rest evenly. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
 class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
-    windows: Windows = Field(default=(30.0, 300.0), description="The lengths of the sliding windows, the values of the label `window`.")
+    windows: Windows = Field(default=(30.0, 300.0), description="Lengths of the sliding windows, the values of the label `window`.")
     poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
-    cost: CostSettings | None = Field(default=None, description="The cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
-    baseline: BaselineSettings | None = Field(default=None, description="The source of the baseline, for targets without their own `baseline`.")
-    reference: ReferenceSettings | None = Field(default=None, description="The acceptance rate to compare with, for targets without their own `reference`.")
+    cost: CostSettings | None = Field(default=None, description="Cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
+    baseline: BaselineSettings | None = Field(default=None, description="Source of the baseline, for targets without their own `baseline`.")
+    reference: ReferenceSettings | None = Field(default=None, description="Acceptance rate to compare with, for targets without their own `reference`.")
     policy: Policy = Field(default_factory=Policy, description="Thresholds of verdicts, recommendations and findings.")
     discovery: Discovery = Field(default_factory=Discovery, description="Discovery of servers.")
-    targets: tuple[TargetSettings, ...] = Field(default=(), validate_default=True, description="The servers. Without any, and without discovery, the target is `http://localhost:8000/metrics`.")
+    targets: tuple[TargetSettings, ...] = Field(default=(), validate_default=True, description="Servers. Without any, and without discovery, the target is `http://localhost:8000/metrics`.")
     experiments: tuple[ExperimentSettings, ...] = Field(default=(), description="Targets that are compared with each other.")
     requests: RequestSettings = Field(default_factory=RequestSettings, description="Data of single requests.")
     metrics: Metrics = Field(default_factory=Metrics, description="Selection of the metrics.")
     state: StateSettings = Field(default_factory=StateSettings, description="State that survives a restart of the exporter.")
-    log: Log = Field(default_factory=Log, description="The log.")
+    log: Log = Field(default_factory=Log, description="Log.")
     limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
 
     _place: SettingsPlace = "flags"

@@ -102,8 +102,8 @@ Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", 
 class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
-    url: PageUrl = Field(description="The URL of its metrics page, http or https. The default path is `/metrics`. User and password belong under `basic_auth`.")
-    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL, with `/NAME` for `?model=NAME`.")
+    url: PageUrl = Field(description="URL of its metrics page, http or https. The default path is `/metrics`. User and password belong under `basic_auth`.")
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="Value of its label `target`; by default `host:port` of the URL, with `/NAME` for `?model=NAME`.")
     labels: Labels = Field(default_factory=dict, description="Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`, `job`, `le`, nor a label of the exporter's own metrics.")
     speculative: SpeculativeSettings | None = Field(default=None, description="Its speculation, if its metrics do not include it.")
     cost: CostSettings | None = Field(default=None, description="Its [`cost`](#cost), instead of the general one.")
@@ -146,24 +146,24 @@ class TargetSettings(HttpSettings):
 class Scrape(HttpSettings):
     """HTTP settings for discovered servers, as in Prometheus' `scrape_config`."""
 
-    scheme: Literal["http", "https"] = Field(default="http", description="The scheme of their URLs; the label `__scheme__` overrides it.")
-    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(default="/metrics", description="The path of their pages; the label `__metrics_path__` overrides it.")
+    scheme: Literal["http", "https"] = Field(default="http", description="Scheme of their URLs; the label `__scheme__` overrides it.")
+    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(default="/metrics", description="Path of their pages; the label `__metrics_path__` overrides it.")
 
 
 class HttpDiscovery(HttpSettings):
     """A server that lists targets, as in Prometheus' `http_sd_configs`. The HTTP keys are for it."""
 
-    url: Endpoint = Field(description="The URL of the list, http or https.")
-    refresh_interval: Duration = Field(default=60.0, description="The time between two requests of the list.")
+    url: Endpoint = Field(description="URL of the list, http or https.")
+    refresh_interval: Duration = Field(default=60.0, description="Time between two requests of the list.")
 
 
 class DnsDiscovery(Section):
     """DNS names whose records are the targets, as for Prometheus' `dns_sd_configs`."""
 
-    names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="The names to resolve.")
-    type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", description="The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`.")
-    port: Annotated[int, Field(ge=1, le=MAX_PORT)] | None = Field(default=None, description="The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.")
-    refresh_interval: Duration = Field(default=30.0, description="The time between two resolutions.")
+    names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="Names to resolve.")
+    type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", description="Type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`.")
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)] | None = Field(default=None, description="Port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.")
+    refresh_interval: Duration = Field(default=30.0, description="Time between two resolutions.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a package or a port that is missing, and a port that the record has."""
@@ -183,13 +183,13 @@ class KubernetesDiscovery(HttpSettings):
     See [Kubernetes discovery](../guide/kubernetes-discovery.md).
     """
 
-    namespaces: tuple[Namespace, ...] = Field(default=(), description="The namespaces of the pods. By default, the exporter's own.")
+    namespaces: tuple[Namespace, ...] = Field(default=(), description="Namespaces of the pods. By default, the exporter's own.")
     all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Find pods in all namespaces. The service account then needs a ClusterRole.")
     label_selector: LabelSelector | None = Field(default=None, description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of `ports`.")
-    ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or container port name. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
+    ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="Ports of the metrics pages, by number or container port name. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
     only_ready: bool = Field(default=False, description="Omit pods that are not ready. An overloaded server may be one of them.")
     labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict, description="Labels of the targets in addition to `namespace` and `pod`: each with the pod label that holds its value.")
-    api_server: Endpoint | None = Field(default=None, description="The address of the API, for an exporter outside the cluster; requires `authorization` and `tls_config`.")
+    api_server: Endpoint | None = Field(default=None, description="Address of the API, for an exporter outside the cluster; requires `authorization` and `tls_config`.")
 
     @property
     def watched(self) -> tuple[str | None, ...]:
@@ -204,8 +204,8 @@ class ShardSettings(Section):
     exporter, as `hashmod` of Prometheus does for `__address__`.
     """
 
-    count: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="The number of exporters that share the targets.")
-    index: Annotated[int, BeforeValidator(_index), Field(ge=0), WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"})] = Field(default=0, description="The index of this exporter, from 0. `auto` is the number at the end of the host name, as in a StatefulSet.")
+    count: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="Number of exporters that share the targets.")
+    index: Annotated[int, BeforeValidator(_index), Field(ge=0), WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"})] = Field(default=0, description="Index of this exporter, from 0. `auto` is the number at the end of the host name, as in a StatefulSet.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield an index beyond the number of exporters."""
@@ -221,7 +221,7 @@ class Discovery(Section):
     dns: tuple[DnsDiscovery, ...] = Field(default=(), description="DNS names whose records are the targets.")
     kubernetes: tuple[KubernetesDiscovery, ...] = Field(default=(), description="Pods of a Kubernetes cluster.")
     scrape: Scrape = Field(default_factory=Scrape, description="HTTP settings for discovered servers.")
-    shard: ShardSettings = Field(default_factory=ShardSettings, description="The part of all targets, configured ones included, that this exporter monitors.")
+    shard: ShardSettings = Field(default_factory=ShardSettings, description="Part of all targets, configured ones included, that this exporter monitors.")
 
     @property
     def ways(self) -> int:

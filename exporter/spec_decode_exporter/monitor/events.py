@@ -64,7 +64,7 @@ _ROWS: Final = (
     EventType(_E, "engine_reset", "info", "cause counted_since_restart", "Counters were reset: by a `restart`, or by an unexplained `decrease`.", "The server's counters were reset: {cause}", "reset"),
     EventType(_E, "acceptance_dropped", "warning", _DROP, "The length is below its baseline, for `seconds` with drafts, since about `since`.", "Acceptance dropped ({kind}): {baseline_length} tokens a draft before, {length} when it was found", "drop"),
     EventType(_E, "acceptance_recovered", "info", _DROP, "The length is back at the baseline.", "Acceptance is back ({kind} drop): {length} tokens a draft", "recovery"),
-    EventType(_E, "acceptance_baseline_reset", "info", _DROP, "The drop lasted too long: the present length is the new baseline.", "Acceptance stayed low ({kind} drop): the new baseline is {length} tokens a draft", "recovery"),
+    EventType(_E, "acceptance_baseline_reset", "info", _DROP, "The drop lasted too long: the current length is the new baseline.", "Acceptance stayed low ({kind} drop): the new baseline is {length} tokens a draft", "recovery"),
     EventType(_E, "drafting_dropped", "warning", _DROP, "Fewer decode steps have a draft; tokens per step, the `length`, are below their baseline.", "Fewer steps have a draft: {baseline_length} tokens a step before, {length} when it was found", "drop"),
     EventType(_E, "drafting_recovered", "info", _DROP, "Tokens per step are back at their baseline.", "Drafting is back: {length} tokens a step", "recovery"),
     EventType(_E, "drafting_baseline_reset", "info", _DROP, "The drop of drafting lasted too long: the baseline is reset.", "Drafting stayed low: the new baseline is {length} tokens a step", "recovery"),

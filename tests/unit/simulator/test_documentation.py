@@ -26,10 +26,9 @@ def test_each_key_is_explained_with_its_default(item):
     key, field = item
     assert f"`{key}`" in TEXT
     if type(field.default) in {int, str} and field.default:
-        row = next(line for line in TEXT.splitlines() if line.startswith("|") and f"`{key}`" in line)
-        names, defaults = (
-            [each.strip(" `") for each in column.split(", ")] for column in row.split("|")[1:3]
-        )
+        row = next(line for line in TEXT.splitlines() if line.startswith("- `") and f"`{key}`" in line)
+        columns = re.match(r"- (.+?) \((.+?)\): ", row).groups()
+        names, defaults = ([each.strip(" `") for each in column.split(", ")] for column in columns)
         assert dict(zip(names, defaults, strict=False))[key] == str(field.default)
 
 
