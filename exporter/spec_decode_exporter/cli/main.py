@@ -69,7 +69,8 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     arguments, unknown = parser.parse_known_args(list(words))
     if unknown:
         hints = "".join(f"; did you mean {flag}?" for flag in _similar(unknown, arguments.flags))
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hints}")
+        help_ = f"(see {parser.prog} {words[0]} --help)"
+        raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hints} {help_}")
     return arguments
 
 

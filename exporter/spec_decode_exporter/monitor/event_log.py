@@ -137,10 +137,7 @@ class EventLog:
     def __init__(
         self, run: str, now: Callable[[], float] = time.monotonic, capacity: int = MAX_EVENTS
     ) -> None:
-        """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique to this start.
-
-        ``now`` returns monotonic seconds.
-        """
+        """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique, ``now`` monotonic."""
         self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
@@ -148,6 +145,8 @@ class EventLog:
         self._errors = Isolation(now)
         self.engines = MAX_ENGINES
         """Limit of engines of all targets, by which a new list gets its budget."""
+        self.quiet_until = -inf
+        """Time (monotonic) until which events that are not bad are lines of the level debug."""
 
     @property
     def last(self) -> str:
@@ -212,6 +211,8 @@ class EventLog:
         log = _log.bind(event_id=identifier, **_labels(subject), **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
+        elif not bad and self._now() < self.quiet_until:
+            log.debug(event.name)
         else:
             (log.warning if bad else log.info)(event.name)
         self._number += 1

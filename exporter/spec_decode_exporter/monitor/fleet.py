@@ -25,6 +25,10 @@ from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll_record import Recorded
 
+MANY_TARGETS: Final = 10
+QUIET_SECONDS: Final = 60.0
+"""Seconds for which the start of so many targets is one line, ``targets_changed``, and their faults."""
+
 _log = structlog.get_logger()
 
 _MAX_LINES: Final = 60
@@ -73,8 +77,7 @@ class Fleet:
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic)
-        self._unlogged = Counter[str]()
+        self._lines, self._unlogged = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic), Counter[str]()
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -96,8 +99,7 @@ class Fleet:
     def follow(self, targets: Sequence[Target]) -> None:
         """Monitor exactly these targets, once earlier changes are complete.
 
-        Beyond ``limits.engines``, configured targets come first. Lists, DNS names and namespaces share the
-        rest evenly, so that a long list takes no place from another one.
+        Beyond ``limits.engines``, configured targets come first, then those of lists, evenly.
         """
         shared, limit = self.shared, self._limit
         self._wanted = _within(targets, limit)
@@ -136,12 +138,13 @@ class Fleet:
                 return  # a later list replaces this one
             wanted = {target.key: target for target in targets}
             added, gone = wanted.keys() - self._monitors.keys(), self._monitors.keys() - wanted.keys()
+            if len(added) > MANY_TARGETS:  # three lines of each engine would hide what is wrong
+                self.shared.events.quiet_until = self.shared.clock.monotonic() + QUIET_SECONDS
             for key in gone:
                 await self._leave(key)
             for key, target in wanted.items():
-                await self.shared.errors.attempt_async(
-                    "target", partial(self._follow_one, key, target), {"target": target.name}
-                )
+                work = partial(self._follow_one, key, target)
+                await self.shared.errors.attempt_async("target", work, {"target": target.name})
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
             self._note_changed(len(wanted), len(added), len(gone))
 
@@ -179,12 +182,8 @@ class Fleet:
 
     def _note_not_monitored(self, number: int) -> None:
         if number and not self.not_monitored:
-            _log.warning(
-                "targets_not_monitored",
-                targets=number,
-                limit=self.shared.limit,
-                remedy="raise limits.engines and the memory limit of the container, or use shards",
-            )
+            remedy = "raise limits.engines and the memory limit of the container, or use shards"
+            _log.warning("targets_not_monitored", targets=number, limit=self.shared.limit, remedy=remedy)
         self.not_monitored = number
 
 

@@ -230,7 +230,7 @@ Models = tuple[Described, ...]
 
 
 class Comparison(View):
-    """Comparison with an earlier observation, model by model. Ratios are 0 to 1, times in seconds."""
+    """Comparison with a reference, another observation, model by model. Ratios are 0 to 1, times in seconds."""
 
     threshold: float
     """Tolerated fall of the acceptance rate."""
@@ -238,9 +238,9 @@ class Comparison(View):
     after: Times
     models: tuple[ModelComparison, ...]
     only_before: Models
-    """Models that are not there now."""
+    """Models of the reference that are not there now."""
     only_after: Models
-    """Models that were not there before."""
+    """Models that the reference lacks."""
 
     @computed
     def fallen_engines(self) -> dict[str, str]:
@@ -260,7 +260,7 @@ class Comparison(View):
     @computed
     def doubts(self) -> tuple[str, ...]:
         """Counter resets and contradictions, which make the figures of an engine doubtful."""
-        sides = ((self.before, "in the earlier observation"), (self.after, "in this observation"))
+        sides = ((self.before, "in the reference"), (self.after, "in this observation"))
         return tuple(text for side, when in sides for each in side.engines for text in _doubts(each, when))
 
     def _fallen_engines(self) -> Iterator[tuple[str, str]]:

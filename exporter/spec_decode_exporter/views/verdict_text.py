@@ -43,7 +43,7 @@ BASES: Final[Mapping[EndToEndBasis, str]] = {
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
-_VERDICTS: Final = {
+CLAIMS: Final = {
     Verdict.OPTIMAL: "Speculation pays very well",
     Verdict.HEALTHY: "Speculation pays",
     Verdict.MARGINAL: "Speculation pays a little",
@@ -51,6 +51,7 @@ _VERDICTS: Final = {
     Verdict.HARMFUL: "Speculation makes decoding slower",
     Verdict.UNCLEAR: "Whether speculation pays is unclear",
 }
+"""Verdicts in words."""
 
 SOURCES: Final = {
     CostSource.EXPERIMENT: "by the experiment's step times",
@@ -287,16 +288,11 @@ def statement(verdict: Verdict, evaluation: Evaluation) -> str:
     """Return a verdict on decoding in words, and whether requests are slower than a baseline, or may be."""
     request = evaluation.verdict_window.request
     if request is None or request.bounds is None:
-        return claim(verdict)
+        return CLAIMS[verdict]
     if verdict is Verdict.POOR and request.is_slower:
         return "Speculation makes requests slower"
     is_unsure = verdict in PAYING and request.bounds.lower < 1
-    return f"{claim(verdict)}{' for decoding, and whole requests may be slower' * is_unsure}"
-
-
-def claim(verdict: Verdict) -> str:
-    """Return a verdict in words."""
-    return _VERDICTS[verdict]
+    return f"{CLAIMS[verdict]}{' for decoding, and whole requests may be slower' * is_unsure}"
 
 
 def _figure(its: WindowEvaluation) -> str:

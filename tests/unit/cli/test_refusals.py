@@ -31,6 +31,7 @@ WRONG = [
     (["run", "--config.auto-reload"], "there is no file to watch"),
     (["run", "--speculative.config", "$(NOT_KNOWN)"], "--speculative.config is not vLLM's JSON"),
     (["observe", "--duration", "5m"], "did you mean --for?"),
+    (["observe", "--fro", "3"], "--fro; did you mean --for? (see spec-decode-exporter observe --help)"),
     (["observe", "--for", "x"], "x"),
     (["observe", "--format", "pdf"], "invalid choice: 'pdf'"),
     (["observe", "--config.file", "found.yml"], "give URLs"),

@@ -299,7 +299,7 @@ def test_unmatched_models_are_named():
     assert [model.model_name for model in found.only_after] == ["d", "e"]
     written = text(found)
     assert "Not there now: `a with 4 draft tokens`" in written
-    assert "Not there then: `e with 4 draft tokens`" in written
+    assert "Not in the reference: `e with 4 draft tokens`" in written
 
 
 VERDICTS = {
