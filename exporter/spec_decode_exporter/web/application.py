@@ -15,7 +15,6 @@ from spec_decode_exporter.web.api import (
     ENDPOINTS,
     INGEST_PATH,
     MAX_BODIES,
-    MAX_BODIES_PER_CLIENT,
     count_rejected,
 )
 from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, to_index
@@ -88,7 +87,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 def _routes() -> Iterator[web.RouteDef]:
     """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
-    large, bodies = Limit(), Limit(MAX_BODIES, MAX_BODIES_PER_CLIENT)
+    large, bodies = Limit(), Limit(MAX_BODIES)
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
