@@ -28,7 +28,7 @@ import structlog
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from spec_decode_exporter.core.tasks import cancel, spawn, yield_to_event_loop
+from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.urls import MAX_PORT
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, error_response
@@ -47,10 +47,9 @@ HEAD_SECONDS: Final = 10.0  # for a first head with its TLS handshake, and for a
 ANSWER_SECONDS: Final = 40.0  # to wait for a place, to render, and to send what is sent in a place
 UNREAD_SECONDS: Final = 30.0  # for a client to read the rest of a response
 IDLE_SECONDS: Final = 75.0  # between two requests: a scrape each minute keeps its connection
-SLOW_SECONDS: Final = 2.0  # with an active request, after which a new connection may replace this one
 DRAIN_SECONDS: Final = 3.0  # for active requests to finish after the server stops listening
 SWEEP_SECONDS: Final = 1.0
-PAUSE: Final = 0.1  # before the next attempt to accept, if no connection can make room
+PAUSE: Final = 0.1  # before the next attempt to make room for a connection
 LOG_AGAIN_SECONDS: Final = 60.0
 
 _OPTIONS: Final[dict[str, Any]] = {
@@ -191,6 +190,10 @@ class Stage(IntEnum):
     IDLE = 0  # no byte of a request has arrived
     BEGUN = 1  # a TLS handshake or a head has begun
     ACTIVE = 2  # a request has no answer yet
+
+
+KEPT_SECONDS: Final = {Stage.IDLE: 0.0, Stage.BEGUN: 0.25, Stage.ACTIVE: 2.0}
+"""Before a new connection may replace one: so a handshake is finished in the midst of a flood of others."""
 
 
 class Connection(web.RequestHandler):
@@ -354,17 +357,15 @@ class Server:
         """Accept connections for ever; no error of one connection ends this."""
         loop = asyncio.get_running_loop()
         while True:
+            await _readable(listening)
+            while len(self.connections) >= self._limit and not self._make_room("limit"):  # noqa: ASYNC110  by age
+                await asyncio.sleep(PAUSE)
             try:
                 accepted, _ = await loop.sock_accept(listening)
+                self._admit(accepted, manager)
             except OSError as error:
                 is_exhausted = error.errno in _EXHAUSTED
                 await asyncio.sleep(0 if is_exhausted and self._make_room(str(error.strerror)) else PAUSE)
-                continue
-            if len(self.connections) < self._limit or self._make_room("limit"):
-                self._admit(accepted, manager)
-            else:
-                accepted.close()
-            await yield_to_event_loop()  # a flood of connections must not block other tasks
 
     def _admit(self, accepted: socket.socket, manager: web.Server) -> None:
         connection = Connection(self, manager)
@@ -398,13 +399,13 @@ class Server:
             error.with_traceback(None)
 
     def _make_room(self, reason: str) -> bool:
-        """End the connection that needs its place least; return False if all have a young request."""
+        """End the connection that needs its place least; return False if that is too young."""
         now = asyncio.get_running_loop().time()
         if now > self._logged_at + LOG_AGAIN_SECONDS:
             self._logged_at = now
             _log.warning("connections_full", connections=len(self.connections), reason=reason)
         least = min(self.connections, key=lambda each: (each.stage, each.since), default=None)
-        if least is None or (least.stage is Stage.ACTIVE and now < least.since + SLOW_SECONDS):
+        if least is None or now < least.since + KEPT_SECONDS[least.stage]:
             return False
         self.connections.discard(least)
         least.end()
@@ -426,14 +427,14 @@ def _note_requests(manager: web.Server) -> None:
     manager.request_handler = lambda request: cast("Connection", request.protocol).answer(request, handler)
 
 
-async def _readable(accepted: socket.socket) -> None:
-    """Wait until a client has sent a byte or closed the connection."""
+async def _readable(waiting: socket.socket) -> None:
+    """Wait until a client has connected, sent a byte or closed the connection."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(accepted, ready.set)
+    loop.add_reader(waiting, ready.set)
     try:
         await ready.wait()
     finally:
-        loop.remove_reader(accepted)
+        loop.remove_reader(waiting)
 
 
 async def serve(

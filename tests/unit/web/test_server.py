@@ -233,6 +233,19 @@ async def test_at_the_limit_the_longest_idle_connection_is_replaced(idle, until)
     assert [(entry["event"], entry["reason"]) for entry in logs] == [("connections_full", "limit")]
 
 
+async def test_a_handshake_or_head_that_has_just_begun_is_not_replaced(idle, until, monkeypatch):
+    await idle.start(limit=1)
+    begun, writer = await idle.connect(REQUEST[:9])
+    await until(lambda: idle.stages == [Stage.BEGUN])
+    monkeypatch.setattr(module, "PAUSE", 0)
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 60)
+    with capture_logs() as logs:
+        late, _ = await idle.connect(REQUEST)
+        await until(lambda: logs)
+        writer.write(REQUEST[9:])
+        assert [await text_of(begun), await text_of(late)] == ["here", "here"]
+
+
 async def test_an_idle_connection_is_replaced_before_an_older_one_that_has_begun(idle, until):
     await idle.start(limit=2)
     begun, writer = await idle.connect(REQUEST[:9])
@@ -252,10 +265,14 @@ async def test_a_connection_with_an_active_request_is_replaced_only_if_that_take
     """Otherwise slow readers would keep Prometheus out."""
     await idle.start(limit=2)
     slow, other = await idle.waiting(2, until)
-    with capture_logs():
-        assert await hung_up((await idle.connect(REQUEST))[0])
-        monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
-        await idle.answered()
+    monkeypatch.setattr(module, "PAUSE", 0)
+    with capture_logs() as logs:
+        late, _ = await idle.connect(REQUEST)
+        await until(lambda: logs)
+        await settle()
+        assert idle.stages == [Stage.ACTIVE, Stage.ACTIVE]
+        monkeypatch.setitem(module.KEPT_SECONDS, Stage.ACTIVE, 0)
+        assert await text_of(late) == "here"
     assert await hung_up(slow)
     idle.go_on.set()
     assert await text_of(other) == "at last"
@@ -441,7 +458,7 @@ def _uncollected():
 @pytest.mark.usefixtures("_uncollected")
 @pytest.mark.parametrize("ended", ["by the client", "when it is overdue", "to make room"])
 async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_open(
-    idle, context, until, ended
+    idle, context, until, monkeypatch, ended
 ):
     await idle.start(Tls(lambda: context), limit=3)
     before = handshakes()
@@ -456,6 +473,7 @@ async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_op
         idle.after(HEAD_SECONDS + 1)
         assert all([await hung_up(reader) for reader, _ in begun])
     else:
+        monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 0)
         with capture_logs():
             silent = [await idle.connect() for _ in range(3)]
             assert all([await hung_up(reader) for reader, _ in begun])
