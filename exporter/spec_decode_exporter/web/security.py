@@ -23,7 +23,7 @@ import structlog
 from aiohttp import hdrs, web
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 
-from spec_decode_exporter.config.mistakes import ConfigError, Mistake, MistakesError, Problem, dotted
+from spec_decode_exporter.config.mistakes import ConfigError, Mistake, MistakesError, Problem
 from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import (
     Context,
@@ -51,8 +51,8 @@ MAX_CHECKS: Final = 64  # passwords that wait to be compared, as many as there a
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the files
 _MAX_CACHED: Final = 1000  # right passwords
 _SIGNIFICANT_BYTES: Final = 72  # of a password: bcrypt ignores the rest
-_IGNORED: Final = (("http_server_config",), ("tls_server_config", "prefer_server_cipher_suites"))
-"""Keys of exporter-toolkit that concern HTTP/2, headers that are sent anyway, and TLS before 1.2."""
+_IGNORED: Final = frozenset({"http_server_config", "prefer_server_cipher_suites"})
+"""Keys of exporter-toolkit that concern HTTP/2, headers that are sent anyway, and old versions of TLS."""
 _VERIFY: Final = {"NoClientCert": ssl.CERT_NONE, IF_GIVEN: ssl.CERT_OPTIONAL, VERIFIED: ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -108,24 +108,16 @@ class TlsServer(Section):
         if self.client_ca_file is not None and self.client_auth_type == "NoClientCert":
             yield ("client_ca_file",), f"has no effect without `client_auth_type: {VERIFIED}`; add it"
         if self.client_ca_file is None and self.client_auth_type != "NoClientCert":
-            text = (
-                "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"
-            )
+            text = "needs `client_ca_file`: otherwise, any public authority could let clients in"
             yield ("client_auth_type",), text
         if self.client_allowed_sans and self.client_auth_type != VERIFIED:
             yield ("client_allowed_sans",), f"needs `client_auth_type: {VERIFIED}`; add it"
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context of new connections. Call it in a thread: it reads files.
-
-        Raises:
-            ValueError: A certificate or key is invalid; the text names it, but never shows its content.
-        """
+        """Return the TLS context of new connections, or raise ValueError. It reads files: use a thread."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
-        what = (
-            f"{self.cert_file} with {self.key_file}: not a certificate and its key in PEM, without a password"
-        )
+        what = f"{self.cert_file} with {self.key_file}: not a certificate and its unencrypted key in PEM"
         try:
             # OpenSSL would prompt for the password of an encrypted key; the empty password makes it fail.
             context.load_cert_chain(self.cert_file or "", self.key_file, password="")
@@ -179,26 +171,22 @@ class WebSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """A web configuration, and the TLS context of new connections; None without TLS."""
+    """A web configuration."""
 
     settings: WebSettings
-    context: ssl.SSLContext | None
-    files: tuple[Path, ...]
-    """The configuration file, and the files that it names."""
-    ignored: Sequence[str]
-    """Keys without effect."""
+    context: ssl.SSLContext | None  # of new connections; None without TLS
+    files: tuple[Path, ...]  # the configuration file, and the files that it names
+    ignored: Sequence[str]  # keys without effect
 
 
 def read_web_config(path: Path) -> WebConfig:
-    """Return the web configuration in the file at ``path``. Call it in a thread: it reads files.
-
-    Raises:
-        ConfigError: The configuration is invalid; the error lists all problems.
-    """
+    """Return a web configuration, or raise ConfigError with all problems. It reads files: use a thread."""
     source = read_source(path)
-    ignored = [key for key in _IGNORED if _take(source.data, key)]
+    tls_keys = source.data.get("tls_server_config")
+    sections = (source.data, tls_keys if isinstance(tls_keys, dict) else {})
+    ignored = [name for keys in sections for name in _IGNORED if keys.pop(name, None) is not None]
     for key in source.empty:  # an absent value here could disable protection unnoticed
-        if not any(key[: len(other)] == other for other in _IGNORED):
+        if not {*key} & _IGNORED:
             source.add_problem(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     tls, context = settings.tls_server_config, None
@@ -211,15 +199,7 @@ def read_web_config(path: Path) -> WebConfig:
         source.add_problem(("basic_auth_users",), text)
     source.refuse()
     named = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
-    return WebConfig(settings, context, (path, *filter(None, named)), [*map(dotted, ignored)])
-
-
-def _take(data: dict[str, Any], key: Sequence[str]) -> bool:
-    """Remove a key from nested mappings; return whether it was there."""
-    for section in key[:-1]:
-        inner = data.get(section)
-        data = inner if isinstance(inner, dict) else {}
-    return data.pop(key[-1], None) is not None
+    return WebConfig(settings, context, (path, *filter(None, named)), ignored)
 
 
 def _read(path: Path) -> tuple[WebConfig, tuple[Stamp | None, ...]]:

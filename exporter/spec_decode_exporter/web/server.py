@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import structlog
 from aiohttp import hdrs, web
@@ -58,9 +58,8 @@ _OPTIONS: Final[dict[str, Any]] = {
     "keepalive_timeout": IDLE_SECONDS,
     "logger": logging.getLogger("spec_decode_exporter.web"),
     "lingering_time": 0.2,  # for the rest of a body that no handler reads
-    "max_field_size": MAX_LINE_BYTES,
+    **dict.fromkeys(("max_line_size", "max_field_size"), MAX_LINE_BYTES),
     "max_headers": MAX_HEADERS,
-    "max_line_size": MAX_LINE_BYTES,
     "read_bufsize": 16 * 1024,
 }
 _RECEIVE_BYTES: Final = 32 * 1024  # a read returns at most twice that, which aiohttp parses at once
@@ -88,8 +87,7 @@ class ListenError(ExporterError):
     """An address that cannot be listened on; the text names the address and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListenAddress:
+class ListenAddress(NamedTuple):
     """A host, empty for all interfaces, and a port, 0 for any free port."""
 
     host: str
@@ -131,17 +129,13 @@ async def _bind(address: Address, undo: ExitStack) -> socket.socket:
     try:
         if isinstance(address, Path):
             return _bind_path(address, undo)
-        if not address.host:
-            dual = socket.has_dualstack_ipv6()
-            family = socket.AF_INET6 if dual else socket.AF_INET
-            everywhere = socket.create_server(("", address.port), family=family, dualstack_ipv6=dual)
-            return undo.enter_context(everywhere)
-        resolved = await asyncio.get_running_loop().getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        # One address, preferably IPv4: ``localhost`` is one socket, not two.
-        family, *_, sockaddr = min(resolved, key=lambda info: info[0] != socket.AF_INET)
-        return undo.enter_context(socket.create_server(sockaddr, family=family))
+        where: Any = ("", address.port)
+        dual = not address.host and socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        if address.host:  # one address, preferably IPv4: ``localhost`` is one socket, not two
+            resolved = await asyncio.get_running_loop().getaddrinfo(*address, type=socket.SOCK_STREAM)
+            family, *_, where = min(resolved, key=lambda info: info[0] != socket.AF_INET)
+        return undo.enter_context(socket.create_server(where, family=family, dualstack_ipv6=dual))
     except UnicodeError as error:  # the codec for host names
         raise ListenError(f"cannot listen on {address}: the host is not a valid name") from error
     except OSError as error:
@@ -175,10 +169,8 @@ def _text(address: Address) -> str:
 class Tls:
     """TLS of new connections, asked at the begin of each."""
 
-    context: Callable[[], ssl.SSLContext | None] = lambda: None
-    """Return the context; None without TLS."""
-    admits: Callable[[asyncio.BaseTransport], bool] = lambda _transport: True
-    """Return whether a client is accepted after the handshake."""
+    context: Callable[[], ssl.SSLContext | None] = lambda: None  # None without TLS
+    admits: Callable[[asyncio.BaseTransport], bool] = lambda _transport: True  # after the handshake
 
 
 NO_TLS: Final = Tls()
@@ -201,14 +193,11 @@ class Connection(web.RequestHandler):
 
     def __init__(self, server: Server, manager: web.Server) -> None:
         super().__init__(manager, loop=asyncio.get_running_loop(), **_OPTIONS)
-        self.opening: asyncio.Task[None] | None = None
-        """The task that opens the connection; None once it is open, or closed before."""
-        self.wire: asyncio.Transport | None = None
-        """The transport once the connection is open. aiohttp forgets its own while it closes."""
+        self.opening: asyncio.Task[None] | None = None  # until it is open, or closed before
+        self.wire: asyncio.Transport | None = None  # once it is open; aiohttp's own is None while it closes
         self._server = server
         self._body: StreamReader | None = None
-        self._head_bytes = 0
-        """Bytes outside of a body since the last request began."""
+        self._head_bytes = 0  # outside of bodies, since the last request began
         self._enter(Stage.IDLE, HEAD_SECONDS)
 
     def _enter(self, stage: Stage, seconds: float) -> None:
@@ -317,8 +306,7 @@ class Server:
     """A running server. At its limit, a new connection replaces the oldest of the lowest stage."""
 
     def __init__(self, runner: web.AppRunner, tls: Tls, limit: int, undo: ExitStack) -> None:
-        self.urls: Sequence[str] = ()
-        """A URL for each address, with the real port."""
+        self.urls: Sequence[str] = ()  # of each address, with the real port
         self.connections: set[Connection] = set()
         self.tls = tls
         self._runner, self._limit, self._undo = runner, limit, undo

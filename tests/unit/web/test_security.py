@@ -45,10 +45,10 @@ BAD = {
     "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
     "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
     "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
-    "another's key": (CERTIFICATE.replace("server.pem", "authority.pem"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM, without a password (KEY_VALUES_MISMATCH)"),
+    "another's key": (CERTIFICATE.replace("server.pem", "authority.pem"), "web.yml:1", "tls_server_config", "not a certificate and its unencrypted key in PEM (KEY_VALUES_MISMATCH)"),
     "authority that is none": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: server.key\n", "web.yml:1", "tls_server_config", "server.key: not a certificate in PEM"),
     "authority without policy": (CERTIFICATE + "  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_ca_file", "has no effect without `client_auth_type: RequireAndVerifyClientCert`"),
-    "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"),
+    "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: otherwise, any public authority could let clients in"),
     "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "must be 'NoClientCert', 'VerifyClientCertIfGiven' or 'RequireAndVerifyClientCert', not 'RequireClientCert'"),
     "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
     "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "must be 'TLS12' or 'TLS13', not 'TLS10'"),
@@ -178,7 +178,7 @@ async def test_keys_of_exporter_toolkit_without_an_effect_are_named_once(live):
         await settled(config)
     assert config.users() == {"alicia"}
     assert [each["event"] for each in logs] == ["web_config_keys_ignored", "web_config_reloaded"]
-    assert logs[0]["keys"] == ["http_server_config", "tls_server_config.prefer_server_cipher_suites"]
+    assert logs[0]["keys"] == ["http_server_config", "prefer_server_cipher_suites"]
 
 
 @pytest.mark.parametrize(
