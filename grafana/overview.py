@@ -79,7 +79,7 @@ def _wrong() -> list[Panel]:
             dropped,
         ),
         count_tile(
-            "Servers out of reach",
+            "Unreachable servers",
             "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried "
             "on.",
             f"{reached} == 0",

@@ -5,6 +5,7 @@ Each fault of an engine or a target has a target of its own, so that all faults 
 
 import json
 from contextlib import AsyncExitStack, ExitStack
+from inspect import iscoroutine
 from unittest.mock import patch
 
 import pytest
@@ -49,9 +50,14 @@ class Fault:
             if is_bad and self.change is None:
                 raise RuntimeError("injected")
             result = function(*args, **kwargs)
-            return self.change(result) if is_bad else result
+            if not is_bad:
+                return result
+            return self._changed(result) if iscoroutine(result) else self.change(result)
 
         stack.enter_context(patch(f"spec_decode_exporter.{self.place}", property(fails) if own else fails))
+
+    async def _changed(self, coroutine):
+        return self.change(await coroutine)
 
 
 TARGET_OF = {}

@@ -59,6 +59,8 @@ class Options:
     """Serve ``/-/reload``."""
     external_url: str = ""
     """Address of the pages in a browser, without a slash at its end; empty if unknown."""
+    simulated: bool = False
+    """The targets are embedded simulated servers."""
     watched: Path | None = None
     """The configuration file to reload when its content changes; None without automatic reload."""
     web_config: Path | None = None
@@ -226,6 +228,7 @@ class Service:
             reload_success_timestamp=self.state.adopted_at,
             config_hash=int.from_bytes(blake2b(self.state.config_text().encode(), digest_size=6).digest()),
             external_url=self._options.external_url,
+            simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),
             state_saved=None if state is None else not state.failure,
             problem=state.problem if state else "",

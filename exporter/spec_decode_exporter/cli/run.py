@@ -128,6 +128,7 @@ def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) 
         addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
         lifecycle=arguments.web_enable_lifecycle,
         external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
+        simulated=bool(arguments.simulate),
         watched=Path(arguments.config_file) if arguments.config_auto_reload else None,
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,

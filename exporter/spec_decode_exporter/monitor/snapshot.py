@@ -53,6 +53,8 @@ class ExporterStatus:
     """Discovered targets beyond the limit."""
     external_url: str = ""
     """Address of the pages in a browser; empty if unknown."""
+    simulated: bool = False
+    """True if its targets are embedded simulated servers."""
     log_lines_dropped: int = 0
     """Log lines dropped because their reader does not read."""
     state_saved: bool | None = None

@@ -25,8 +25,6 @@ MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
 SAME_SECONDS: Final = 5.0
 """Distance of two moments that are shown as one."""
-MAX_GROUPS: Final = 3
-"""Maximum groups of engines in the sentence about a fleet; the counts below it have them all."""
 
 
 class Headline(NamedTuple):
@@ -51,7 +49,7 @@ WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
     Verdict.UNCLEAR: ("unsure", "Unclear whether speculation pays"),
     Verdict.INSUFFICIENT: ("waiting", "Too early to say"),
     State.STALLED: ("bad", "Drafting stalled"),
-    State.UNREACHABLE: ("bad", "Out of reach"),
+    State.UNREACHABLE: ("bad", "Unreachable"),
     State.DISABLED: ("off", "No speculation here"),
     State.IDLE: ("waiting", "Waiting for requests"),
     State.UNKNOWN: ("waiting", "First seconds"),
@@ -256,7 +254,7 @@ def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     }
     parts = [f"{what} on {plural(count, 'engine')}" for what, count in counts.items() if count]
     if gone := standings[State.UNREACHABLE]:
-        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} out of reach")
+        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} unreachable")
     text = ", ".join(parts)
     return f"{text[:1].upper()}{text[1:]}." if text else ""
 
@@ -267,11 +265,12 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     if not drafting:
         return "No engine speculates." if standings.keys() == {State.DISABLED} else "No engine drafts now."
     groups = list(_groups(engines, standings))
-    number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of the {drafting:,}"
+    number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of {drafting:,}"
     number = "both" if number == "all 2" else number
-    where = f"{number} engines that draft" if drafting > 1 else "the only engine that drafts"
+    kind = "engines" if drafting == standings.total() else "engines that draft"
+    where = f"{number} {kind}" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"
-    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:MAX_GROUPS])])}."
+    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:])])}."
 
 
 def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iterator[tuple[str, int]]:

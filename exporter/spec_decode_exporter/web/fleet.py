@@ -41,7 +41,7 @@ class ShownFleet:
     """All engines that can be shown."""
     matching: int = 0
     shown: list[EngineView] = field(default_factory=list)
-    """Engines with a row: those that need attention first, then in their order."""
+    """Engines with a row, in the order of the query."""
     omitted: list[Mapping[str, str]] = field(default_factory=list)
     """Labels of engines that cannot be shown because of an internal error; at most ``MAX_ROWS``."""
     unknown: set[str] = field(default_factory=set)
@@ -65,7 +65,7 @@ class ShownFleet:
             if errors.attempt("page", labels, partial(fleet._add, labels, snapshot)) is None:
                 fleet.omitted = [*fleet.omitted, labels][:MAX_ROWS]
             await pace.done()
-        fleet.shown.sort(key=lambda engine: not engine.is_alarming)
+        fleet.shown = query.in_order(fleet.shown)
         beyond = [engine for engine in fleet.shown[MAX_ROWS:] if engine.id in query.opened]
         fleet.shown = [*fleet.shown[:MAX_ROWS], *beyond]
         return fleet

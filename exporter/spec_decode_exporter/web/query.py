@@ -1,9 +1,9 @@
-"""Address of the page: its filter and open engines, which are its only state; and the words to filter by."""
+"""Address of the page: filter, order and open engines, its only state; and what to filter and to sort by."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ from multidict import MultiMapping
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.views import verdict_text
-from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.engine_view import EngineView, WindowView
 
 MAX_OPEN: Final = 8
 """Maximum number of open engines: each is rendered each second."""
@@ -59,18 +59,50 @@ STATES: Final[Mapping[State, Word]] = {
 }
 
 
+_Value = tuple[str | float, ...]
+"""A value to sort by; empty if it is unknown."""
+
+
+def _known(value: str | float | None) -> _Value:
+    return () if value is None else (value,)
+
+
+def _of_longest(read: Callable[[WindowView], float | None]) -> Callable[[EngineView], _Value]:
+    return lambda engine: () if engine.longest is None else _known(read(engine.longest))
+
+
+SORTS: Final[Mapping[str, Callable[[EngineView], _Value]]] = {
+    "engine": lambda engine: (engine.name.casefold(),),
+    "speedup": lambda engine: _known(
+        engine.evaluated.estimated_speedup_ratio.value if engine.evaluated else None
+    ),
+    "acceptance": _of_longest(lambda window: window.draft_acceptance_ratio.value),
+    "length": _of_longest(lambda window: window.acceptance_length_tokens.value),
+    "k": lambda engine: _known(engine.configured_tokens),
+    "step": _of_longest(lambda window: window.effective_tokens_per_step),
+    "time": _of_longest(lambda window: window.time_per_output_token_seconds),
+}
+"""Columns to sort by."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Filter and open engines, in the order of opening."""
+    """Filter and open engines, in the order of opening, and the order of the rows."""
 
     text: str = ""
     opened: tuple[str, ...] = ()
+    sort: str = ""
+    """Column of ``SORTS``, after ``-`` with the largest first; empty: what needs attention first."""
 
     @classmethod
     def read(cls, parameters: MultiMapping[str]) -> Self:
         """Read the parameters of an address, within the limits."""
         ids = (engine[:MAX_ID] for engine in parameters.getall("engine", []))
-        return cls(parameters.get("q", "")[:MAX_FILTER].strip(), tuple(dict.fromkeys(ids))[-MAX_OPEN:])
+        sort = parameters.get("sort", "")
+        text = parameters.get("q", "")[:MAX_FILTER].strip()
+        return cls(
+            text, tuple(dict.fromkeys(ids))[-MAX_OPEN:], sort if sort.removeprefix("-") in SORTS else ""
+        )
 
     def filtered(self, text: str) -> PageQuery:
         """Return a query with another filter."""
@@ -81,10 +113,25 @@ class PageQuery:
         others = tuple(other for other in self.opened if other != engine)
         return replace(self, opened=others if engine in self.opened else (*others, engine))
 
+    def sorted_by(self, column: str) -> PageQuery:
+        """Return a query with another order: numbers from the largest, then from the smallest, then none."""
+        turns = ["", column, f"-{column}"] if column == "engine" else ["", f"-{column}", column]
+        after = turns[(turns.index(self.sort) + 1) % len(turns)] if self.sort in turns else turns[1]
+        return replace(self, sort=after)
+
+    def in_order(self, engines: Sequence[EngineView]) -> list[EngineView]:
+        """Return engines in the order of the rows."""
+        if not self.sort:
+            return sorted(engines, key=lambda engine: not engine.is_alarming)
+        value = SORTS[self.sort.removeprefix("-")]
+        known = sorted(filter(value, engines), key=value, reverse=self.sort.startswith("-"))
+        return [*known, *(engine for engine in engines if not value(engine))]
+
     @property
     def href(self) -> str:
         """Relative address: it works behind any prefix."""
         pairs = [("q", self.text)] if self.text else []
+        pairs += [("sort", self.sort)] if self.sort else []
         pairs += [("engine", engine) for engine in self.opened]
         return f"./?{urlencode(pairs)}" if pairs else "./"
 

@@ -100,7 +100,7 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.INSUFFICIENT, findings=(PREFILL,), countdown=Countdown(12.0, 12.0)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
         (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), "unsure", "Several servers answer", "Several servers answer.", "Name each server."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take 15 s of traffic."),
-        (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
+        (engine(State.UNREACHABLE), "bad", "Unreachable", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
         (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
     ],
 )  # fmt: skip
@@ -192,18 +192,19 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
 @pytest.mark.parametrize(
     ("engines", "tone", "matter", "remedy"),
     [
-        ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
-        ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
-        ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
-        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Below: how to find out, cheapest first."),
-        ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of the 2 engines that draft, too early to say on 1.", "Advice of insufficient."),
-        ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
+        ([engine()] * 3, "good", "Speculation pays on all 3 engines.", ""),
+        ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines.", "Another number of draft tokens is faster on 1 engine: see the table."),
+        ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of 3 engines, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
+        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of 4 engines, probably pays on 1, unclear on 1, too early to say on 1.", "Below: how to find out, cheapest first."),
+        ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of 2 engines, too early to say on 1.", "Advice of insufficient."),
+        ([engine(), engine(), UNCLEAR, engine(State.IDLE)], "good", "Speculation pays on 2 of 3 engines that draft, unclear on 1.", "Below: how to find out, cheapest first."),
+        ([EARLY, EARLY], "waiting", "Too early to say on both engines.", "Advice of insufficient."),
         ([engine(Verdict.INSUFFICIENT, findings=(PREFILL,)), engine(State.IDLE)], "unsure", "Too early to say on the only engine that drafts.", "llama on chat, engine 0: It decodes nothing. Watch the decode servers."),
         ([engine(Verdict.HARMFUL), engine(State.UNKNOWN, findings=(MIXED,), name="r")], "unsure", "Speculation makes decoding slower on the only engine that drafts.", "llama on r, engine 0: Several servers answer. Name each server."),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take 15 s of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page shows no drafts, so speculation is off: start vLLM with `--speculative-config`."),
-        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
-        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
+        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
+        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is unreachable. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
 )  # fmt: skip
 def test_a_fleet_says_what_is_the_matter_and_what_to_do_about_the_worst(engines, tone, matter, remedy):

@@ -6,7 +6,7 @@ import pytest
 from multidict import MultiDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, PageQuery, terms
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, SORTS, PageQuery, terms
 from tests.unit.web.pages import changed
 
 TERMS = [
@@ -26,6 +26,24 @@ def test_an_address_is_read_and_written():
     assert query.toggled("a").href == "./?q=verdict%3Dpoor&engine=b"
     assert query.toggled("c").filtered("").href == "./?engine=a&engine=b&engine=c"
     assert PageQuery().href == "./"
+
+
+def test_a_click_sorts_by_a_column_then_the_other_way_then_by_attention_again():
+    query, orders = read("q=x&sort=bad"), []
+    for _ in range(3):
+        query = query.sorted_by("length")
+        orders.append(query.sort)
+    assert orders == ["-length", "length", ""]
+    assert PageQuery().sorted_by("engine").sorted_by("engine").sort == "-engine"
+    assert read("sort=-length").sorted_by("k").href == "./?sort=-k"
+
+
+def test_engines_without_a_value_are_last_in_both_orders(engines):
+    several = [changed(engines[0], configured_tokens=tokens) for tokens in (4, None, 7)]
+    for sort, tokens in (("k", [4, 7, None]), ("-k", [7, 4, None])):
+        assert [engine.configured_tokens for engine in PageQuery(sort=sort).in_order(several)] == tokens
+    for column in SORTS:
+        assert len(PageQuery(sort=column).in_order(several)) == 3
 
 
 def test_the_oldest_open_engine_closes_at_the_limit():

@@ -18,13 +18,14 @@ let turn = null; // AbortController of the request in flight
 // --- Morphing the document.
 const keyOf = (node) => node.id || node.dataset?.key || "";
 
+const isUserState = (node, name) => name === "open" && node.nodeName === "DETAILS"; // the user opened or closed it
+
 function morphAttributes(old, fresh) {
   for (const { name } of [...old.attributes]) {
-    const isUserState = name === "open" && old.nodeName === "DETAILS"; // the user opened it
-    if (!fresh.hasAttribute(name) && !isUserState) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !isUserState(old, name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && !isUserState(old, name)) old.setAttribute(name, value);
   }
   if (old.nodeName === "INPUT" && old !== document.activeElement) old.value = fresh.value;
 }
@@ -148,7 +149,7 @@ addEventListener("popstate", refresh);
 document.addEventListener("click", (event) => {
   if (event.target.closest('a[href="#glossary"]')) document.getElementById("glossary").open = true;
   const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
-  const link = event.target.closest("a.opener, a.chip") ?? openerOf(event.target);
+  const link = event.target.closest("a.opener, a.chip, a.sort") ?? openerOf(event.target);
   if (!link || !isPlain) return;
   event.preventDefault();
   go(link.getAttribute("href"));
@@ -216,5 +217,9 @@ function step(from, by) {
   openers[openers.indexOf(from) + by]?.focus();
 }
 
+// On a narrow screen the long sections below the engines begin folded.
+if (matchMedia("(max-width: 40rem)").matches) {
+  for (const section of content.querySelectorAll("details.fold")) section.open = false;
+}
 setStatus("live", "Live");
 plan();
