@@ -76,12 +76,16 @@ class AllowedHosts(NamedTuple):
         return host in self.names or any(f"*{parent}" in self.names for parent in parents)
 
     def allow(self, target: str, headers: MultiMapping[str]) -> bool:
-        """Return whether ``Host`` and an absolute target name allowed hosts; addresses always are."""
+        """Return whether the ``Host`` header and an absolute request target name allowed hosts.
+
+        Addresses and ``localhost`` are always allowed: DNS rebinding cannot use them.
+        """
         hosts = [_host(headers)]
         if not target.startswith("/") and target != "*":  # such as http://host/path
             hosts.append(parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0]))
         return not self.names or all(
-            it and (it.host == "localhost" or _is_address(it.host) or self.by_name(it.host)) for it in hosts
+            host and (host.host == "localhost" or _is_address(host.host) or self.by_name(host.host))
+            for host in hosts
         )
 
 
@@ -89,7 +93,10 @@ EVERY_HOST: Final = AllowedHosts()
 
 
 def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
-    """Return whether a page of another site sent a request; through TLS, a page without it is another."""
+    """Return whether a page of another site made the browser send a request.
+
+    If it came through TLS (``secure``), a page without TLS is another site.
+    """
     if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
         return True
     origins, host = headers.getall(hdrs.ORIGIN, ()), _host(headers)
