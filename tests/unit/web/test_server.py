@@ -1,11 +1,13 @@
 """Connections: what is closed when, what is counted, and which connection a new one replaces."""
 
+import ast
 import asyncio
 import errno
 import gc
 import re
 import ssl
 from asyncio import sslproto
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +15,10 @@ import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.web import limits
 from spec_decode_exporter.web import server as module
 from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.limits import Limit
 from spec_decode_exporter.web.server import (
     ANSWER_SECONDS,
     HEAD_SECONDS,
@@ -386,11 +390,17 @@ async def test_bodies_that_end_in_the_middle_are_not_logged(serving, until, capl
     assert not caplog.records
 
 
-async def test_no_attribute_of_a_connection_is_one_that_aiohttp_uses_itself(serving, until):
-    await serving.connect()
-    await until(lambda: serving.connections == 1)
-    [connection] = serving.server.connections
-    assert not vars(connection).keys() & {name for base in web.RequestHandler.__mro__ for name in vars(base)}
+def test_no_private_attribute_of_aiohttp_or_asyncio_is_used():
+    nodes = [
+        each
+        for each in ast.walk(ast.parse(Path(module.__file__).read_text()))
+        if isinstance(each, ast.Attribute)
+    ]
+    private = [each for each in nodes if each.attr.startswith("_") and not each.attr.startswith("__")]
+    assert {ast.unparse(each.value) for each in private} == {"self"}
+    assert not {each.attr for each in private} & {
+        name for base in web.RequestHandler.__mro__ for name in vars(base)
+    }
 
 
 async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
@@ -493,6 +503,22 @@ async def test_a_handshake_that_does_not_begin_takes_no_memory_and_is_ended(idle
     idle.after(HEAD_SECONDS + 1)
     assert await hung_up(reader)
     await until(lambda: not idle.connections)
+
+
+async def test_with_tls_too_a_large_response_keeps_its_place_until_it_is_read(
+    idle, context, encrypted, until, monkeypatch
+):
+    """asyncio takes any number of bytes at once, and encrypts all of them."""
+    app = web.Application()
+    app.router.add_get("/large", Limit(1).limit(idle.answer))
+    await idle.start(Tls(lambda: context), app=app)
+    _, writer = await idle.connect(limit=1, **encrypted)
+    writer.transport.pause_reading()
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: idle.begun == 1)
+    monkeypatch.setattr(limits, "WAIT_SECONDS", 0)
+    reader, _ = await idle.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", **encrypted)
+    assert (await reader.readline()).split()[1] == b"503"
 
 
 async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):
