@@ -93,8 +93,7 @@ class Limit:
 
 async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send a response; close the connection of a client that does not read it in time."""
-    body = response.body if isinstance(response, web.Response) else None
-    if isinstance(response, web.Response) and isinstance(body, bytes) and len(body) > _PIECE:
+    if isinstance(response, web.Response) and isinstance(body := response.body, bytes) and len(body) > _PIECE:
         # Megabytes at once would hold the event loop and, with TLS, be in memory until the client reads them.
         response.body = _pieces(body)
         response.headers[hdrs.CONTENT_LENGTH] = str(len(body))

@@ -222,8 +222,10 @@ class Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Pass data to aiohttp, unless its head is too long or the answer before it is pending."""
         if self._body is None or self._body.is_eof():
-            if self.stage is Stage.ACTIVE:  # aiohttp would queue requests: megabytes of heads
-                self.close()  # after the response
+            if self.stage is Stage.ACTIVE and self.wire is not None:
+                # aiohttp would queue requests: megabytes of heads. The response is the last one here.
+                self.close()
+                self.wire.pause_reading()
                 return
             if self._head_bytes > MAX_HEAD_BYTES:
                 self.end()
