@@ -19,7 +19,7 @@ from benchmarks.simulated_requests import MIXES, Load, Trace, trace
 from benchmarks.table import percent, print_table
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.experiment import Experiment, ExperimentTracker, Member, compare
+from spec_decode_exporter.experiments.experiment import Claims, Experiment, Member, compare
 
 SECONDS = 300
 HOUR = 3600
@@ -84,12 +84,12 @@ def row(random: np.random.Generator, load: Load, engines: int, faster: float, pa
 
 def hour(random: np.random.Generator, load: Load) -> tuple[bool, bool]:
     """Look at equal arms for an hour; return whether a look shows a winner, and whether one is named."""
-    drawn, tracker = traces(random, load, 1, 1.0, HOUR + SECONDS), ExperimentTracker(SETTINGS)
+    drawn, claims = traces(random, load, 1, 1.0, HOUR + SECONDS), Claims()
     shown = named = False
     for begin in range(0, HOUR, LOOK_SECONDS):
         seen, now = members(drawn, begin), float(begin + SECONDS)
         shown |= winner_of(compare(SETTINGS, seen, (float(SECONDS),), now)) is not None
-        named |= winner_of(tracker.compare(seen, (float(SECONDS),), now)) is not None
+        named |= winner_of(compare(SETTINGS, seen, (float(SECONDS),), now, claims)) is not None
     return shown, named
 
 

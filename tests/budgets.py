@@ -16,23 +16,23 @@ BUDGETS = {
     "config": 1982,  # schedules, memory of the drafter
     "scrape": 2491,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1145,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
-    "window": 893,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, and narrow columns
-    "figures": 1045,  # drafts that had each position, as counted, one mean of decoding requests, columns once (990 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 2026,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; blocks by K and histograms for later; time saved
-    "analysis": 2316,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
+    "window": 891,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, narrow columns, and products for mean loads
+    "figures": 996,  # one way to read columns (1,045 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
+    "costs": 1899,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; steps of a poll are sums at once, names say no sizes of targets
+    "analysis": 2280,  # pure functions: the counters that a page lacks are live state, in monitor (2,506 before); no measuring schedules, no bounds of queues and caches, no search over bands; ways to know, return on memory, fine steps of bands
     "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
-    "experiments": 757,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify
+    "experiments": 700,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify (757 before)
     "findings": 641,  # what cannot be acted on is gone (680 before)
-    "requests": 1614,  # one bounded list of requests instead of histograms in lanes, cells and the dip test; the receiver came from monitor: 1,350 would cost slots that names take over, or the texts of the schema
+    "requests": 1450,  # one rule for kinds that differ, one receiver for each setting (1,614 before); 1,350 would cost slots that names take over, or the texts of the schema
     "monitor": 2764,  # counters that a page lacks came from analysis (2,597 before); a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
-    "history": 2239,  # a history drives the ordinary monitors; who is who in it, groups, missing series, exact names (2,413 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
-    "metrics": 905,  # a row for each figure, and lines that are written with the evaluation (910 before)
-    "views": 2344,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
+    "history": 2238,  # a history drives the ordinary monitors; who is who in it, groups, missing series, exact names (2,413 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
+    "metrics": 899,  # a row for each figure, and lines that are written with the evaluation (905 before)
+    "views": 2337,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
     "plan": 1289,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
     "reports": 2803,  # one chart of a history in place of four, and HTTP settings by variables; plan is a package of its own (4,543 before)
     "web": 2990,  # limits of the port for all clients together, on public API (3,370 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 589,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 2191,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
+    "cli": 2184,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
     "simulator": 1333,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }

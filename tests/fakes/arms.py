@@ -11,10 +11,9 @@ from spec_decode_exporter.window.history import (
     Means,
     Window,
     columns,
-    covered_seconds,
-    gauge_column,
     position_columns,
     row_of,
+    scaled,
 )
 from spec_decode_exporter.window.poll import UNKNOWN, Counters
 from spec_decode_exporter.window.ring import Increments
@@ -57,11 +56,11 @@ def window_over(increments, length=300.0, *, depth=0, hidden=(), answers=Answers
     """The window of these increments; the engine lacks the ``hidden`` counters and gauges."""
     polls, names, gauges = len(increments), UNKNOWN._fields, Means._fields
     sums = dict(zip(names, map(sum, columns(increments, *names)), strict=True))
-    sums |= {name: sum(gauge_column(increments, name)) / polls for name in gauges if polls}
+    sums |= {name: sum(scaled(increments, name)) / polls for name in gauges if polls}
     sums |= dict.fromkeys(hidden)
     return Window(
         length,
-        sum(covered_seconds(increments)),
+        sum(scaled(increments, "covered_nanoseconds")),
         polls,
         Counters(*map(sums.get, names)),
         tuple(map(sum, position_columns(increments, depth))),

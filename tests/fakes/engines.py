@@ -107,5 +107,5 @@ def _plain_hour(end):
             wall, wall + 60.0, load=20.0, decode_steps=60_000, decode_nanoseconds=60_000 * 18_000_000
         )
         period = baseline.plain(minute, 20.0, wall + 60.0)
-        period.steps.add(reader.steps(minute), wall + 60.0)
+        period.steps.add(reader.read(minute, wall + 60.0))
     return baseline

@@ -6,9 +6,8 @@ from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
-from spec_decode_exporter.costs.cost import CostAtLoad, CostSource, CostSources, fixed_tokens, measured_curves
+from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource, CostSources, fixed_tokens
 from spec_decode_exporter.costs.methods import Interval, kind_of
-from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import window
 
@@ -52,10 +51,8 @@ def busy_window(
 
 def curve(*points, margin=0.02, source=CostSource.MEASURED, method=""):
     """A measured cost, of pairs of load and c."""
-    found = [
-        (source, CostAtLoad(load, Interval((1 - margin) * c, c, (1 + margin) * c))) for load, c in points
-    ]
-    return measured_curves(found, fixed_tokens(kind_of(method), 1.0))[0]
+    known = (CostAtLoad(load, Interval((1 - margin) * c, c, (1 + margin) * c)) for load, c in points)
+    return CostByLoad(tuple(known), source, step_tokens=fixed_tokens(kind_of(method), 1.0))
 
 
 def knowledge(*measured, method="", cost=None, architecture=None, schedule=None, **more):
@@ -63,11 +60,10 @@ def knowledge(*measured, method="", cost=None, architecture=None, schedule=None,
     named = {} if schedule is None else {"schedule": schedule}
     facts = ("engine_kind", "server", "data_parallel", "settings_place")
     assumed = Assumptions(**{name: more.pop(name) for name in facts if name in more})
-    target = TargetModel(architecture)
-    speculation = Speculation(method, "configured" if method else "", target=target, **named)
+    speculation = Speculation(method, "configured" if method else "", architecture=architecture, **named)
     return Knowledge(
         speculation,
-        CostSources(cost, measured, method, target),
+        CostSources(cost, measured, method, architecture),
         **{"has_drafted": True, "assumed": assumed, **more},
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import RequestRecord
-from spec_decode_exporter.requests.store import RequestStore
+from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.simulator.scenario import load_scenario
 from spec_decode_exporter.simulator.simulated_request import Answer
 from spec_decode_exporter.simulator.simulation import Simulation

@@ -121,12 +121,12 @@ OF_PAGES = {
     "section of events": Fault("web.page.render", lambda _, template, **__: template == "events.html"),
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
-    "comparison": Fault("monitor.experiment_monitor.ExperimentTracker.compare", lambda _, tracker, *__: tracker.settings.name == "bad"),
+    "comparison": Fault("monitor.experiment_monitor.compare", lambda _, settings, *__: settings.name == "bad"),
     "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
     "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
-    "section of a model": Fault("requests.store.model_findings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
+    "section of a model": Fault("requests.model_findings.ModelFindings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
     "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip

@@ -42,9 +42,6 @@ class Depth(NamedTuple):
     """p_{k-1} / (c·S(k-1)): above 1, drafting the last of the tokens pays. None if c is 0, or almost."""
 
 
-NO_SPECULATION: Final = Depth(0, 1.0, "measured", None)
-
-
 def speedup(price: StepCost, coverage: float, accepted: float, drafted: float) -> float:
     """Return S(k) with ``accepted`` of the ``drafted`` tokens of a draft in the mean; cov is ``coverage``."""
     return (1 + coverage * accepted) / plain_steps(price, coverage, drafted)

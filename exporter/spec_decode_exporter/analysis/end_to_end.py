@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.history import NANO, columns
 
 BASELINE_ERROR: Final = 0.10
 """Least relative error of a baseline's time to first token: it is of another day."""
@@ -112,7 +112,7 @@ def _bounds(
 ) -> Estimate | None:
     """Return the bounds: the lower one at the lower bounds of S and P0, the upper one at the upper bounds."""
     names = ("first_token_nanoseconds", "decode_nanoseconds", "first_tokens")
-    first, decoding, started = figures.columns(*names)
+    first, decoding, started = columns(figures.increments, *names)
     total, mean = list(map(add, first, decoding)), (baseline.first_token_seconds or 0.0) * NANO
     error_of_first = first_token_error(baseline.requests)
 

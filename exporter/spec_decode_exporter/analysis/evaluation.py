@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
@@ -182,14 +182,14 @@ class Evaluation:
     @property
     def is_excluded(self) -> bool:
         """True if the bounds of the shortest window exclude that speculation pays."""
-        bounds = self.windows[0].speedup_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
+        shortest, even = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.harmful
+        return shortest.excludes(shortest.estimated_speedup_ratio, "speedup_bounds", even)
 
     @property
     def gains_nothing(self) -> bool:
         """True if the tokens per step of the shortest window are too few to pay, whatever drafting costs."""
-        bounds = self.windows[0].tokens_per_step_bounds if self.windows else None
-        return bounds is not None and bounds.upper < self.known.policy.speedup.poor
+        shortest, least = self.windows[0] if self.windows else _NO_DATA, self.known.policy.speedup.poor
+        return shortest.excludes(shortest.effective_tokens_per_step, "tokens_per_step_bounds", least)
 
     @cached_property
     def missing(self) -> tuple[MissingEvidence, ...]:
@@ -245,12 +245,6 @@ class Evaluation:
         its = self.verdict_window
         return [] if its.cost is None or its.depths is None else its.depths.each(its.cost.guess)
 
-    @property
-    def recommended(self) -> Depth | None:
-        """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
-        depths = (NO_SPECULATION, *self.depths)
-        return next((depth for depth in depths if depth.tokens == self.decision.advice.tokens), None)
-
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
@@ -264,36 +258,27 @@ class Evaluation:
 
     def compute_for_readers(self) -> None:
         """Compute what most readers read from columns of increments, and drop the columns."""
-        _ = self.state, self.recommended, self.crossover, self.setting
+        _ = self.state, self.depths, self.crossover, self.setting
         for its in {self.longest, self.verdict_window}:  # of others documents and ``full`` alone show bounds
-            its.compute_for_readers()
+            _ = its.draft_acceptance_bounds, its.tokens_per_step_bounds, its.break_even_cost_bounds
+            _ = its.speedup_range, its.request
         self.release_columns()
 
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
-        for its in self.windows:
-            its.release_columns()
-        if "verdict_window" in self.__dict__:
-            self.verdict_window.release_columns()
+        for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
+            for name in ("increments", "works", "depths"):
+                vars(its).pop(name, None)
 
 
 class FallbackEvaluation(Evaluation):
-    """Evaluation after an internal error: the state by the counters alone, and figures without bounds."""
+    """Evaluation after an internal error: figures without cost and bounds."""
 
     def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
         """Take the windows of a present engine."""
         super().__init__(windows, known)
         unknown = Knowledge(known.speculation, policy=known.policy, drafting=Drafting.OFF)
         self.windows = tuple(WindowEvaluation(window, unknown, is_partial=True) for window in windows)
-
-    @cached_property
-    def state(self) -> State:
-        """State by the drafts of the longest window."""
-        if self.known.drafting is Drafting.OFF:
-            return State.DISABLED
-        if not self.known.speculates or not self.longest.window.seconds:
-            return State.UNKNOWN
-        return State.ACTIVE if self.longest.total.drafts else State.IDLE
 
     @cached_property
     def verdict_window(self) -> WindowEvaluation:

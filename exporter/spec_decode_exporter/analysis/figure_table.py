@@ -20,9 +20,8 @@ from spec_decode_exporter.window.history import (
     Means,
     Window,
     columns,
-    covered_seconds,
-    gauge_column,
-    polls,
+    scaled,
+    sum_of,
 )
 from spec_decode_exporter.window.poll import Counters
 from spec_decode_exporter.window.ring import Increments
@@ -141,15 +140,13 @@ def columns_of(window: Window, increments: Increments, name: str) -> Sequence[fl
 
     Times and gauges of engines side by side add up; here their sum is that of the window.
     """
-    if name == "polls":
-        return polls(increments)
     if name == "seconds":
-        times = covered_seconds(increments)
+        times = scaled(increments, "covered_nanoseconds")
         covered = sum(times)
         return [each * window.seconds / covered for each in times] if covered else times
     if name in Means._fields:
-        sums, mean = gauge_column(increments, name), getattr(window.mean, name) or 0.0
-        total, number = sum(sums), sum(polls(increments))
+        sums, mean = scaled(increments, name), getattr(window.mean, name) or 0.0
+        total, number = sum(sums), sum_of(increments, "polls")
         return [each * mean * number / total for each in sums] if total else sums
     first, *others = columns(increments, *_PARTS.get(name, (name,)))
     counts: Sequence[float] = list(map(sub, first, *others)) if others else first

@@ -62,7 +62,7 @@ class Assumptions:
     def cost_model(self, measured: Sequence[CostByLoad]) -> CostSources:
         """Return all that is known of the cost; ``measured`` has the most certain source first."""
         its = self.speculation
-        return CostSources(self.cost, tuple(measured), its.method, its.target, its.drafts_in_parallel)
+        return CostSources(self.cost, tuple(measured), its.method, its.architecture, its.drafts_in_parallel)
 
 
 @dataclass(frozen=True, slots=True)

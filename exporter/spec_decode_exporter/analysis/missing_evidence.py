@@ -1,4 +1,4 @@
-"""Evidence that a verdict needs and lacks, the time that it takes, and ways to know the cost."""
+"""Evidence that a verdict needs and lacks, the time that it takes, and ways to measure the cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.costs.methods import is_known_method
+from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
@@ -120,12 +120,12 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
     return Countdown(max(bounds, 0.0), max(verdict, 0.0))
 
 
-# Ways to know the cost of drafting
+# Ways to measure the cost of drafting
 
 
 @dataclass(frozen=True, slots=True)
 class CostMeasurement:
-    """A way to know whether speculation pays."""
+    """A way to find out whether speculation pays."""
 
     name: str
     text: str
@@ -150,7 +150,7 @@ def _paste(place: SettingsPlace, flags: str, setting: str) -> tuple[str, str]:
 
 
 def _is_measured(its: WindowEvaluation) -> bool:
-    """Return whether the verdict is unclear though a way to know was used."""
+    """Return whether the verdict is unclear though a way to find out was used."""
     is_measured = its.cost is not None and its.cost.source in _OF_STEPS
     return is_measured and its.verdict is Verdict.UNCLEAR
 
@@ -174,7 +174,7 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, 
     (lambda its: its.counts_verified, CostMeasurement("by_hand", "Measure a decode step at this load with drafts, T1, and without, T0; C is (T1 / T0 - 1) / {tokens}", "two measurements"),
         "--cost.draft-cost-ratio C --cost.running-requests {running:.0f}", "cost: {{draft_cost_ratio: C, running_requests: {running:.0f}}}"),
 )  # fmt: skip
-"""Ways to know the cost, cheapest first, with the windows to which each applies, and flags and YAML to paste."""
+"""Ways to measure the cost, cheapest first, with the windows to which each applies, and flags and YAML to paste."""
 WAYS: Final = tuple(way.name for _, way, *_ in _WAYS)
 """Names of the ways, cheapest first."""
 
@@ -190,14 +190,14 @@ def needs_cost(its: WindowEvaluation, verdict: Verdict) -> bool:
 
 
 def ways_to_know(its: WindowEvaluation) -> tuple[CostMeasurement, ...]:
-    """Return the ways to know whether speculation pays, cheapest first."""
+    """Return the ways to find out whether speculation pays, cheapest first."""
     method, running = its.known.speculation.method, its.drafting_requests
     assumed, place = its.known.assumed, its.known.assumed.settings_place
     numbers = {
         "tokens": f"{its.draft_length_tokens:.2g}" if its.draft_length_tokens else "K",
         "running": max(round(running or 0.0), 1),
         "speculation": "--speculative-config" if assumed.engine_kind in {"", "vllm"} else "speculation",
-        "method": method if is_known_method(method) else "METHOD",
+        "method": method if present_name(method) in METHODS else "METHOD",
         "factor": _more_traffic(its),
         "server": f"'{assumed.server}'" if assumed.server else "URL",
         "volume": ", if a volume keeps `state.file`" if place == "chart" else "",

@@ -111,11 +111,11 @@ def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | No
 
 
 def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
-    """Return the setting by load, else the advice as a number."""
+    """Return the setting by load, else the advice as a number, as of a drafter that is nearly dead."""
     present = len(its.positions)
     more = advice.tokens if advice.action is Action.INCREASE else None
     alone = SpeculationSetting(advice.tokens, is_change=advice.tokens not in {None, present})
-    return setting_by_load(its, more or present) or alone
+    return alone if its.is_dead else setting_by_load(its, more or present) or alone
 
 
 def obstacles(known: Knowledge, schedule: BatchSchedule) -> tuple[Obstacle, ...]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
 from spec_decode_exporter.costs.learned import DraftingMethod
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
-from spec_decode_exporter.costs.model_architecture import TargetModel, target_model, weight_bytes
+from spec_decode_exporter.costs.model_architecture import architecture_of, weight_bytes
 from spec_decode_exporter.discovery.vllm_command_line import speculator_method
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -31,8 +31,8 @@ class Speculation:
     draft_model: str = ""
     tokens: int | None = None  # K, the maximum of draft tokens at a time
     schedule: BatchSchedule = NO_SCHEDULE
-    target: TargetModel = field(default_factory=TargetModel)
-    """The served model, by its name."""
+    architecture: Architecture | None = None
+    """Of the served model; None if unknown."""
     drafts_in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
     expected_positions: tuple[float, ...] = ()
@@ -106,7 +106,7 @@ def resolve(
         draft_model=draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
-        target=target_model(model_name, configured.architecture),
+        architecture=configured.architecture or architecture_of(model_name),
         drafts_in_parallel=in_parallel or _IN_ONE_PASS.search(draft_model) is not None,
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,

@@ -22,7 +22,6 @@ from spec_decode_exporter.analysis.verdict import (
     speedup_verdict,
 )
 from spec_decode_exporter.costs.cost import CostRange, StepCost
-from spec_decode_exporter.costs.model_architecture import cache_bytes
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
@@ -30,8 +29,6 @@ from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
-_COLUMNS: Final = ("increments", "_columns", "works", "depths")
-"""Values that hold columns of increments."""
 MIN_KEPT_SECONDS: Final = 240.0
 """Length of a window from which on its share of prefills is kept for a while: computing it takes long."""
 GIGABYTE: Final = 10**9
@@ -119,7 +116,7 @@ class WindowEvaluation(WindowFigures):
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
     def _break_even_at(self, price: StepCost) -> Estimate | None:
-        tokens, steps, drafts, drafted = self.works
+        tokens, steps, drafts, drafted, _ = self.works
         rows = zip(tokens, steps, steps if price.every_step else drafts, strict=True)
         gains = [decoded - own - price.step * paying for decoded, own, paying in rows]
         return estimate_of(gains, drafted, self.cosines, (-inf, inf))
@@ -191,21 +188,6 @@ class WindowEvaluation(WindowFigures):
         is_full = mean.kv_cache_usage_ratio >= TIGHT_CACHE
         return is_full or (mean.waiting_requests or 0.0) >= 1 or bool(self.total.preemptions)
 
-    @property
-    def cache_return(self) -> float | None:
-        """Most tokens a second that a GB more of KV cache could give; 0 if the cache is not tight.
-
-        It has room for GB / (bytes of a token · context) requests more, which decode as fast as the running
-        ones at best: longer steps take a part of it. None if a size is unknown.
-        """
-        if not self.is_cache_tight:
-            return None if self.is_cache_tight is None else 0.0
-        each, running = cache_bytes(self.known.speculation.target), self.busy_requests
-        rate = ratio(self.total.generation_tokens, self.window.seconds)
-        if each is None or rate is None or running is None or not self.context_tokens:
-            return None
-        return rate / running * GIGABYTE / (each * self.context_tokens)
-
     def _bounds_at(self, cost: CostRange) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""
         if self.work is None or not self.cosines:
@@ -257,7 +239,7 @@ class WindowEvaluation(WindowFigures):
         number = len(self.positions)
         longest = 1 + price.step + price.token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
-        decoded, steps, drafts, drafted = self.works
+        decoded, steps, drafts, drafted, _ = self.works
         rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
         times = [own + price.step * paying + price.token * each for own, paying, each in rows]
         return estimate_of(decoded, times, self.cosines, possible, error)
@@ -343,15 +325,21 @@ class WindowEvaluation(WindowFigures):
 
     def contradicts(self, longer: WindowEvaluation) -> bool:
         """Return whether this and the verdict of a longer window cannot both be right now."""
-        pairs = (
-            (self.acceptance_length_bounds, longer.acceptance_length_bounds),
-            (self.tokens_per_step_bounds, longer.tokens_per_step_bounds),
+        length, steps = longer.acceptance_length_bounds, longer.tokens_per_step_bounds
+        claimed = claimed_speedup(longer.verdict, self._policy.speedup)
+        rows = (
+            (self.acceptance_length_tokens, "acceptance_length_bounds", length and length[1:3]),
+            (self.effective_tokens_per_step, "tokens_per_step_bounds", steps and steps[1:3]),
+            (self.estimated_speedup_ratio, "speedup_bounds", claimed),
         )
-        if any(own is not None and own.is_apart(other) for own, other in pairs):
-            return True
-        lowest, highest = claimed_speedup(longer.verdict, self._policy.speedup)
-        speedup = self.speedup_bounds
-        return speedup is not None and (speedup.upper < lowest or speedup.lower > highest)
+        return any(limits and self.excludes(value, bounds, *limits) for value, bounds, limits in rows)
+
+    def excludes(self, value: float | None, bounds: str, lowest: float, highest: float = inf) -> bool:
+        """Return whether the bounds of a value exclude a range; not computed if the value is in it."""
+        if value is not None and lowest <= value <= highest:
+            return False
+        its: Estimate | None = getattr(self, bounds)
+        return its is not None and (its.upper < lowest or its.lower > highest)
 
     def advice(self, crossover: float | None) -> Advice:
         """Return the action and the number of tokens by this window; earlier conditions precede later ones.
@@ -387,7 +375,8 @@ class WindowEvaluation(WindowFigures):
             return Advice(Action.LIMIT_BATCH)
         # Another number may be better at the best guess, but is not known to pay.
         present = len(self.positions) or None
-        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, present)
+        is_slower = self.verdict is Verdict.HARMFUL or (self.request is not None and self.request.is_slower)
+        return Advice(Action.DISABLE, 0) if is_slower else Advice(Action.KEEP, present)
 
     @property
     def first_acceptance_ratio(self) -> float | None:
@@ -412,15 +401,3 @@ class WindowEvaluation(WindowFigures):
         if self.verdict is Verdict.HARMFUL:
             return all(depths.pays(price, tokens) for price in corners)
         return all(depths.is_faster(price, tokens, self._policy.depth.tolerance) for price in corners)
-
-    # Readers
-
-    def compute_for_readers(self) -> None:
-        """Compute the bounds that a page reads: they need columns of increments."""
-        _ = self.draft_acceptance_bounds, self.tokens_per_step_bounds, self.break_even_cost_bounds
-        _ = self.speedup_range, self.request
-
-    def release_columns(self) -> None:
-        """Drop the columns of increments; what is read later computes them again."""
-        for name in _COLUMNS:
-            self.__dict__.pop(name, None)

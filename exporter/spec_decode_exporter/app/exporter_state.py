@@ -26,8 +26,8 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
-from spec_decode_exporter.requests.findings import RequestFindings
-from spec_decode_exporter.requests.receiver import RequestReceiver
+from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
+from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
@@ -63,7 +63,7 @@ class ExporterState:
         self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
-        self._receiver = RequestReceiver(fleet.config.requests, fleet, clock, errors)
+        self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
         self._status = status or self._plain_status
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
@@ -74,15 +74,15 @@ class ExporterState:
         """Use another configuration."""
         self.fleet.config = config
         self._experiments.adopt(config.experiments)
-        self._receiver.adopt(config.requests)
+        if config.requests != self._receiver.settings:
+            self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
         self._config_text = active_yaml(config)
         self.adopted_at = self.clock.wall()
 
     async def snapshot(self) -> Snapshot:
         """Take a snapshot, at most once in ``SHARED_SECONDS`` for all callers of that time.
 
-        One that takes longer than half of them is shared for twice its duration. Snapshots therefore take at
-        most half of the time, whatever the number of callers.
+        A longer one is shared for twice its duration, so snapshots take at most half of the time.
         """
         called = self.clock.monotonic()
         async with self._lock:
@@ -103,8 +103,7 @@ class ExporterState:
     async def take(self) -> Snapshot:
         """Evaluate experiments and requests, and take a snapshot of everything.
 
-        It evaluates no engine: the values of an engine are those of its last evaluation, its counters those
-        of the newest poll.
+        The values of an engine are those of its last evaluation, its counters those of the newest poll.
         """
         last_event = self.events.last
         requests = await self.evaluate()
@@ -149,7 +148,7 @@ class ExporterState:
 
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
-        return self._receiver if self._receiver.is_open else None
+        return self._receiver if self._receiver.settings.ingest else None
 
     def targets(self) -> list[TargetView]:
         """Return the view of every target."""
@@ -165,10 +164,14 @@ class ExporterState:
         """Return the active configuration as YAML, without its secrets."""
         return self._config_text
 
+    def _costs(self) -> TargetCosts:
+        return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
+
     def _own_labels(self) -> list[str]:
         """Return the names of all labels of targets."""
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
 
     def _plain_status(self) -> ExporterStatus:
-        targets = {CONFIGURED: sum(1 for _ in self.fleet)}
-        return ExporterStatus(targets=targets, reload_success_timestamp=self.adopted_at)
+        return ExporterStatus(
+            targets={CONFIGURED: len([*self.fleet])}, reload_success_timestamp=self.adopted_at
+        )

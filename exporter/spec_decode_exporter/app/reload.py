@@ -22,7 +22,7 @@ from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
 from spec_decode_exporter.costs.cost import UNSTATED_LOAD
-from spec_decode_exporter.costs.methods import METHODS, is_known_method
+from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.reports.references import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
@@ -49,7 +49,7 @@ def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
         if _has_no_load(target.cost):
             yield dotted(("targets", index, "cost")), _COST_WITHOUT_LOAD
         method = target.speculative.method if target.speculative else None
-        if method and not is_known_method(method):
+        if method and present_name(method) not in METHODS:
             yield dotted(("targets", index, "speculative", "method")), _unknown_method(method)
 
 

@@ -34,10 +34,8 @@ from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
 from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
 
-_BASELINE_SECONDS: Final = 5.0
-"""Seconds between two checks for a target whose baseline is read from a history."""
-_COMPARISON_SECONDS: Final = 5.0
-"""Seconds between two comparisons of experiments without a request for them."""
+_LOOK_SECONDS: Final = 5.0
+"""Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""
 _YOUNG_OBJECTS: Final = 10_000
 """New objects that cause a collection of the young ones; about 1 MB of garbage waits for it."""
 _YOUNG_COLLECTIONS: Final = 10
@@ -181,7 +179,7 @@ class Service:
     async def _restart(self) -> None:
         """Restart the tasks that depend on the configuration: discovery, and summaries in the log."""
         config = self.fleet.config
-        await self._cancel("discovery")
+        await cancel([self._tasks.pop("discovery", None)])
         # Known targets stay until the first result, so that a reload loses no target.
         known = self._discoverer.found if self._discoverer else {}
         self._discoverer = Discoverer(config, self._clock, self.fleet.follow, known)
@@ -190,7 +188,7 @@ class Service:
         interval = config.log.summary_interval
         if interval != self._summary_interval:
             self._summary_interval = interval
-            await self._cancel("summary")
+            await cancel([self._tasks.pop("summary", None)])
             if interval:
                 summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
                 self._keep_running("summary", summaries.run)
@@ -198,19 +196,16 @@ class Service:
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))
 
-    async def _cancel(self, part: str) -> None:
-        await cancel([self._tasks.pop(part, None)])
-
     async def _compare(self) -> None:
         """Compare experiments and requests every few seconds: verdicts and events depend on it."""
         while True:
-            await self._clock.sleep_until(self._clock.monotonic() + _COMPARISON_SECONDS)
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
             await self.state.evaluate()
 
     async def _read_baselines(self) -> None:
         """Read baselines from histories; the code for it is not in memory before one is configured."""
         while not (self.fleet.config.baseline or any(monitor.target.baseline for monitor in self.fleet)):
-            await self._clock.sleep_until(self._clock.monotonic() + _BASELINE_SECONDS)
+            await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
         baselines = HistoryBaselines(
@@ -238,9 +233,8 @@ class Service:
 async def collect_garbage(clock: Clock) -> None:
     """Collect all garbage now and then; begin when the process has started.
 
-    Reference counts free nearly everything; cycles of errors and of closed connections are left. A full
-    collection reads every object: 0.6 s of processor time with a thousand engines, in which no poll is
-    handled. So objects that stay are excluded, and full collections are rare.
+    Only cycles of errors and of closed connections need it, and it reads every object: 0.6 s of processor
+    time with a thousand engines, in which no poll is handled. So objects that stay are excluded.
     """
     gc.set_threshold(_YOUNG_OBJECTS, _YOUNG_COLLECTIONS, 1_000_000)
     for seconds in chain([0.0, SETTLED_AFTER], repeat(FULL_EVERY)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import structlog
+from yarl import URL
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
@@ -18,7 +20,7 @@ from spec_decode_exporter.config.mistakes import Problem
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.config.types import format_duration, parse_duration
-from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
@@ -34,8 +36,18 @@ _log = structlog.get_logger()
 
 def absolute(path: str) -> str:
     """Return a path of the working directory as an absolute one; a path in a file is relative to that file."""
-    found = str(Path(path).absolute())
-    return FromVariable.of(found, path.origin) if isinstance(path, FromVariable) else found
+    return _as_given(str(Path(path).absolute()), path)
+
+
+def completed(url: str) -> str:
+    """Return an address of ``--target`` as ``observe`` reads it: ``localhost:8000`` is http."""
+    from spec_decode_exporter.reports.observation import completed_url
+
+    return _as_given(completed_url(url), url)
+
+
+def _as_given(text: str, given: str) -> str:
+    return FromVariable.of(text, given.origin) if isinstance(given, FromVariable) else text
 
 
 class Flag(NamedTuple):
@@ -118,8 +130,12 @@ def _switch_options(flag: Flag, value: str) -> dict[str, Any]:
 def _value_options(flag: Flag, value: str) -> dict[str, Any]:
     options = {"metavar": flag.metavar, "type": flag.read, "choices": flag.choices}
     if flag.repeats:
-        parts = (part.strip() for part in value.split(","))
-        default = [FromVariable.of(part, flag.variable) for part in parts if part]
+        parts = filter(None, map(str.strip, value.split(",")))
+        try:
+            given = [FromVariable.of(part, flag.variable) for part in parts]
+            default = [flag.read(part) if flag.read else part for part in given]
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"{flag.variable}: {error}") from None
         return {**options, "action": _Replace, "default": default}
     return {**options, "default": FromVariable.of(value, flag.variable) if value else flag.default}
 
@@ -205,6 +221,25 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
     return {key: value for key, value in keys.items() if value}
 
 
+def exporter_url(text: str) -> URL:
+    """Return the URL of an exporter; ``http://`` may be omitted.
+
+    Raises:
+        ValueError: It is none, or has a user or password.
+    """
+    try:
+        url = URL(text if "://" in text else f"http://{text}")
+    except ValueError:
+        url = URL()
+    if url.user or url.password:
+        raise ValueError(
+            "the URL holds a user or password; save its api/v1/snapshot with another program and use --snapshot"
+        )
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
+    return url
+
+
 def with_speculation(config: Config, speculation: Mapping[str, object]) -> Config:
     """Add keys of ``speculative`` to every configured target, except for those that the target sets itself."""
     if not speculation:
@@ -218,15 +253,27 @@ def with_speculation(config: Config, speculation: Mapping[str, object]) -> Confi
 
 
 def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return a reader that turns the ValueError of ``parse`` into an error of argparse."""
+    """Return a reader that turns an error of ``parse`` that a user can mend into an error of argparse."""
 
     def checked(text: str) -> T:
         try:
             return parse(text)
-        except ValueError as error:
+        except (ValueError, ExporterError) as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return checked
+
+
+def scenario(text: str) -> str:
+    """Return the name of a scenario or of a file, checked without the code of the simulator."""
+    from spec_decode_exporter.simulator.scenario import scenario_names
+
+    names = scenario_names()
+    if text in names or Path(text).exists():
+        return text
+    near = difflib.get_close_matches(text, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"the scenarios are {', '.join(names)}"
+    raise argparse.ArgumentTypeError(f"{text!r} is neither a scenario nor a file; {hint}")
 
 
 def duration(lower: float = 0.0, upper: float = inf, *, or_zero: bool = False) -> Callable[[str], float]:

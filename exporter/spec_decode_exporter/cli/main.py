@@ -54,13 +54,17 @@ def main() -> None:
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
     """Parse the command line; the environment variable of a flag is its default."""
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     first = words[0] if words else "run"
-    if first in ("-h", "--help", "--version"):
+    if first in ("-h", "--help", "-V", "--version"):
         return build_parser(environ).parse_args(list(words))
     if first.startswith("-") or not words:
         words = ["run", *words]
     elif first not in COMMANDS:
-        raise UsageError(f"unknown command {first!r}; the commands are {', '.join(COMMANDS)}")
+        near = difflib.get_close_matches(first, COMMANDS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command {first!r}; {hint}")
     parser = build_parser(environ, words[0])
     arguments, unknown = parser.parse_known_args(list(words))
     if unknown:
@@ -96,12 +100,12 @@ def build_parser(environ: Mapping[str, str], command: str | None = None) -> argp
         f"--web.listen-address is {ENVIRONMENT_PREFIX}WEB_LISTEN_ADDRESS, with commas between values.",
     )
     version = f"%(prog)s {__version__} (revision {REVISION}, Python {sys.version.split()[0]})"
-    parser.add_argument("--version", action="version", version=version)
+    parser.add_argument("--version", "-V", action="version", version=version)
     subparsers = parser.add_subparsers(required=True, metavar=f"{{{','.join(COMMANDS)}}}")
     for name, text in COMMANDS.items():
         # Not capitalize(): names such as vLLM keep their letters.
         subparser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
-        subparser.add_argument("--version", action="version", version=version)
+        subparser.add_argument("--version", "-V", action="version", version=version)
         if name == command:
             # Imported on use, so that a sidecar does not load a simulator.
             module = import_module(f"spec_decode_exporter.cli.{name.replace('-', '_')}")

@@ -25,12 +25,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import (
-    require_stdout,
-    run_loop,
-    stop_on_signals,
-    write_stdout,
-)
+from spec_decode_exporter.cli.process import require_stdout, run_loop, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -62,7 +57,8 @@ exit status, by the worst engine; an engine without speculation counts only if a
   4  speculation is harmful: slower than without it, statistically significant (95 %)
 the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance rate did not fall by more than
 5 percentage points, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests
-to compare with. Both end with 1 and no result if a server does not answer.
+to compare with. Both end with 1 and no result if a server does not answer. With --format prometheus: 0 if every
+server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
 _EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
@@ -117,11 +113,10 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _check_format(arguments: argparse.Namespace) -> None:
-    if arguments.format != PROMETHEUS:
-        if is_given(arguments.metrics_profile):
-            raise UsageError("--metrics.profile needs --format prometheus")
-        return
-    if arguments.prometheus_url is not None or arguments.every is not None:
+    is_page = arguments.format == PROMETHEUS
+    if not is_page and is_given(arguments.metrics_profile):
+        raise UsageError("--metrics.profile needs --format prometheus")
+    if is_page and (arguments.prometheus_url is not None or arguments.every is not None):
         raise UsageError("--format prometheus needs servers or a recording, and is written once, at the end")
 
 
@@ -191,9 +186,10 @@ async def _result(
     view = observed.view()
     if arguments.format == PROMETHEUS:
         write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
-    else:
-        with suppress(BrokenPipeError):
-            output.report(view)
+        # Its series say whether speculation pays: a script must not discard them because it does not.
+        return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
+    with suppress(BrokenPipeError):
+        output.report(view)
     return observation_status(view) if arguments.save is None else save(arguments.save, observed)
 
 

@@ -13,6 +13,7 @@ from spec_decode_exporter.cli.flags import (
     add_flags,
     general_keys,
     is_given,
+    scenario,
     target_keys,
     vllm_speculation,
 )
@@ -42,7 +43,10 @@ def add_server_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, 
     )
     parser.add_argument("--target", **servers, nargs=1, help="the same as URL")
     parser.add_argument(
-        "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
+        "--simulate",
+        metavar="SCENARIO",
+        type=scenario,
+        help="observe an embedded simulated vLLM instead of real servers",
     )
     parser.set_defaults(simulated=None)
     add_flags(parser, (_CONFIG_FILE, *SERVER_FLAGS), environ)

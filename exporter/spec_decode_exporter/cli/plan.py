@@ -14,7 +14,7 @@ from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.costs.methods import DRAFT_MODEL, is_known_method, present_name
+from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
 from spec_decode_exporter.plan.checkpoint import model_of
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
@@ -169,7 +169,7 @@ def _deployment_plan(given: argparse.Namespace, observed: ObservedModel | None) 
 def _common(given: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
     """Return the values that both kinds of plans have."""
     seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
-    if given.method and not is_known_method(given.method):
+    if given.method and present_name(given.method) not in KNOWN_METHODS:
         raise UsageError(f"--method {given.method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
     if given.method is None and given.draft is None and observed is None:
         raise UsageError(NO_DRAFT)

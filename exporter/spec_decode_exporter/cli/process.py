@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import queue
 import resource
 import select
 import signal
@@ -13,8 +14,9 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from math import inf
-from typing import Any, Final, TextIO, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -22,8 +24,10 @@ from spec_decode_exporter.core.user_errors import ExporterError
 
 ONE_INTERRUPT: Final = 0.5
 """Seconds within which signals are one interrupt."""
-MAX_WAITING: Final = 1_000_000
-"""Characters that wait for the thread of an output; more are dropped."""
+MAX_WAITING: Final = 10_000
+"""Texts that wait for the thread of an output; more are dropped."""
+MAX_TEXT: Final = 20_000
+"""Characters of one text, such as a traceback or the report at the start."""
 FLUSH_SECONDS: Final = 1.0
 """Seconds that the last lines may take at the end."""
 STOP_SECONDS: Final = 10.0
@@ -83,7 +87,8 @@ def end_soon(streams: Iterable[BackgroundStream]) -> None:
 
     def end() -> None:
         _log.error("stopped_late", seconds=STOP_SECONDS)
-        drain(streams)
+        for stream in streams:
+            stream.drain()
         os._exit(1)
 
     timer = threading.Timer(STOP_SECONDS, end)
@@ -133,96 +138,61 @@ def write_stdout(text: str) -> None:
 
 
 class BackgroundStream(io.TextIOBase):
-    """Text stream whose thread writes a bounded queue.
+    """Text stream whose thread writes a bounded queue: a reader that does not read delays nothing.
 
-    A reader that does not read delays neither the event loop nor a signal. Once the queue is full, all lines
-    are dropped until the reader has read. Then a log line has their number.
+    What does not fit is dropped. Once the reader reads again, a log line has the number of those lines.
     """
 
     def __init__(self, write: Callable[[str], None], limit: int = MAX_WAITING) -> None:
-        """Write with ``write``, which may block and must not raise. At most ``limit`` characters wait."""
+        """Write with ``write``, which may block and must not raise. At most ``limit`` texts wait."""
         super().__init__()
-        self.lines_dropped = 0
-        self._write, self._limit = write, limit
-        self._waiting: list[str] = []
-        self._size = self._unreported = 0
-        self._is_writing = False
-        self._changed = threading.Condition()
+        self.lines_dropped = self._unreported = 0
+        self._write, self._waiting = write, queue.Queue[str](limit)
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     def write(self, text: str, /) -> int:
         """Queue the text, or drop it if the queue is full."""
-        with self._changed:
-            if self._unreported or self._size + len(text) > self._limit:
-                lines = text.count("\n")
-                self.lines_dropped += lines
-                self._unreported += lines
-            else:
-                self._waiting.append(text)
-                self._size += len(text)
-                self._changed.notify_all()
+        try:
+            self._waiting.put_nowait(text[:MAX_TEXT])
+        except queue.Full:
+            self.lines_dropped += text.count("\n")
+            self._unreported += text.count("\n")
         return len(text)
 
-    def drain(self, seconds: float) -> None:
+    def drain(self, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until all text is written, at most ``seconds``."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._waiting and not self._is_writing, seconds)
+        with self._waiting.all_tasks_done:
+            self._waiting.all_tasks_done.wait_for(lambda: not self._waiting.unfinished_tasks, seconds)
 
     def _run(self) -> None:
         while True:
-            text, dropped = self._take()
+            self._write(self._waiting.get())
+            dropped, self._unreported = self._unreported, 0
             if dropped:
                 _log.warning("log_lines_dropped", lines=dropped)
-            self._write(text)
-
-    def _take(self) -> tuple[str, int]:
-        """Wait for text; return it, and the number of lines dropped since."""
-        with self._changed:
-            self._is_writing = False
-            self._changed.notify_all()
-            self._changed.wait_for(lambda: self._waiting)
-            text, dropped = "".join(self._waiting), self._unreported
-            self._waiting, self._size, self._unreported, self._is_writing = [], 0, 0, True
-        return text, dropped
+            self._waiting.task_done()
 
 
 @contextmanager
 def background_output() -> Iterator[Sequence[BackgroundStream]]:
     """Replace standard output and standard error within the context; all text is written at its end."""
-    former = sys.stdout, sys.stderr
-    opened = [_in_background(stream) for stream in former]
-    streams = [stream for stream in opened if isinstance(stream, BackgroundStream)]
-    sys.stdout, sys.stderr = opened
+    former, streams = (sys.stdout, sys.stderr), list[BackgroundStream]()
+    for name in ("stdout", "stderr"):
+        with suppress(OSError, ValueError, AttributeError):  # closed, or no file: it stays
+            streams.append(BackgroundStream(partial(_write_to, getattr(sys, name).fileno())))
+            setattr(sys, name, streams[-1])
     try:
         yield streams
     finally:
-        drain(streams)
+        for stream in streams:
+            stream.drain()
         sys.stdout, sys.stderr = former
 
 
-def drain(streams: Iterable[BackgroundStream]) -> None:
-    """Wait until all text is written, at most ``FLUSH_SECONDS`` for each stream."""
-    for stream in streams:
-        stream.drain(FLUSH_SECONDS)
-
-
-def _in_background(stream: TextIO) -> TextIO | BackgroundStream:
-    """Return a stream in the background; one that is closed or is no file stays."""
-    with suppress(OSError, ValueError, AttributeError):  # Python has None for a closed one
-        return BackgroundStream(to_descriptor(stream.fileno()))
-    return stream
-
-
-def to_descriptor(descriptor: int) -> Callable[[str], None]:
-    """Return a function that writes text to a file descriptor, and ignores a full disk or a closed pipe."""
-
-    def write(text: str) -> None:
-        left = memoryview(text.encode(errors="backslashreplace"))
-        with suppress(OSError):
-            while left:
-                try:
-                    left = left[os.write(descriptor, left) :]
-                except BlockingIOError:  # another process made the pipe non-blocking
-                    select.select([], [descriptor], [])
-
-    return write
+def _write_to(descriptor: int, text: str) -> None:
+    """Write to a file; ignore a full disk and a closed pipe."""
+    left = memoryview(text.encode(errors="backslashreplace"))
+    with suppress(OSError):
+        while left:
+            select.select([], [descriptor], [])  # another process may have made a pipe non-blocking
+            left = left[os.write(descriptor, left) :]

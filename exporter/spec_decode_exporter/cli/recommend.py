@@ -7,12 +7,19 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, duration, is_given, reader, reject_baseline
+from spec_decode_exporter.cli.flags import (
+    Flag,
+    add_flags,
+    duration,
+    exporter_url,
+    is_given,
+    reader,
+    reject_baseline,
+)
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -26,15 +33,11 @@ from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import (
-    FORMATS,
-    recommendation_status,
-    written,
-)
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
-from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -48,30 +51,12 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 _PATH: Final = "api/v1/snapshot"
+_NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
 
 
 class NoSnapshotError(ExporterError):
     """A file or an exporter gives no snapshot; the text is the reason."""
-
-
-def snapshot_url(text: str) -> str:
-    """Return the URL of an exporter's snapshot; ``http://`` may be omitted.
-
-    Raises:
-        ValueError: It is not the URL of an exporter.
-    """
-    try:
-        url = URL(text if "://" in text else f"http://{text}")
-    except ValueError:
-        url = URL()
-    if url.user or url.password:
-        raise ValueError(
-            f"the URL holds a user or password; save its {_PATH} with another program and use --snapshot"
-        )
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
-    return str(url / _PATH)
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -80,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     sources = (
-        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(snapshot_url)),
+        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
     )  # fmt: skip
     add_flags(parser, sources)
@@ -118,7 +103,9 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
-    return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
+    return run_loop(
+        read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
+    )
 
 
 def read_snapshot(path: Path) -> SavedSnapshot:
@@ -147,12 +134,21 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
         NoSnapshotError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    body = b""
     try:
-        return parsed((await client.get(url)).body)
+        body = (await client.get(url)).body
+        return parsed(body)
     except PollError as error:
-        raise NoSnapshotError(f"{url}: {printable(error)}") from None
+        hint = (
+            f": {_NO_EXPORTER}"
+            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
+            else ""
+        )
+        raise NoSnapshotError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
-        raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
+        is_exporter = body.startswith(b"{") and b'"version":' in body
+        reason = "the exporter has another version than this command" if is_exporter else _NO_EXPORTER
+        raise NoSnapshotError(f"{url}: {reason}") from None
     finally:
         await client.close()
 

@@ -18,7 +18,10 @@ from spec_decode_exporter.cli.flags import (
     SERVER_FLAGS,
     Flag,
     add_flags,
+    completed,
     general_keys,
+    reader,
+    scenario,
     target_keys,
     vllm_speculation,
     with_speculation,
@@ -30,7 +33,6 @@ from spec_decode_exporter.cli.process import (
     raise_file_limit,
     run_loop,
 )
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -51,15 +53,15 @@ _MAX_SHOWN: Final = 10
 _FLAGS: Final = (
     Flag("--config.file", "FILE", "the configuration; without one, flags and defaults"),
     Flag("--config.auto-reload", "", "reload the configuration when its file changes"),
-    Flag("--target", "URL", "a metrics page to poll, without a configuration; repeatable", repeats=True),
+    Flag("--target", "URL", "a metrics page to poll, without a configuration, such as localhost:8000; repeatable", read=completed, repeats=True),
     *SERVER_FLAGS,
     *RUN_FLAGS,
-    Flag("--web.listen-address", "ADDRESS", f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})", repeats=True),
+    Flag("--web.listen-address", "ADDRESS", f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})", read=reader(parse_address), repeats=True),
     Flag("--web.external-url", "URL", "the address of the pages in a browser; alerts link there"),
     Flag("--web.enable-lifecycle", "", "let POST /-/reload reload the configuration"),
     Flag("--web.allowed-hosts", "HOST", "host name that a request may have, such as *.example.com; repeatable (default all)", repeats=True),
     Flag("--web.config.file", "FILE", "TLS and users of the pages, in the format of other exporters"),
-    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers; repeatable", repeats=True),
+    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers; repeatable", read=scenario, repeats=True),
 )  # fmt: skip
 
 
@@ -125,7 +127,7 @@ def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) 
     if arguments.config_auto_reload and not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
-        addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
+        addresses=arguments.web_listen_address or [parse_address(DEFAULT_ADDRESS)],
         lifecycle=arguments.web_enable_lifecycle,
         external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
         simulated=bool(arguments.simulate),
@@ -151,7 +153,8 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         values["requests.ingest"] = True  # the simulator sends its requests
     path = Path(arguments.config_file) if arguments.config_file else None
     config = load_config(path, environ=environ, overrides=values)
-    return with_speculation(config, vllm_speculation(arguments.speculative_config))
+    flags = target_keys(arguments).get("speculative", {}) if path else {}
+    return with_speculation(config, {**vllm_speculation(arguments.speculative_config), **flags})
 
 
 def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
@@ -161,25 +164,17 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
     if len({Path(each).stem for each in arguments.simulate}) < len(arguments.simulate):
         raise UsageError("--simulate names its target like the scenario: give each scenario once")
     if arguments.config_file:
-        _reject_beside_file(arguments)
+        if arguments.target:
+            name = getattr(arguments.target[0], "origin", "--target")
+            raise UsageError(
+                f"{name} is for use without --config.file; put it into the file, under `targets`"
+            )
+        return []
     settings = target_keys(arguments)
     if arguments.simulated:
         return [{**each, **settings} for each in arguments.simulated]
     urls = arguments.target or ([DEFAULT_URL] if settings else [])
     return [{"url": url, **settings} for url in urls]
-
-
-def _reject_beside_file(arguments: argparse.Namespace) -> None:
-    given = {
-        "--target": next(iter(arguments.target), None),
-        "--speculative.method": arguments.speculative_method,
-    }
-    for flag, value in given.items():
-        if value is not None:
-            name = value.origin if isinstance(value, FromVariable) else flag
-            raise UsageError(
-                f"{name} is for use without --config.file; put it into the file, under `targets`"
-            )
 
 
 async def _print_start(service: Service, urls: Sequence[str], options: Options) -> None:

@@ -11,20 +11,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from yarl import URL
-
-from spec_decode_exporter.cli.flags import Flag, add_flags, number
+from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
 from spec_decode_exporter.cli.process import run_loop
-from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulated_request import Answer
-from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
+from spec_decode_exporter.simulator.simulated_server import SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.web.server import ListenAddress, ListenError, parse_listen_address
+from spec_decode_exporter.web.server import ListenAddress, parse_listen_address
 
 MAX_SPEED: Final = 1000.0
 PAST_SECONDS: Final = 330
@@ -41,11 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     speed = "factor by which simulated time is faster than real time (default: 1)"
     exporter = "send the metrics of each request to this exporter, such as http://localhost:7732"
     table = (
-        Flag("--scenario", "NAME|FILE", scenarios, default="steady"),
-        Flag("--listen-address", "HOST:PORT", "address of /metrics (default: :8000)", default=":8000"),
+        Flag("--scenario", "NAME|FILE", scenarios, read=scenario, default="steady"),
+        Flag("--listen-address", "HOST:PORT", "address of /metrics (default: :8000)", read=reader(parse_listen_address), default=":8000"),
         Flag("--speed", "FACTOR", speed, read=number(MAX_SPEED, above_zero=True), default=1.0),
-        Flag("--requests.url", "URL", exporter, read=_exporter),
-    )
+        Flag("--requests.url", "URL", exporter, read=reader(exporter_url)),
+    )  # fmt: skip
     add_flags(parser, table)
 
 
@@ -57,15 +54,10 @@ def handle(arguments: argparse.Namespace) -> int:
 async def run(arguments: argparse.Namespace) -> int:
     """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
     sender = request_sender() if arguments.requests_url else None
-    try:
-        scenario = load_scenario(arguments.scenario)
-        simulation = Simulation(scenario, answered=sender.take if sender else None)
-        address = parse_listen_address(arguments.listen_address)
-        server = SimulatedServer(simulation, speed=arguments.speed)
-        await server.open(address.host, address.port)
-    except (ConfigError, ListenError, PortError) as error:
-        _print_error(str(error))
-        return 1
+    simulation = Simulation(load_scenario(arguments.scenario), answered=sender.take if sender else None)
+    address: ListenAddress = arguments.listen_address
+    server = SimulatedServer(simulation, speed=arguments.speed)
+    await server.open(address.host, address.port)
     # The host of this machine stands for all interfaces.
     host = "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
     url = f"http://{ListenAddress(host, server.port)}/metrics"
@@ -73,7 +65,7 @@ async def run(arguments: argparse.Namespace) -> int:
         f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g}) serves {url}; Ctrl-C ends it.\n"
     )
     sys.stdout.flush()
-    sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
+    sending = spawn(sender.send_for_ever(str(arguments.requests_url))) if sender else None
     stopped = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(each, stopped.set)
@@ -93,18 +85,6 @@ def _print_error(reason: str) -> None:
     sys.stderr.flush()
 
 
-def _exporter(text: str) -> str:
-    try:
-        url = URL(text)
-    except ValueError:
-        url = URL()
-    if url.scheme not in {"http", "https"} or not url.host:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not an exporter's URL: write one such as http://localhost:7732"
-        )
-    return text
-
-
 @asynccontextmanager
 async def simulated(
     name: str, answered: Callable[[Answer], None] | None = None, clock: Clock | None = None
@@ -113,12 +93,12 @@ async def simulated(
 
     ``answered`` receives the request metrics of each response; the simulation follows ``clock``.
     """
-    scenario = load_scenario(name)
-    server = SimulatedServer(Simulation(scenario, 0, answered), clock=clock)
+    settings = load_scenario(name)
+    server = SimulatedServer(Simulation(settings, 0, answered), clock=clock)
     await server.open("127.0.0.1", 0)
     try:
         url = f"http://127.0.0.1:{server.port}/metrics"
-        yield {"url": url, "name": f"simulated-{Path(name).stem}", **scenario.target_settings()}, server
+        yield {"url": url, "name": f"simulated-{Path(name).stem}", **settings.target_settings()}, server
     finally:
         await server.close()
 

@@ -93,26 +93,6 @@ class BaselineRequests(NamedTuple):
     decoded_requests: Amount = 0.0
     """First tokens since these three are counted: versions before did not keep them."""
 
-    def mean(self) -> BaselineSummary:
-        """Return the mean request; nothing is known of it with too few."""
-        first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
-        if not first_token or self.first_tokens < MIN_REQUESTS:
-            return BaselineSummary()
-        decoded = max(0.0, self.generation_tokens - self.decoded_requests)
-        prompt = ratio(self.prompt_tokens, self.first_tokens)
-        answer = ratio(self.generation_tokens, self.decoded_requests)
-        hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
-        return BaselineSummary(
-            first_token_seconds=first_token,
-            prefix_hit_ratio=None if hits is None else min(hits, 1.0),
-            prompt_tokens=prompt or None,
-            running_requests=ratio(self.running_seconds, self.seconds) or None,
-            requests=self.first_tokens,
-            requests_per_second=ratio(self.first_tokens, self.seconds),
-            context_tokens=prompt + answer / 2 if prompt and answer else None,
-            token_seconds=ratio(self.decode_nanoseconds, decoded * NANO),
-        )
-
 
 class LearnedHistogram(NamedTuple):
     """Histogram over a period; older observations have less weight."""
@@ -187,6 +167,31 @@ class Period:
                 added = added._replace(counts=counts)
             self.histograms[latency] = added
 
+    def summary(self, wall: float) -> BaselineSummary:
+        """Return the period as seen at a Unix time."""
+        sums, histograms = self.requests, {name: each.buckets for name, each in self.histograms.items()}
+        known = BaselineSummary(
+            histograms=histograms, seconds=self.seconds, end=self.end, age_seconds=max(0.0, wall - self.end)
+        )
+        first_token = ratio(sums.first_token_nanoseconds, sums.first_tokens * NANO)
+        if not first_token or sums.first_tokens < MIN_REQUESTS:
+            return known
+        decoded = max(0.0, sums.generation_tokens - sums.decoded_requests)
+        prompt = ratio(sums.prompt_tokens, sums.first_tokens)
+        answer = ratio(sums.generation_tokens, sums.decoded_requests)
+        hits = ratio(sums.prefix_cache_hits, sums.prefix_cache_queries)
+        return replace(
+            known,
+            first_token_seconds=first_token,
+            prefix_hit_ratio=None if hits is None else min(hits, 1.0),
+            prompt_tokens=prompt or None,
+            running_requests=ratio(sums.running_seconds, sums.seconds) or None,
+            requests=sums.first_tokens,
+            requests_per_second=ratio(sums.first_tokens, sums.seconds),
+            context_tokens=prompt + answer / 2 if prompt and answer else None,
+            token_seconds=ratio(sums.decode_nanoseconds, decoded * NANO),
+        )
+
     def replaces(self, other: Period | None, *, is_same: bool) -> bool:
         """Return whether this is the baseline rather than another period: the newer one that is long enough.
 
@@ -246,13 +251,4 @@ class Baseline:
 
     def summary(self, wall: float) -> BaselineSummary | None:
         """Return the baseline at a Unix time; None without one."""
-        kept = self.kept
-        if kept is None:
-            return None
-        return replace(
-            kept.requests.mean(),
-            histograms={name: each.buckets for name, each in kept.histograms.items()},
-            seconds=kept.seconds,
-            end=kept.end,
-            age_seconds=max(0.0, wall - kept.end),
-        )
+        return None if self.kept is None else self.kept.summary(wall)

@@ -2,7 +2,7 @@
 
 A plain step is a decode step of the target model without speculation. c is one more draft token, drafted and
 verified; c0 does not depend on the number of draft tokens. S steps with D drafts of T tokens take
-S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches in every step.
+S + c0·D + c·T steps without speculation, or S·(1 + c0) + c·T if the drafter searches in every step.
 
 Verdicts and bounds hold for all costs within its range. docs/explanation/semantics.md has the sources.
 """
@@ -10,8 +10,8 @@ Verdicts and bounds hold for all costs within its range. docs/explanation/semant
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.methods import ANY, NOTHING, Interval, drafts_what_it_finds, kind_of
-from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import LEAST, PublishedShare, published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
 
@@ -71,10 +70,6 @@ class StepCost(NamedTuple):
         """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
         return work.tokens / self.plain_steps(work)
 
-    def bound(self, other: StepCost, choose: Callable[[float, float], float]) -> StepCost:
-        """Return the lower of two costs, or the higher one, by what ``choose`` returns of c and of c0."""
-        return self._replace(token=choose(self.token, other.token), step=choose(self.step, other.step))
-
     def fixed(self, coverage: float) -> float:
         """Return c0 of a mean step, by the share of steps that draft."""
         return self.step if self.every_step else self.step * coverage
@@ -98,11 +93,8 @@ class CostRange:
 
     def spanning(self, other: CostRange) -> CostRange:
         """Return this cost with a range that contains that of another one."""
-        return replace(
-            self,
-            low=self.low.bound(other.low, min),
-            high=self.high.bound(other.high, max),
-        )
+        low, high = map(min, self.low, other.low), map(max, self.high, other.high)
+        return replace(self, low=StepCost._make(low), high=StepCost._make(high))
 
 
 class CostAtLoad(NamedTuple):
@@ -160,10 +152,11 @@ class CostSources:
 
     settings: CostSettings | None = None
     measured: tuple[CostByLoad, ...] = ()
-    """Measured cost, the most certain source first: see ``measured_curves``."""
+    """Measured cost, the most certain source first."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
-    target: TargetModel = field(default_factory=TargetModel)
+    architecture: Architecture | None = None
+    """Of the target model; None if unknown."""
     in_parallel: bool = False
     """True if one pass of the drafter drafts all tokens."""
 
@@ -224,7 +217,7 @@ class CostSources:
         point = curve.at(running_requests)
         factor = max(running_requests, 1.0) / point.running_requests
         if is_near(point.running_requests, running_requests):
-            factor = 1.0 if self.target.architecture is Architecture.DENSE else sqrt(factor)
+            factor = 1.0 if self.architecture is Architecture.DENSE else sqrt(factor)
         low, guess, high = curve.step_of(point.token)
         step = Interval(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
         return self._cost(curve.source, self._widened(point.token, factor), step, point.running_requests)
@@ -237,10 +230,9 @@ class CostSources:
         curve = self.best_curve
         if work is None or curve is None:
             return None
-
+        every_step = drafts_what_it_finds(self.method)
         gains = [
-            work.tokens
-            - StepCost(token.guess, curve.step_of(token).guess, self.pays_every_step).plain_steps(work)
+            work.tokens - StepCost(token.guess, curve.step_of(token).guess, every_step).plain_steps(work)
             for _, token in (curve.at(load) for load, _ in curve.points)
         ]
         for ((low, _), before), ((high, _), after) in pairwise(zip(curve.points, gains, strict=True)):
@@ -253,11 +245,6 @@ class CostSources:
         """Most certain cost that is known at several loads; None if there is none."""
         curves = (*self.measured, self._stated)
         return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
-
-    @property
-    def pays_every_step(self) -> bool:
-        """True if steps without a draft pay c0 too."""
-        return drafts_what_it_finds(self.method)
 
     @cached_property
     def _stated(self) -> CostByLoad | None:
@@ -285,7 +272,7 @@ class CostSources:
         that of a mixture of experts may also fall with the load.
         """
         lower, higher = min(factor, 1.0), max(factor, 1.0)
-        if self.target.architecture is not Architecture.DENSE:
+        if self.architecture is not Architecture.DENSE:
             lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
         return Interval(token.low * lower, token.guess, token.high * higher)
 
@@ -293,23 +280,9 @@ class CostSources:
         self, source: CostSource, token: Iterable[float], step: Iterable[float], load: float | None = None
     ) -> CostRange:
         """Return a cost by the lowest, the guessed and the highest c and c0."""
-        low, guess, high = (StepCost(*both, self.pays_every_step) for both in zip(token, step, strict=True))
+        every_step = drafts_what_it_finds(self.method)
+        low, guess, high = (StepCost(*both, every_step) for both in zip(token, step, strict=True))
         return CostRange(low, guess, high, source, load)
-
-
-def measured_curves(
-    found: Iterable[tuple[CostSource, CostAtLoad]],
-    fixed: float = 0.0,
-) -> tuple[CostByLoad, ...]:
-    """Return measured costs by source, the most certain first; ``fixed`` is that of ``fixed_tokens``."""
-    by_source: dict[CostSource, list[CostAtLoad]] = {}
-    for source, point in found:
-        by_source.setdefault(source, []).append(point)
-    return tuple(
-        CostByLoad(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed)
-        for source in CostSource
-        if source in by_source
-    )
 
 
 def fixed_tokens(kind: str, draft_tokens: float) -> float:

@@ -15,7 +15,7 @@ from spec_decode_exporter.costs.blocks import BlocksByKey, Kept, Piece
 from spec_decode_exporter.costs.cost import CostByLoad, CostSource
 from spec_decode_exporter.costs.measured_cost import StepsWithoutSpeculation, costs
 from spec_decode_exporter.costs.methods import drafts_what_it_finds, kind_of, undrafted_pass
-from spec_decode_exporter.costs.steps import StepReader, Steps, StepTimes, exceeds_steps, include
+from spec_decode_exporter.costs.steps import StepReader, StepSums, StepTimes, exceeds_steps, include
 from spec_decode_exporter.costs.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.drops.drops import Drops, DropState
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
@@ -49,11 +49,6 @@ class DraftingMethod(NamedTuple):
         in_parallel = self.in_parallel or other.in_parallel
         return DraftingMethod(self.method or other.method, self.draft_model or other.draft_model, in_parallel)
 
-    @property
-    def kind(self) -> str:
-        """How the method drafts; empty if it is unknown."""
-        return kind_of(self.method, in_parallel=self.in_parallel)
-
 
 @dataclass(slots=True)
 class LearnedState:
@@ -71,7 +66,7 @@ class LearnedState:
 
 
 class Learned:
-    """Learns from each increment of an engine. Another drafter or K resets all but the plain steps."""
+    """Learns from an engine's increments. Another drafter or K resets all but the steps without drafts."""
 
     def __init__(self, baseline: Baseline | None = None) -> None:
         """Learn about an engine whose method is not known yet, and about its model in ``baseline``."""
@@ -121,8 +116,8 @@ class Learned:
         if kept is not None:
             another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(StepsWithoutSpeculation(CostSource.BASELINE, [kept.steps], another_day))
-        own, method = (self.drafting, self._plain), self._method
-        return costs(own, others, method.kind, undrafted_pass(method.method))
+        own, (method, _, in_parallel) = (self.drafting, self._plain), self._method
+        return costs(own, others, kind_of(method, in_parallel=in_parallel), undrafted_pass(method))
 
     def latency_baseline(self, arms: Sequence[Learned] = ()) -> BaselineSummary | None:
         """Return the newest requests without speculation with histograms, of the target or of an arm."""
@@ -154,7 +149,7 @@ class Learned:
     def remember(self, state: LearnedState) -> None:
         """Restore a state once the engine proves to draft with the same K and drafter; of the day at once."""
         self._remembered, self._drafting_seconds = state, 0.0
-        self.saved.restore(state.today)
+        self.saved.today = state.today
 
     def _learn_steps(
         self, increment: Increment, sample: Sample, history: History, *, speculates: bool | None
@@ -175,23 +170,24 @@ class Learned:
         if speculates != self._speculates:
             self._speculates, self._latencies = speculates, None
         pays = self._speculates and drafts_what_it_finds(self._method.method)
-        steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
+        read = self._reader.read
+        steps = read(increment, self._wall, every_step_drafts=pays) if history.knows_steps else None
         if not self._speculates:
             self._learn_baseline(steps, increment, sample)
             return
         if increment.counters.drafts:
             self.baseline.drafting()
         if steps:
-            (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
+            (self.drafting if steps.drafting else self._plain).add(steps)
         poll = Piece.of(increment, knows_steps=history.knows_steps)
         tokens = None if poll is None else self._tokens_of(poll, history.tokens)
         if poll is not None and tokens is not None:
             self.used.add(tokens, poll, self._wall)
 
-    def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
+    def _learn_baseline(self, steps: StepSums | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
         if steps:
-            period.steps.add(steps, self._wall)
+            period.steps.add(steps)
         if sample.latencies is not None:
             if self._latencies is not None:
                 period.add_latencies(self._latencies, sample.latencies, self._wall)

@@ -5,8 +5,8 @@ without speculation,
 
     y = t0·(1 + g·x) + s·f + p·v        x = ln L less that of the claimed load
 
-so κ = 1 + s/t0 is the time of a step that drafts, in plain steps at that load. ``steps`` has the regressors.
-Sources differ in nothing but whose plain steps are added.
+so κ = 1 + s/t0 is the time of a step that drafts over that of one without, at that load. ``steps`` has the
+regressors. Sources differ in nothing but whose steps without drafts are added.
 
 - *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
   plain step does not fall with the load, and grows at most as the load does: κ is fitted at g of 0 and of 1,
@@ -17,12 +17,10 @@ Sources differ in nothing but whose plain steps are added.
   is known: t0 is the small difference of two large times.
 - *Guess.* A fit with both, and what is usual (``USUAL_GROWTH``, ``USUAL_SLOPE``) as observations beside the
   polls, by Bayes' rule (ridge regression; A. Hoerl and R. Kennard, *Technometrics* 12, 1970).
-- *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``slow_error``.
 - *Drafter*: it runs in the engine's own steps without drafts too, ``undrafted``. κ beside them is multiplied
   by 1 + that.
-- *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
 
 One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
 """
@@ -32,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from math import hypot, isfinite
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import (
@@ -40,7 +39,6 @@ from spec_decode_exporter.costs.cost import (
     CostSource,
     fixed_tokens,
     is_near,
-    measured_curves,
 )
 from spec_decode_exporter.costs.methods import LAYER, NOTHING, Interval
 from spec_decode_exporter.costs.regression import Fit, Matrix, added, deviation, fit
@@ -62,11 +60,11 @@ from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
 MIN_SECONDS: Final = 60.0
 """Seconds of the engine near a load, with steps of both kinds."""
 MIN_SECONDS_BESIDE: Final = 30.0
-"""The same beside plain steps of others: it has to show those that draft alone."""
+"""The same beside steps of others without speculation: it has to show those that draft alone."""
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
-"""Least half-width of the bounds of κ, relative."""
+"""Least half-width of the bounds of κ, relative, whatever the amount of data."""
 REACHES: Final = (1, 2)
 """Places on each side of a load whose steps count; the second if the first shows no cost at any load."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
@@ -84,7 +82,7 @@ MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
-"""Relative difference of plain steps between two days at the same load."""
+"""Relative difference of step times without speculation between two days at the same load."""
 
 _INSTRUMENTS: Final = {PROMPT: RATE, SHARE_PROMPT: SHARE_RATE}
 
@@ -130,26 +128,29 @@ def costs(
         found = found or [
             each for place in places for each in islice(_costs(own, place, reach, sources, fixed), 1)
         ]
-    return measured_curves(_surest(found), fixed)
+    return tuple(
+        CostByLoad(points, source, step_tokens=fixed)
+        for source in CostSource
+        if (points := _surest([point for named, point in found if named is source]))
+    )
 
 
-def _surest(found: Sequence[tuple[CostSource, CostAtLoad]]) -> list[tuple[CostSource, CostAtLoad]]:
-    """Return the costs without those near a much surer one within their range, which is valid there too.
+def _surest(points: Sequence[CostAtLoad]) -> tuple[CostAtLoad, ...]:
+    """Return the costs of a source by load, without those near a much surer one within their range.
 
-    Beside a narrow range of loads without drafts, plain steps are at other loads than those that draft.
-    A cost that excludes a part of the surer one's range contradicts it, and remains.
+    That one is valid there too: beside a narrow range of loads without drafts, both kinds of steps are at
+    different loads. A cost that excludes a part of the surer one's range contradicts it, and remains.
     """
-    return [
-        (source, its)
-        for source, its in found
+    return tuple(
+        point
+        for point in sorted(points, key=attrgetter("running_requests"))
         if not any(
-            is_near(other.running_requests, its.running_requests)
-            and its.token.high - its.token.low > UNSURE * (other.token.high - other.token.low)
-            and its.token.low <= other.token.low <= other.token.high <= its.token.high
-            for same, other in found
-            if same is source
+            is_near(other.running_requests, point.running_requests)
+            and point.token.high - point.token.low > UNSURE * (other.token.high - other.token.low)
+            and point.token.low <= other.token.low <= other.token.high <= point.token.high
+            for other in points
         )
-    ]
+    )
 
 
 def _costs(

@@ -1,11 +1,11 @@
-"""Names of vLLM's methods, how each drafts, and the acceptance length that others published for it."""
+"""Names of vLLM's methods, how each drafts, and the acceptance length that others published."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.costs.model_architecture import base_name, data_rows
+from spec_decode_exporter.costs.model_architecture import data_rows
 
 
 class Interval(NamedTuple):
@@ -40,11 +40,6 @@ def present_name(method: str) -> str:
     return "mtp" if name.endswith("_mtp") else name
 
 
-def is_known_method(method: str) -> bool:
-    """Return whether vLLM has, or had, a method of this name."""
-    return present_name(method) in METHODS
-
-
 def kind_of(method: str, *, in_parallel: bool = False) -> str:
     """Return how a method drafts, ``in_parallel`` with one pass for all tokens; empty if unknown."""
     kind = KINDS.get(present_name(method), "")
@@ -62,27 +57,18 @@ def undrafted_pass(method: str) -> Interval:
     return NOTHING if drafts_what_it_finds(name) or name in _CACHE_ALONE else _UNDRAFTED
 
 
-class UsualLength(NamedTuple):
-    """Acceptance length that others published for a method, or for it with one model."""
-
-    low: float
-    high: float
-    measurements: int
-    source: str  # of the first one
-
-
 @lru_cache(maxsize=64)
-def usual_length(method: str, tokens: int, model_name: str = "") -> UsualLength | None:
-    """Return the usual acceptance length with ``tokens`` draft tokens; None without published ones.
+def usual_length(method: str, tokens: int) -> tuple[float, float, int] | None:
+    """Return the usual ends of the acceptance length, and how many were published; None without any.
 
-    ``usual_acceptance.csv`` has the acceptance a of a token given those before, of a method the 10th and the
-    90th percentile, of a model the least and the most; the length is 1 + a + … + a^k (arXiv 2211.17192).
+    ``usual_acceptance.csv`` has the 10th and the 90th percentile of the acceptance a of a token given those
+    before; the length is 1 + a + … + a^k (arXiv 2211.17192).
     """
-    row = _USUAL.get((present_name(method), base_name(model_name)))
+    row = _USUAL.get(present_name(method))
     if row is None or tokens < 1:
         return None
     low, high = (sum(float(row[end]) ** power for power in range(tokens + 1)) for end in ("low", "high"))
-    return UsualLength(low, high, int(row["measurements"]), row["source"])
+    return low, high, int(row["measurements"])
 
 
-_USUAL: Final = {(row["method"], row["model"]): row for row in data_rows("usual_acceptance.csv")}
+_USUAL: Final = {row["method"]: row for row in data_rows("usual_acceptance.csv")}

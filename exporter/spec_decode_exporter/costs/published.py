@@ -1,7 +1,7 @@
 """Published costs of a step with a draft.
 
-A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took
-κ = length / speed-up plain steps. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,
+A row of ``published.csv`` has an acceptance length and a speed-up, so its step with a draft took as long as
+κ = length / speed-up steps without. The extra cost (κ - 1) / K^a is comparable between drafters of one kind,
 with a by ``POWERS``. ``benchmarks.published`` measures this rule on sources that it leaves out.
 """
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
-from math import log2, sqrt
+from math import inf, log2, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.methods import (
@@ -122,7 +122,8 @@ def costs_near(
     steps = list(steps)
     if len({step.source for step in steps}) < MIN_SOURCES:
         return None
-    near = [step for step in steps if running_requests and _is_near(step.running_requests, running_requests)]
+    load = running_requests or inf
+    near = [step for step in steps if load / REACH <= step.running_requests <= load * REACH]
     if len({step.source for step in near}) < MIN_SOURCES:
         near = steps
     (extras, weights), everywhere = _weighted(near, kind), _weighted(steps, kind)
@@ -138,10 +139,6 @@ def split(kind: str, draft_tokens: float) -> tuple[float, float]:
     power, tokens = POWERS.get(kind, 1.0), max(draft_tokens, 1.0)
     extra = tokens**power
     return power * extra / tokens, (1 - power) * extra
-
-
-def _is_near(load: float, other: float) -> bool:
-    return abs(log2(load / other)) <= log2(REACH)
 
 
 def _weighted(steps: Sequence[PublishedStep], kind: str) -> tuple[Sequence[float], Sequence[float]]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
-from math import exp2, inf, log, log2, sqrt
+from math import exp2, inf, log, sqrt
 from operator import add, attrgetter, mul
 from typing import Annotated, Final, NamedTuple
 
@@ -64,71 +64,6 @@ def faded(older: Sequence[float], age: float, newer: Sequence[float]) -> Iterabl
     return map(add, map(mul, repeat(kept), older), newer)
 
 
-class Steps(NamedTuple):
-    """Decode steps of an engine at one poll: S, their time summed over requests, and the poll's seconds."""
-
-    number: float
-    decode_seconds: float
-    seconds: float
-    load: float
-    """L; at least 1, since an engine is partly idle below."""
-    drafting: float
-    """Steps that draft: D, or S if every step searches for a draft."""
-    draft_tokens: float
-    running: float
-    """Running requests by the gauge; evaluations look a cost up by them."""
-    uncached: float
-    """u."""
-    context: float
-    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
-    requests: float
-
-    @property
-    def prompt(self) -> float:
-        """Return v."""
-        return self.uncached * self.seconds * self.load / self.number
-
-    @property
-    def is_plausible(self) -> bool:
-        """False if numbers exceed what a server can do, and without a load."""
-        is_possible = self.number <= _MAX_STEPS and self.decode_seconds <= _MAX_STEP_SECONDS * self.number
-        has_load = 0 < self.running <= MAX_LOAD and self.decode_seconds > 0
-        return has_load and is_possible and self.uncached <= _MAX_RATE and self.prompt <= _MAX_PROMPT
-
-
-class StepReader:
-    """Reads the decode steps of the successive polls of one engine."""
-
-    def __init__(self) -> None:
-        self._end, self._rate, self._preemptions = -inf, 0.0, 0
-
-    def steps(self, increment: Increment, *, every_step_drafts: bool = False) -> Steps | None:
-        """Return the steps of an increment; None without any, and if they are implausible."""
-        its, seconds = increment.counters, increment.end - increment.begin
-        if seconds <= 0:
-            return None
-        rate = max(0, its.prefix_cache_queries - its.prefix_cache_hits) / seconds
-        before = self._rate if increment.begin == self._end else rate
-        preemptions = its.preemptions + self._preemptions
-        self._end, self._rate, self._preemptions = increment.end, rate, its.preemptions
-        if not its.decode_steps or preemptions:  # the step of a resumed request contains its absence
-            return None
-        number, decode = its.decode_steps, its.decode_nanoseconds / NANO
-        steps = Steps(
-            number=number,
-            decode_seconds=decode,
-            seconds=seconds,
-            load=min(max(decode / seconds, 1.0), MAX_LOAD),
-            drafting=number if every_step_drafts else min(its.drafts, number),
-            draft_tokens=its.draft_tokens,
-            running=increment.load,
-            uncached=(before + rate) / 2,
-            context=its.prompt_tokens + its.generation_tokens / 2,
-            requests=its.first_tokens,
-        )
-        return steps if steps.is_plausible else None
-
-
 class StepSums(NamedTuple):
     """Sums over the steps near one load; older ones have less weight."""
 
@@ -140,18 +75,37 @@ class StepSums(NamedTuple):
     drafting_running: Amount
     """Σ over the steps that draft: running requests."""
     context: Amount
+    """Σ over the admitted ``requests``: prompt tokens and half of the generation tokens."""
     requests: Amount
     wall: UnixTime
     """Unix time of the newest step."""
 
     @classmethod
-    def of(cls, steps: Steps, wall: float) -> StepSums:
-        """Return the sums of one poll."""
-        number, prompt, rate = steps.number, steps.prompt, steps.uncached
-        share, load, time = steps.drafting / number, log(steps.load), steps.decode_seconds / number
-        row = (1.0, share, load, prompt, share * load, share * prompt, rate, share * rate, time)
-        others = (steps.draft_tokens, steps.drafting * steps.running, steps.context, steps.requests)
-        return cls(tuple(upper_triangle(row, number)), 1.0, steps.seconds, *others, wall)
+    def of(
+        cls, increment: Increment, uncached: float, wall: float, *, every_step_drafts: bool = False
+    ) -> StepSums | None:
+        """Return the sums of a poll with decode steps; None without a load, or if a server cannot do as much.
+
+        Args:
+            increment: The poll.
+            uncached: u.
+            wall: Its Unix time.
+            every_step_drafts: True if every step searches for a draft, and pays for it.
+        """
+        its, seconds, running = increment.counters, increment.end - increment.begin, increment.load
+        number, decode = its.decode_steps, its.decode_nanoseconds / NANO
+        load = min(max(decode / seconds, 1.0), MAX_LOAD)  # an engine is partly idle below 1
+        drafting = number if every_step_drafts else min(its.drafts, number)
+        share, level, time = drafting / number, log(load), decode / number
+        prompt = uncached * seconds * load / number
+        is_possible = number <= _MAX_STEPS and time <= _MAX_STEP_SECONDS and prompt <= _MAX_PROMPT
+        if not is_possible or uncached > _MAX_RATE or not (0 < running <= MAX_LOAD and decode > 0):
+            return None
+        row = (1.0, share, level, prompt, share * level, share * prompt, uncached, share * uncached, time)
+        context = its.prompt_tokens + its.generation_tokens / 2
+        # Evaluations look a cost up by the running requests of the gauge.
+        others = (its.draft_tokens, drafting * running, context, its.first_tokens)
+        return cls(tuple(upper_triangle(row, number)), 1.0, seconds, *others, wall)
 
     def plus(self, other: StepSums) -> StepSums:
         """Return the sums of both, with their weights at the later time."""
@@ -191,6 +145,26 @@ class StepSums(NamedTuple):
         return self.context / self.requests if self.context and self.requests else None
 
 
+class StepReader:
+    """Reads the decode steps of the successive polls of one engine."""
+
+    def __init__(self) -> None:
+        self._end, self._rate, self._preemptions = -inf, 0.0, 0
+
+    def read(self, increment: Increment, wall: float, *, every_step_drafts: bool = False) -> StepSums | None:
+        """Return the steps of an increment; None without any, and if they are implausible."""
+        its, seconds = increment.counters, increment.end - increment.begin
+        if seconds <= 0:
+            return None
+        rate = max(0, its.prefix_cache_queries - its.prefix_cache_hits) / seconds
+        before = self._rate if increment.begin == self._end else rate
+        preemptions = its.preemptions + self._preemptions
+        self._end, self._rate, self._preemptions = increment.end, rate, its.preemptions
+        if not its.decode_steps or preemptions:  # the step of a resumed request contains its absence
+            return None
+        return StepSums.of(increment, (before + rate) / 2, wall, every_step_drafts=every_step_drafts)
+
+
 def include(known: dict[int, StepSums], key: int, sums: StepSums) -> None:
     """Add sums to those that are known by the same key."""
     known[key] = known[key].plus(sums) if key in known else sums
@@ -205,9 +179,10 @@ class StepTimes:
 
     places: Annotated[dict[Place, StepSums], Field(max_length=MAX_PLACES)] = field(default_factory=dict)
 
-    def add(self, steps: Steps, wall: float) -> None:
-        """Add the steps of a poll at a Unix time."""
-        include(self.places, round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
+    def add(self, sums: StepSums) -> None:
+        """Add the steps of a poll."""
+        doublings = sums.triangle[LOAD] / sums.triangle[0] / log(2)
+        include(self.places, round(PER_DOUBLING * doublings), sums)
 
     def near(self, place: int, reach: int = 1) -> StepSums | None:
         """Return the steps at a place and its neighbours; the nearest are loads from 0.77 to 1.3 times."""

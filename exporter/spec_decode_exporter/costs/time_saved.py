@@ -83,11 +83,3 @@ class TimeSaved:
         self.total = self.total.plus(time)
         today = self.today if source is self.today.source else DayTime()
         self.today = DayTime(today.since or wall, today.time.plus(time), source)
-
-    def restore(self, today: DayTime) -> None:
-        """Continue with the sums of an earlier process; those of another day end with the next poll."""
-        if not self.today.since:
-            self.today = today
-        elif today.includes(self.today.since) and today.source is self.today.source:
-            since = min(today.since, self.today.since)
-            self.today = DayTime(since, self.today.time.plus(today.time), today.source)

@@ -1,17 +1,16 @@
 """One arm of an experiment over one window: the sums over its engines, compared with another arm.
 
-All figures are ratios of sums, as if the arm were one engine. The increments of the engines are summed on one
-time grid, so that bounds follow as for one engine: see ``estimate``.
+All figures are ratios of sums on one time grid, as if the arm were one engine: see ``estimate``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from itertools import accumulate, pairwise
 from operator import mul, sub
-from typing import NamedTuple
 
 from spec_decode_exporter.experiments.pace import ArmSpeedup, ArmTypes, Pace, mix_ratio
 from spec_decode_exporter.experiments.traffic import Figures, Ratios, Traffic, beside_a_queue, ratios
@@ -31,9 +30,7 @@ from spec_decode_exporter.window.history import (
     NANO,
     Window,
     columns,
-    covered_seconds,
-    loads,
-    running_requests,
+    scaled,
 )
 
 
@@ -48,54 +45,33 @@ class SpeedupBasis(StrEnum):
     """Generation tokens per second of each running request; here its inverse, request seconds per token."""
 
 
-class ArmFirstToken(NamedTuple):
-    """Time to first token of an arm in seconds, and its prefix-cache hits; unknown values are None."""
-
-    mean: float | None = None
-    p50: float | None = None
-    """Interpolated within the server's buckets, of the requests of all engines."""
-    p95: float | None = None
-    prefix_hit_ratio: float | None = None
-    """Hits over look-ups of prompt tokens."""
-
-
+@dataclass(eq=False)
 class Arm:
     """Engines of an arm over one window; each value is computed once, if read."""
 
-    def __init__(
-        self,
-        windows: Sequence[Window],
-        length: float,
-        newest: float,
-        *,
-        baseline: Arm | None = None,
-        method: str | None = None,
-        types: ArmTypes | None = None,
-        histograms: Sequence[Mapping[Latency, Buckets]] = (),
-    ) -> None:
-        """Take the windows of the engines with polls.
+    windows: Sequence[Window]
+    """Windows of the engines with polls."""
+    length: float
+    """Length of the window in seconds."""
+    newest: float
+    """End of the window (monotonic); the same for all arms of an experiment."""
+    baseline: Arm | None = None
+    """Arm that it is compared with, over the same window; None for the baseline itself."""
+    method: str | None = None
+    """Method by which all engines draft; None if it differs or is unknown, or without one."""
+    types: ArmTypes = field(default_factory=dict)
+    """Times of requests by type, from per-request data."""
+    histograms: Sequence[Mapping[Latency, Buckets]] = ()
+    """Histograms of each engine over this window."""
 
-        Args:
-            windows: Window of each engine.
-            length: Length of the window in seconds.
-            newest: End of the window (monotonic); the same for all arms of an experiment.
-            baseline: Arm that it is compared with, over the same window; None for the baseline itself.
-            method: Method by which all engines draft; None if it differs or is unknown, or without one.
-            types: Times of requests by type, from per-request data.
-            histograms: Histograms of each engine over this window.
-        """
-        self.length = length
-        self.baseline = baseline
-        self.method = method
-        self.types: ArmTypes = types or {}
-        self._edges = [newest - length * (1 - cell / MAX_INCREMENTS) for cell in range(1, MAX_INCREMENTS)]
-        self._engines = [WindowFigures(window) for window in windows]
-        self._histograms = histograms
+    @cached_property
+    def _engines(self) -> list[WindowFigures]:
+        return [WindowFigures(window) for window in self.windows]
 
     @property
     def engines(self) -> int:
         """Number of engines with polls."""
-        return len(self._engines)
+        return len(self.windows)
 
     @property
     def requests(self) -> int | None:
@@ -105,8 +81,8 @@ class Arm:
     @property
     def is_partial(self) -> bool:
         """True if no engine covers half of the window, or has enough polls: too little for bounds."""
-        covered = max((its.window.seconds for its in self._engines), default=0.0)
-        polls = max((its.window.polls for its in self._engines), default=0)
+        covered = max((window.seconds for window in self.windows), default=0.0)
+        polls = max((window.polls for window in self.windows), default=0)
         return covered < self.length / 2 or polls < MIN_INCREMENTS
 
     @property
@@ -115,16 +91,18 @@ class Arm:
         return acceptance_length(self.total("accepted_tokens"), self.total("drafts"))
 
     @cached_property
-    def first_token(self) -> ArmFirstToken:
-        """Time to first token and prefix-cache hits, which the time per output token does not include."""
+    def first_token(self) -> Mapping[str, float | None]:
+        """Time to first token in seconds: ``mean``, and quantiles within the server's buckets."""
         waited = self.over("first_token_nanoseconds", "first_tokens")
-        histograms = sum_of_histograms([each for each in self._histograms if each])
+        histograms = sum_of_histograms([each for each in self.histograms if each])
         buckets = histograms.get(Latency.TIME_TO_FIRST_TOKEN, Buckets((), ()))
-        return ArmFirstToken(
-            None if waited is None else waited / NANO,
-            **{name: quantile(share, buckets) for name, share in ARM_QUANTILES},
-            prefix_hit_ratio=self.over("prefix_cache_hits", "prefix_cache_queries"),
-        )
+        quantiles = {name: quantile(share, buckets) for name, share in ARM_QUANTILES}
+        return {"mean": None if waited is None else waited / NANO, **quantiles}
+
+    @property
+    def prefix_hit_ratio(self) -> float | None:
+        """Hits of the prefix cache over look-ups of prompt tokens."""
+        return self.over("prefix_cache_hits", "prefix_cache_queries")
 
     @cached_property
     def traffic(self) -> Ratios:
@@ -149,13 +127,12 @@ class Arm:
         Between different methods the acceptance shows nothing, since a better drafter has a higher one. With
         an unknown load, or types that have too little in common, the factor is unknown.
         """
-        found: dict[Traffic, float | None] = {Traffic.LOAD: None}
-        found.update(ratios(self._figures, other._figures))
+        found = {Traffic.LOAD: None, **dict[Traffic, float | None](ratios(self._figures, other._figures))}
         if self.types and other.types:
             found[Traffic.REQUEST_TYPES] = mix_ratio(self.types, other.types)
         elif self.method is not None and self.method == other.method:
-            depth = min(self._depth, other._depth)
-            easier = ratio(other._length_at(depth), self._length_at(depth))
+            own, others = zip(*zip(self._lengths, other._lengths, strict=False), strict=True)
+            easier = ratio(others[-1], own[-1])
             found |= {} if easier is None else {Traffic.ACCEPTANCE: easier}
         return found
 
@@ -182,7 +159,9 @@ class Arm:
     @cached_property
     def paces(self) -> dict[SpeedupBasis, Pace]:
         """Pace of the arm by each basis with data, over the engines that have it."""
-        engines, found = [_by_cell(its.window, self._edges) for its in self._engines], {}
+        cells = range(1, MAX_INCREMENTS)
+        edges = [self.newest - self.length * (1 - cell / MAX_INCREMENTS) for cell in cells]
+        engines, found = [_by_cell(window, edges) for window in self.windows], {}
         for basis in SpeedupBasis:
             sides = zip(*(engine[basis] for engine in engines if basis in engine), strict=True)
             above, below = [[*map(sum, zip(*cells, strict=True))] for cells in sides] or ([], [])
@@ -204,9 +183,9 @@ class Arm:
     @cached_property
     def _system(self) -> tuple[float, float]:
         """Requests of an engine in the mean: those that run, and those in the queue."""
-        means = [its.window.mean for its in self._engines]
-        running, waiting = ([mean[place] for mean in means] for place in range(2))
-        return _mean(running) or 0.0, _mean(waiting) or 0.0
+        means = [window.mean for window in self.windows]
+        running, waiting = (_mean([mean[place] for mean in means]) or 0.0 for place in range(2))
+        return running, waiting
 
     @cached_property
     def _figures(self) -> Figures:
@@ -224,19 +203,18 @@ class Arm:
             "requests_per_second": None if arrivals is None else arrivals * weight,
             "prompt_tokens_per_request": self.over("prompt_tokens", "first_tokens"),
             "output_tokens_per_request": self.over("generation_tokens", "first_tokens"),
-            "prefix_cache_hit_ratio": self.over("prefix_cache_hits", "prefix_cache_queries"),
+            "prefix_cache_hit_ratio": self.prefix_hit_ratio,
         }
         return {key: value for key, value in found.items() if value is not None}
 
     @property
     def _token_load(self) -> float | None:
         """Running requests of an engine, as the mean over generated tokens."""
-        known = [its.window for its in self._engines if its.window.mean.running_requests is not None]
+        known = [window for window in self.windows if window.mean.running_requests is not None]
         tokens = [columns(window.increments, "generation_tokens")[0] for window in known]
-        above = sum(
-            sum(map(mul, loads(each.increments), own)) for each, own in zip(known, tokens, strict=True)
-        )
-        return ratio(above, sum(map(sum, tokens)))
+        columns_of_load = (scaled(each.increments, "load_billionths") for each in known)
+        products = (map(mul, load, own) for load, own in zip(columns_of_load, tokens, strict=True))
+        return ratio(sum(map(sum, products)), sum(map(sum, tokens)))
 
     @cached_property
     def _cosines(self) -> int:
@@ -249,24 +227,18 @@ class Arm:
         if self.is_partial or not known:
             return 0
         passing = sum(started for started, _ in known) / sum(running for _, running in known)
-        answers = Answers(*map(sum, zip(*(its.window.answers for its in self._engines), strict=True)))
+        answers = Answers(*map(sum, zip(*(window.answers for window in self.windows), strict=True)))
         equal, life = answer_shares(answers)
-        seconds = max(its.window.seconds for its in self._engines)
+        seconds = max(window.seconds for window in self.windows)
         return cosines_of(seconds, passing * equal, passing * life)
 
     @property
-    def _drafting(self) -> list[WindowFigures]:
-        return [its for its in self._engines if its.total.drafts]
-
-    @property
-    def _depth(self) -> int:
-        """Draft positions that all engines with drafts export; 0 without drafts."""
-        return min((len(its.positions.accepted) for its in self._drafting), default=0)
-
-    def _length_at(self, depth: int) -> float | None:
-        """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""
-        accepted = sum(sum(its.window.positions[:depth]) for its in self._drafting)
-        return acceptance_length(accepted, self.total("drafts")) if depth else None
+    def _lengths(self) -> list[float | None]:
+        """Acceptance length of the first 0, 1, … positions of all engines with drafts: 1 + Σ a_i / D."""
+        drafting = (its for its in self._engines if its.total.drafts)
+        counts = (its.window.positions[: len(its.positions.accepted)] for its in drafting)
+        accepted = accumulate(map(sum, zip(*counts, strict=False)))
+        return [None, *(acceptance_length(tokens, self.total("drafts")) for tokens in accepted)]
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -284,7 +256,8 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
     cells = increments.between(places)
     generated, first, decoding = columns(cells, "generation_tokens", "first_tokens", "decode_nanoseconds")
     ended, finished = columns(cells, "end_to_end_nanoseconds", "finished_requests")
-    until = list(accumulate(map(mul, running_requests(increments), covered_seconds(increments)), initial=0.0))
+    each, seconds = scaled(increments, "running_requests"), scaled(increments, "covered_nanoseconds")
+    until = list(accumulate(map(mul, each, seconds), initial=0.0))
     running = [until[end] - until[begin] for begin, end in pairwise(places)]
     basis, mean = SpeedupBasis, window.mean.running_requests
     sides: dict[SpeedupBasis, tuple[tuple[float | None, ...], tuple[Sequence[float], ...]]] = {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import permutations
 from typing import Final
 
@@ -74,15 +73,14 @@ class Experiment:
         model_name, method = member.labels["model_name"], member.labels["method"]
         if own is None or method in {"", OFF}:
             return None
-        found = []
-        for name, other in self.arms.items():
-            speedup = other.windows[-1].gain(_DECODING)
-            if (name, arm) not in self.faster or len(other.serves) != 1 or speedup is None:
-                continue
-            ((its_model, its_method),) = other.serves
-            if its_model == model_name and its_method not in {"", OFF, method}:
-                found.append(FasterMethod(self.name, name, its_method, speedup, own))
-        return max(found, key=lambda each: each.speedup.lower, default=None)
+        better = [
+            FasterMethod(self.name, name, served[1], speedup, own)
+            for name, other in self.arms.items()
+            if (name, arm) in self.faster and (speedup := other.windows[-1].gain(_DECODING)) is not None
+            for served in other.serves
+            if len(other.serves) == 1 and served[0] == model_name and served[1] not in {"", OFF, method}
+        ]
+        return max(better, key=lambda each: each.speedup.lower, default=None)
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
@@ -91,8 +89,8 @@ def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
     return next((name for name, arm in settings.arms.items() if arm.match.items() <= has), None)
 
 
-Claims = frozenset[tuple[str, ...]]
-"""What a comparison claims: arm and basis of each winner, and the pairs of which the first is faster."""
+Claims = PersistenceFilter[tuple[str, ...]]
+"""Confirms arm and basis of each winner, and the pairs of arms of which the first is faster."""
 
 
 def compare(
@@ -100,11 +98,11 @@ def compare(
     members: Sequence[Member],
     lengths: Sequence[float],
     newest: float,
-    confirm: Callable[[Claims], Claims] = frozenset,
+    claims: Claims | None = None,
 ) -> Experiment:
     """Compare each arm with the baseline over the windows of ``lengths``, which end at ``newest``.
 
-    ``confirm`` returns the claims that count; by default those of one comparison do.
+    With ``claims``, those of the comparisons before, an arm is faster only after a whole longest window.
     """
     placed = [(arm_of(settings, member), member) for member in members]
     engines = {name: [member for arm, member in placed if arm == name] for name in settings.arms}
@@ -119,7 +117,7 @@ def compare(
     longest = {name: each[-1] for name, each in windows.items()}
     winners = {(_WINS, winner(settings.baseline, longest, basis) or "", basis) for basis in SpeedupBasis}
     faster = _faster(longest)
-    confirmed = confirm(faster | winners)
+    confirmed = claims.confirmed(faster | winners, newest, lengths[-1]) if claims else faster | winners
     arms = {
         name: ArmFindings(
             each,
@@ -178,26 +176,12 @@ def _arm(
     types = added_types(times(newest - length, newest) for times in targets.values())
     windows = [each for member in engines for each in member.windows if each.length == length and each.polls]
     generated = sum(window.total.generation_tokens or 0 for window in windows)
-    typed = sum(times.tokens for times in types.values())
     return Arm(
         windows,
         length,
         newest,
         baseline=baseline,
         method=methods.pop() if len(methods) == 1 and not methods & {"", OFF} else None,
-        types=types if typed >= MIN_COVERAGE * generated else {},
+        types=types if sum(each.tokens for each in types.values()) >= MIN_COVERAGE * generated else {},
         histograms=[member.histograms for member in engines if member.windows] if length == longest else (),
     )
-
-
-class ExperimentTracker:
-    """Compares one experiment repeatedly; an arm is faster only after a whole longest window."""
-
-    def __init__(self, settings: ExperimentSettings) -> None:
-        self.settings = settings
-        self._claims = PersistenceFilter[tuple[str, ...]]()
-
-    def compare(self, members: Sequence[Member], lengths: Sequence[float], newest: float) -> Experiment:
-        """Compare as ``experiment.compare`` does, and omit results that are too new."""
-        confirm = partial(self._claims.confirmed, now=newest, seconds=lengths[-1])
-        return compare(self.settings, members, lengths, newest, confirm)

@@ -1,12 +1,7 @@
 """Pace of an arm, its speed-up over another one with bounds, and what their mixes of request types explain.
 
-The speed-up is the ratio b/a of the paces, each a ratio of sums with its own standard error. Its logarithm is
-ln b - ln a; by the delta method (Casella and Berger, *Statistical Inference*, 2002, section 5.5.4) the
-variance of ln b is (s_b/b)². The arms serve different requests, so both are added (``welch``):
-
-    s² = (s_b/b)² + (s_a/a)²        bounds = b/a · exp(± t·s)
-
-A load that both arms share makes the bounds too wide, never too narrow.
+docs/explanation/comparisons.md has the formulas, by the delta method (Casella and Berger, *Statistical
+Inference*, 2002, section 5.5.4). A load that both arms share makes the bounds too wide, never too narrow.
 """
 
 from __future__ import annotations
@@ -88,10 +83,8 @@ def added_types(parts: Iterable[ArmTypes]) -> ArmTypes:
 def mix_ratio(arm: ArmTypes, other: ArmTypes) -> float | None:
     """Return the time per token that the arm's mix of types explains, over that of the other's.
 
-    Both arms are compared with themselves at one common mix (direct standardisation; K. J. Rothman, *Modern
-    Epidemiology*): with T = Σ w_g·T_g, where type g takes T_g seconds per token and has the share w_g of all
-    tokens of both, it is (own time per token / T) of the arm over that of the other. None if their types have
-    too little in common.
+    Each arm's time per token is compared with that at the mix of the tokens of both (direct standardisation;
+    K. J. Rothman, *Modern Epidemiology*). None if their types have too little in common.
     """
     both = {name for name in arm.keys() & other.keys() if all([*arm[name], *other[name]])}
     weights = {name: arm[name].tokens + other[name].tokens for name in both}

@@ -2,15 +2,8 @@
 
 The sides are an arm and its baseline, or a server now and in a reference. A side is faster if it serves
 fewer, shorter or easier requests. Each such difference is the ratio r of its work over that of the other
-side. The time of a token is at most proportional to each, while as many requests run. So the speed-up at
-equal traffic is between
-
-    lower · Π min(1, r)        and        upper · Π max(1, r)
-
-If arrivals are fixed, slower steps leave more requests running, and these make steps slower again: with step
-times proportional to b^e for b running requests, a token's time is proportional to r^(1/(1 - e)). So what a
-difference exceeds ``CHANCE`` by counts twice, which is enough up to e = 1/2; weights that are read, whatever
-runs, keep e below that at most loads.
+side. The time of a token is at most proportional to each, while as many requests run; if arrivals are fixed,
+what a difference exceeds ``CHANCE`` by counts twice (docs/explanation/comparisons.md).
 """
 
 from __future__ import annotations

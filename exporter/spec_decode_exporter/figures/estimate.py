@@ -46,10 +46,6 @@ class Estimate(NamedTuple):
         """Distance of the farther bound: they are clipped to the possible range."""
         return max(self.upper - self.value, self.value - self.lower)
 
-    def is_apart(self, other: Estimate | None) -> bool:
-        """Return whether the bounds of both have nothing in common."""
-        return other is not None and (self.upper < other.lower or other.upper < self.lower)
-
 
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
     """Divide; None if a side is unknown, the denominator is 0 or the quotient exceeds a float."""
@@ -125,12 +121,13 @@ def sampled_ratio(number: float, x: float, xx: float, y: float, xy: float, yy: f
 
 def _error_of_sum(residuals: Sequence[float], number: int) -> float:
     half, end = residuals[: len(residuals) // 2], residuals[::-1]
-    sides = [*map(add, half, end), *residuals[len(half) : len(residuals) - len(half)]], [*map(sub, half, end)]
-    waves = [(sides[each % 2], _half_wave(len(residuals), each)) for each in range(1, number + 1)]
-    return sqrt(2 / number * sum([sum(map(mul, side, wave)) ** 2 for side, wave in waves]))
+    sides = [*map(sub, half, end)], [*map(add, half, end), *residuals[len(half) : len(residuals) - len(half)]]
+    waves = enumerate(_half_waves(len(residuals), number))
+    return sqrt(2 / number * sum([sum(map(mul, sides[place % 2], wave)) ** 2 for place, wave in waves]))
 
 
-@lru_cache(maxsize=1024)
-def _half_wave(increments: int, number: int) -> tuple[float, ...]:
+@lru_cache(maxsize=256)
+def _half_waves(increments: int, number: int) -> list[list[float]]:
     """Return cos(π·b·(j - ½)/J) for the first half of j = 1 … J; at the other, an odd b changes its sign."""
-    return tuple(cos(pi * number * (place + 0.5) / increments) for place in range((increments + 1) // 2))
+    places = range((increments + 1) // 2)
+    return [[cos(pi * b * (place + 0.5) / increments) for place in places] for b in range(1, number + 1)]

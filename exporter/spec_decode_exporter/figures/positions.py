@@ -34,15 +34,6 @@ class Regime(NamedTuple):
     """By position, k of them."""
 
 
-class _Position(NamedTuple):
-    """Sums over the drafts that have a position."""
-
-    drafts: int
-    reached: int
-    """Drafts that were accepted up to the position before."""
-    accepted: int
-
-
 class Positions:
     """Acceptance by position in one window."""
 
@@ -95,7 +86,7 @@ class Positions:
         """p_i = a_i / D: the share of the drafts that have position i with at least i + 1 accepted tokens."""
         if not self._is_divided:
             return [ratio(accepted, self._drafts) for accepted in self.accepted]
-        return [ratio(its.accepted, its.drafts) for its in map(self._at, range(len(self)))]
+        return [ratio(accepted, drafts) for drafts, _, accepted in map(self._at, range(len(self)))]
 
     @cached_property
     def conditional(self) -> list[float | None]:
@@ -110,7 +101,7 @@ class Positions:
         """
         if not self._is_divided:
             return list(zip(self.accepted, (self._drafts, *self.accepted), strict=False))
-        return [(its.accepted, its.reached) for its in map(self._at, range(len(self)))]
+        return [(accepted, reached) for _, reached, accepted in map(self._at, range(len(self)))]
 
     @cached_property
     def decay(self) -> float | None:
@@ -136,7 +127,7 @@ class Positions:
 
     def drafts_with(self, position: int) -> int | None:
         """Return the drafts that had a position, as counted or by regimes; None if unknown."""
-        return self._at(position).drafts if self._is_divided else None
+        return self._at(position)[0] if self._is_divided else None
 
     def least_drafted(self, position: int) -> float:
         """Return the minimum number of drafts with a token at a position: (T - i·D) / (K - i).
@@ -172,15 +163,15 @@ class Positions:
         """True if every draft has K tokens, or if their number is unknown."""
         return self._drafted is None or self._drafted >= len(self) * (self._drafts or 0)
 
-    def _at(self, position: int) -> _Position:
-        """Return the sums over the drafts that have a position."""
+    def _at(self, position: int) -> tuple[int, int, int]:
+        """Return the drafts that have a position, those of them accepted up to the one before, and there."""
         if self._having:
             before = ((self._drafts or 0), *self._having)[position]
             earlier = (before, *self.accepted)[position]
             own = self._having[position]
-            return _Position(own, round(earlier * own / before) if before else 0, self.accepted[position])
+            return own, round(earlier * own / before) if before else 0, self.accepted[position]
         having = [regime for regime in self.regimes if regime.tokens > position]
-        return _Position(
+        return (
             sum(regime.drafts for regime in having),
             sum((regime.drafts, *regime.accepted)[position] for regime in having),
             sum(regime.accepted[position] for regime in having),

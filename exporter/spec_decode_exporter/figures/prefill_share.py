@@ -11,7 +11,7 @@ v contains the noise of y, so u is its instrument, as in ``costs.measured_cost``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import sqrt
 from operator import mul
 from typing import Final
@@ -46,21 +46,16 @@ def highest_share(
     total, degrees = sum(steps), sum(map(bool, steps)) - _COEFFICIENTS
     if degrees < 1 or not any(rates):
         return None
-    rate, prompt, time = _dot(rates, steps) / total, sum(prompts) / total, sum(spent) / total
+    rate, prompt, time = sum(map(mul, rates, steps)) / total, sum(prompts) / total, sum(spent) / total
     # Sums of products less those of the means: S·u·v, S·u·y, S·u·u, S·v·v, S·v·y, S·y·y.
-    with_prompt = _dot(rates, prompts) - total * rate * prompt
+    with_prompt = sum(map(mul, rates, prompts)) - total * rate * prompt
     with_time = sum(prompts) - total * rate * time
-    own = _dot(rates, map(mul, rates, steps)) - total * rate * rate
+    own = sum(map(mul, rates, map(mul, rates, steps))) - total * rate * rate
     if with_prompt <= 0 or own <= _OWN_VARIATION * total * rate * rate:
         return None
     slope: float = with_time / with_prompt
     left = sum(squares) - total * time * time
     left -= 2 * slope * (sum(mixed) - total * prompt * time)
-    left += slope * slope * (_dot(rates, mixed) - total * prompt * prompt)
+    left += slope * slope * (sum(map(mul, rates, mixed)) - total * prompt * prompt)
     error: float = sqrt(max(0.0, left) / degrees * max(0.0, own)) / with_prompt
     return CURVATURE * (max(0.0, slope) + t_quantile(degrees) * error) * prompt / time
-
-
-def _dot(one: Iterable[float], other: Iterable[float]) -> float:
-    total: float = sum(map(mul, one, other))
-    return total

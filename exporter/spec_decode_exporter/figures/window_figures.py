@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, pairwise
 from math import fsum, inf, sqrt
-from operator import add, mul, sub, truediv
+from operator import add, mul, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.types import format_duration
@@ -22,9 +22,9 @@ from spec_decode_exporter.window.history import (
     NANO,
     Window,
     columns,
-    covered_seconds,
     position_columns,
-    running_requests,
+    scaled,
+    sum_of,
 )
 from spec_decode_exporter.window.ring import Increments
 
@@ -77,7 +77,7 @@ class WindowFigures:
     @property
     def label(self) -> str:
         """Value of the ``window`` label."""
-        return window_label(self.window.length)
+        return format_duration(self.window.length)
 
     # Requests
 
@@ -90,19 +90,16 @@ class WindowFigures:
         running = self.window.mean.running_requests
         if running is None or self.total.draft_tokens == 0:
             return running
-        load, drafted = columns(self.window.increments, "load_billionths", "draft_tokens")
-        total = sum(drafted)
-        return sum(map(mul, load, drafted)) / (NANO * total) if total else running
+        loads = sum_of(self.window.increments, "load_by_draft_tokens")
+        drafted = sum_of(self.window.increments, "draft_tokens")
+        return loads / (NANO * drafted) if drafted else running
 
     @cached_property
     def decoding_requests(self) -> float | None:
         """Mean decoding requests of an engine by Little's law, itl / seconds, weighted by steps."""
         if not self.total.decode_steps or not self.total.decode_nanoseconds:
             return None
-        names = ("decode_steps", "decode_nanoseconds", "covered_nanoseconds")
-        steps, spent, covered = columns(self.window.increments, *names)
-        rates = map(truediv, spent, [length or inf for length in covered])
-        return fsum(map(mul, steps, rates)) / self.total.decode_steps
+        return sum_of(self.window.increments, "decoding_by_steps") / (NANO * self.total.decode_steps)
 
     @cached_property
     def other_requests(self) -> tuple[float, ...]:
@@ -115,14 +112,13 @@ class WindowFigures:
         total, increments, load = self.total, self.window.increments, self.drafting_requests
         if self.decoding_requests is None or load is None or not self.window.seconds:
             return ()
-        (lengths,) = columns(increments, "covered_nanoseconds")
-        decoding = sum(lengths) / (NANO * self.window.seconds) * self.decoding_requests
+        covered = sum_of(increments, "covered_nanoseconds")
+        decoding = covered / (NANO * self.window.seconds) * self.decoding_requests
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         if decoding <= LIKE_LOADS * load:
             return ()
-        mean_length = sum(lengths) / len(lengths)
-        if (total.decode_nanoseconds or 0) >= mean_length * (total.first_tokens or 0):
+        if (total.decode_nanoseconds or 0) * len(increments) >= covered * (total.first_tokens or 0):
             return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
         steps, first = columns(increments, "decode_steps", "first_tokens")
         return decoding, max(decoding, sum(map(mul, steps, first)) / sum(steps))
@@ -134,11 +130,10 @@ class WindowFigures:
         Idle time between bursts of requests does not count. A request counts as one, however short it is.
         """
         running = self.window.mean.running_requests
-        activity: Sequence[float] = running_requests(self.increments)
-        if not self.window.counts_at_end:  # else most polls have no tokens, though requests run
-            (activity,) = self.columns(
-                "drafts" if self.total.generation_tokens is None else "generation_tokens"
-            )
+        name = "drafts" if self.total.generation_tokens is None else "generation_tokens"
+        if self.window.counts_at_end:  # most polls have no tokens, though requests run
+            name = "running_requests"
+        (activity,) = columns(self.increments, name)
         busy = sum(map(bool, activity))
         return None if running is None or not busy else max(running * len(activity) / busy, 1.0)
 
@@ -230,10 +225,9 @@ class WindowFigures:
         if length is None or not drafts or not self.cosines:
             return None
         error = 0.0 if self.draft_variance is None else sqrt(self.draft_variance / drafts)
-        accepted = self._estimate("accepted_tokens", "drafts", (0.0, len(self.positions) or inf), error)
-        if accepted is None:
-            return None
-        return accepted._replace(value=length, lower=1 + accepted.lower, upper=1 + accepted.upper)
+        (_, _, begun, _, accepted), possible = self.works, (0.0, len(self.positions) or inf)
+        found = estimate_of(accepted, begun, self.cosines, possible, error)
+        return found and found._replace(value=length, lower=1 + found.lower, upper=1 + found.upper)
 
     @cached_property
     def draft_acceptance_bounds(self) -> Estimate | None:
@@ -241,10 +235,11 @@ class WindowFigures:
         drafts, drafted, rate = self.total.drafts, self.total.draft_tokens, self.draft_acceptance_ratio
         if rate is None or not drafted or not self.cosines:
             return None
+        *_, tokens, accepted = self.works
         if not drafts:
-            return self.share_bounds(rate, *self.columns("accepted_tokens", "draft_tokens"))
+            return self.share_bounds(rate, accepted, tokens)
         error = self.least_deviation(rate) * sqrt(drafts) / drafted
-        return self._estimate("accepted_tokens", "draft_tokens", (0.0, 1.0), error)
+        return estimate_of(accepted, tokens, self.cosines, (0.0, 1.0), error)
 
     def least_deviation(self, weight: float) -> float:
         """Return the least standard deviation of a - ``weight``·t over independent drafts; 0 if unknown.
@@ -262,7 +257,7 @@ class WindowFigures:
     def conditional_bounds(self, position: int) -> Estimate | None:
         """Return bounds of q_i; they are valid if every draft has the position."""
         *before, accepted = position_columns(self.increments, position + 1)
-        reached = before[-1] if before else self.columns("drafts")[0]
+        reached = before[-1] if before else self.works[2]
         share = ratio(sum(accepted), sum(reached))
         if share is None or share > 1 or not self.cosines:
             return None
@@ -304,17 +299,24 @@ class WindowFigures:
         return DecodeWork(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
 
     @cached_property
-    def works(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """Columns of ``DecodeWork`` for bounds, with steps as ``work`` takes them."""
-        drafts, drafted, accepted = self.columns("drafts", "draft_tokens", "accepted_tokens")
+    def works(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+        """Columns of ``DecodeWork`` for bounds, with steps as ``work`` takes them, and accepted tokens."""
+        names = (
+            "drafts",
+            "draft_tokens",
+            "accepted_tokens",
+            "generation_tokens",
+            "first_tokens",
+            "decode_steps",
+        )
+        drafts, drafted, accepted, generated, first, steps = columns(self.increments, *names)
         if self.total.decoded_tokens is None:
-            return list(map(add, drafts, accepted)), drafts, drafts, drafted
-        generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
+            return list(map(add, drafts, accepted)), drafts, drafts, drafted, accepted
         is_counted = self.total.first_tokens is not None
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
-        return tokens, steps, drafts, drafted
+        return tokens, steps, drafts, drafted, accepted
 
     @cached_property
     def speedup_ceiling_ratio(self) -> float | None:
@@ -326,8 +328,8 @@ class WindowFigures:
     @cached_property
     def time_per_output_token_seconds(self) -> float | None:
         """Mean time per output token after the first, Σ itl / (G - F), weighted by tokens."""
-        spent, tokens = seconds(self.total.decode_nanoseconds), self.total.decoded_tokens
-        return ratio(spent, tokens) if tokens is not None and tokens > 0 else None
+        spent, tokens = self.total.decode_nanoseconds, self.total.decoded_tokens
+        return spent / NANO / tokens if spent is not None and tokens and tokens > 0 else None
 
     @cached_property
     def request_seconds(self) -> tuple[float, float] | None:
@@ -357,7 +359,8 @@ class WindowFigures:
         increments = self.window.increments.merged(MAX_PREFILL_INCREMENTS)
         names = ("decode_steps", "decode_nanoseconds", "prefix_cache_queries", "prefix_cache_hits")
         steps, spent, queries, hits = columns(increments, *names)
-        found = highest_share(steps, spent, list(map(sub, queries, hits)), covered_seconds(increments))
+        lengths = scaled(increments, "covered_nanoseconds")
+        found = highest_share(steps, spent, list(map(sub, queries, hits)), lengths)
         return most if found is None else min(most, found)
 
     @cached_property
@@ -394,46 +397,22 @@ class WindowFigures:
         """Return the lowest rate of a poll that ``share`` of the draft tokens do not exceed."""
         if not self.poll_rates:
             return None
-        return self.poll_rates[bisect_left(self._weights, share * self._weights[-1])][0]
-
-    @cached_property
-    def _weights(self) -> list[int]:
-        """Draft tokens of the polls up to each of ``poll_rates``."""
-        return list(accumulate(drafted for _, drafted in self.poll_rates))
+        weights = list(accumulate(drafted for _, drafted in self.poll_rates))
+        return self.poll_rates[bisect_left(weights, share * weights[-1])][0]
 
     @cached_property
     def poll_rate_deviation(self) -> float | None:
         """Standard deviation of the rates of polls, with the same digits in every version of Python."""
         if not self.poll_rates:
             return None
-        total = self._weights[-1]
+        total = sum(drafted for _, drafted in self.poll_rates)
         mean = fsum(rate * drafted for rate, drafted in self.poll_rates) / total
         return sqrt(fsum(drafted * (rate - mean) ** 2 for rate, drafted in self.poll_rates) / total)
-
-    # Columns
 
     @cached_property
     def increments(self) -> Increments:
         """Increments for bounds: sums of neighbours."""
         return self.window.increments.merged(MAX_INCREMENTS)
-
-    @cached_property
-    def _columns(self) -> dict[str, list[int]]:
-        """Columns of these increments that were read."""
-        return {}
-
-    def columns(self, *names: str) -> list[list[int]]:
-        """Return columns of these increments, which nothing changes."""
-        for name in names:
-            if name not in self._columns:
-                (self._columns[name],) = columns(self.increments, name)
-        return [self._columns[name] for name in names]
-
-    def _estimate(
-        self, numerator: str, denominator: str, possible: tuple[float, float], min_error: float = 0.0
-    ) -> Estimate | None:
-        above, below = self.columns(numerator, denominator)
-        return estimate_of(above, below, self.cosines, possible, min_error)
 
 
 def _chosen_tokens(steps: int, drafts: int, drafted: int) -> int | None:
@@ -455,14 +434,3 @@ def answer_shares(answers: Answers) -> tuple[float, float]:
     if answers.requests < MIN_ANSWERS or equal is None or life is None:
         return _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE
     return equal, life
-
-
-def seconds(nanoseconds: int | None) -> float | None:
-    """Return a count of nanoseconds in seconds."""
-    return None if nanoseconds is None else nanoseconds / NANO
-
-
-@lru_cache(maxsize=64)
-def window_label(length: float) -> str:
-    """Return the value of the ``window`` label for a length in seconds: ``5m``."""
-    return format_duration(length)

@@ -337,12 +337,12 @@ def faster_method(context: FindingContext) -> Found | None:
 @HINTS.finding(drafting)
 def another_depth(context: FindingContext) -> Found | None:
     text = "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} times as fast as without speculation, instead of {present_speedup:.2f} times (num_speculative_tokens). It is a hypothesis: try it and compare."
-    its, depth = context.its, context.evaluation.recommended
-    if its.cost is None or its.depths is None or depth is None or not its.is_worth_a_change(depth.tokens):
+    its, tokens = context.its, context.evaluation.decision.advice.tokens
+    if its.cost is None or its.depths is None or tokens is None or not its.is_worth_a_change(tokens):
         return None
-    tokens = {"tokens": context.tokens, "recommended_tokens": depth.tokens}
-    present = its.depths.speedup(its.cost.guess, context.tokens)
-    return Found(text, {**tokens, "speedup": depth.speedup, "present_speedup": present})
+    numbers = {"tokens": context.tokens, "recommended_tokens": tokens}
+    present, other = (its.depths.speedup(its.cost.guess, number) for number in numbers.values())
+    return Found(text, {**numbers, "speedup": other, "present_speedup": present})
 
 
 @HINTS.finding(accepting)

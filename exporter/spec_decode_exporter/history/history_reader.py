@@ -21,7 +21,6 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.baseline_reader import (
     Activity,
     BaselineReader,
@@ -45,7 +44,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.sample import EngineName, Sample
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
+from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO
 from spec_decode_exporter.window.poll import Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
@@ -324,7 +323,7 @@ class _EngineReading:
             draft_tokens=total.draft_tokens or 0,
             accepted_tokens=total.accepted_tokens or 0,
             generated=total.generation_tokens or 0,
-            decode_seconds=seconds(total.decode_nanoseconds) or 0.0,
+            decode_seconds=(total.decode_nanoseconds or 0) / NANO,
             running_requests=load,
             speedup=speedup,
         )

@@ -20,8 +20,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 Windows = Literal["each", "longest", "shortest", "bare"]
 """Windows of which a metric has series; ``bare`` is the longest one, without the label ``window``."""
 _PLACES: Final = {"each": slice(None), "shortest": slice(1)}
-_LONGEST: Final = slice(-1, None)
-"""Windows of a metric among those of its subject."""
+"""Windows of a metric among those of its subject, unless it is the longest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,7 +58,7 @@ class Metric:
         self, view: object, parts: Parts[Any], windows: Windows | None
     ) -> Iterator[tuple[tuple[str, ...], Number]]:
         """Yield label values and number of each series of a subject, or of its windows of this kind."""
-        chosen = (("", view),) if windows is None else parts[_PLACES.get(windows, _LONGEST)]
+        chosen = (("", view),) if windows is None else parts[_PLACES.get(windows, slice(-1, None))]
         has_one = not self.labels and self.kind != "histogram"
         for label, part in chosen:
             before = () if windows in {None, "bare"} else (label,)

@@ -38,8 +38,6 @@ _MAX_DIGITS: Final = 6
 _SHORT: Final = 10.0**_MAX_DIGITS
 _PART: Final = "metrics"
 """Part of the log for labels and process metrics; that of a family is its name."""
-
-
 Row = tuple[Metric, Windows | None]
 """A metric, and its windows in a configuration."""
 

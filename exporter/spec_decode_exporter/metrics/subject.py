@@ -9,13 +9,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.findings import (
-    GroupFindings,
-    ModelFindings,
-    RequestFindings,
-    WindowFindings,
-)
-from spec_decode_exporter.requests.totals import RequestTotals
+from spec_decode_exporter.requests.model_findings import ModelFindings
+from spec_decode_exporter.requests.store import GroupFindings, RequestFindings, WindowFindings
+from spec_decode_exporter.requests.summary import RequestTotals
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -51,8 +47,7 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], GroupReques
 
 def _models(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], Parts[ModelFindings]]]:
     windows = _by_window(snapshot.requests, attrgetter("models"), attrgetter("model_name"))
-    for name, parts in windows.items():
-        yield {"model_name": name}, parts
+    return (({"model_name": name}, parts) for name, parts in windows.items())
 
 
 def _by_window(

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
+from spec_decode_exporter.analysis.figure_table import term
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
@@ -27,17 +28,23 @@ from spec_decode_exporter.figures.quantile import (
     QuantileRatio,
     quantile,
 )
-from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
+from spec_decode_exporter.requests.model_findings import PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
-from spec_decode_exporter.requests.totals import RequestHistogram, RequestTotals
+from spec_decode_exporter.requests.store import GroupFindings
+from spec_decode_exporter.requests.summary import (
+    Effect,
+    Percentiles,
+    RequestHistogram,
+    RequestSummary,
+    RequestTotals,
+)
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
+from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Check, Reset
 
 MINIMAL, STANDARD, FULL = Profile
@@ -48,11 +55,8 @@ def _total(profile: Profile, name: str, text: str, counter: str = "") -> Metric:
     """Return the row of a counter since the exporter first saw the engine."""
     counter = counter or name.removeprefix("spec_decode_").removesuffix("_total")
 
-    def read(engine: EngineSnapshot) -> Number:
-        count: int = getattr(engine.totals.counters, counter)
-        return seconds(count) if counter.endswith("_nanoseconds") else count
-
-    text = f"{text} since the exporter first saw the engine."
+    count, text = attrgetter(f"totals.counters.{counter}"), f"{text} since the exporter first saw the engine."
+    read = (lambda engine: count(engine) / NANO) if counter.endswith("_nanoseconds") else count
     return Metric(Group.COUNTERS, profile, name, text, read, kind="counter", source=(counter,))
 
 
@@ -126,8 +130,8 @@ def _marginal_benefits(engine: EngineSnapshot) -> Numbers:
 
 
 def _recommended(engine: EngineSnapshot) -> Numbers:
-    depth = engine.evaluation.recommended
-    return [] if depth is None else [(depth.basis, depth.tokens)]
+    tokens = engine.evaluation.decision.advice.tokens
+    return [] if tokens is None else [("measured" if tokens <= engine.tokens else "extrapolated", tokens)]
 
 
 def _schedule_changes(its: WindowEvaluation) -> Number:
@@ -163,10 +167,8 @@ def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Calla
 
 
 def _prompt_lengths(model: PromptFindings) -> Numbers:
-    return [
-        (bucket.prompt_tokens, bucket.summary.acceptance_length and bucket.summary.acceptance_length.value)
-        for bucket in model.buckets
-    ]
+    lengths = ((bucket.prompt_tokens, bucket.summary.acceptance_length) for bucket in model.buckets)
+    return [(bucket, length and length.value) for bucket, length in lengths]
 
 
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
@@ -241,7 +243,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _reported("spec_decode_engine_reported_acceptance_length_tokens", "Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH), source=("sglang:spec_accept_length",)),
     _sum(STANDARD, "spec_decode_window_draft_tokens", "Draft tokens in the window.", lambda its: its.total.draft_tokens, source=("draft_tokens",)),
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
-    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced="longest", source=("decode_nanoseconds",)),
+    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: term(its.window, "decode_nanoseconds"), reduced="longest", source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
     _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(_FIRST), source=_SOURCE[_FIRST]),
     _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(_TOKEN), source=_SOURCE[_TOKEN]),

@@ -1,6 +1,6 @@
 """Experiments: repeated comparisons of the configured arms, and their results for the engines.
 
-Engines use the results too: plain steps of the baseline show the cost of drafting, and a faster arm is a
+Engines use the results too: steps of the baseline show the cost of drafting, and a faster arm is a
 better method.
 """
 
@@ -18,10 +18,11 @@ from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.experiments.experiment import (
     ArmFindings,
+    Claims,
     Experiment,
-    ExperimentTracker,
     Member,
     arm_of,
+    compare,
 )
 from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -43,33 +44,30 @@ class ExperimentMonitor:
     def __init__(self, errors: Isolation | None = None) -> None:
         """Compare nothing until ``adopt``; ``errors`` omits an experiment that fails."""
         self._errors = errors or Isolation()
-        self._trackers: dict[str, ExperimentTracker] = {}
+        self._compared: dict[str, tuple[ExperimentSettings, Claims]] = {}
         self._results: dict[str, Experiment] = {}
         self._informed: set[EngineMonitor] = set()
         """Engines that use results."""
 
     def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
         """Compare these experiments from now on; unchanged ones keep their state."""
-        kept = {name: tracker for name, tracker in self._trackers.items() if tracker.settings in settings}
-        self._trackers = {each.name: kept.get(each.name) or ExperimentTracker(each) for each in settings}
+        kept = {name: compared for name, compared in self._compared.items() if compared[0] in settings}
+        self._compared = {each.name: kept.get(each.name) or (each, Claims()) for each in settings}
         self._results = {}
 
     async def compare(
         self, members: Iterable[ExperimentMember], lengths: Sequence[float], now: float
     ) -> None:
-        """Compare all arms over the windows of ``lengths`` until ``now`` (monotonic).
-
-        It yields to the event loop after each experiment.
-        """
-        trackers, results, attempt = self._trackers, dict[str, Experiment](), self._errors.attempt
-        engines = (attempt("comparison", NO_ITEM, lambda: list(members)) or []) if trackers else []
-        for name, tracker in trackers.items():
-            work = partial(tracker.compare, [each.member for each in engines], lengths, now)
+        """Compare all arms over the windows of ``lengths`` until ``now``, monotonic; yield after each."""
+        compared, results, attempt = self._compared, dict[str, Experiment](), self._errors.attempt
+        engines = (attempt("comparison", NO_ITEM, lambda: list(members)) or []) if compared else []
+        for name, (settings, claims) in compared.items():
+            work = partial(compare, settings, [each.member for each in engines], lengths, now, claims)
             experiment = attempt("comparison", {"experiment": name}, work)
             if experiment is not None:
                 results[name] = experiment
             await yield_to_event_loop()
-        if trackers is self._trackers:  # else others were adopted during the comparison
+        if compared is self._compared:  # else others were adopted during the comparison
             self._results = results
             attempt("experiment results", NO_ITEM, lambda: self._inform(engines))
 
@@ -83,8 +81,8 @@ class ExperimentMonitor:
         """Hand the results to the engines; of several faster methods the first counts."""
         baselines: defaultdict[EngineMonitor, list[Learned]] = defaultdict(list)
         faster: dict[EngineMonitor, FasterMethod] = {}
-        for name, tracker in self._trackers.items():
-            settings, experiment = tracker.settings, self._results.get(name)
+        for name, (settings, _) in self._compared.items():
+            experiment = self._results.get(name)
             placed = [(arm_of(settings, each.member), *each) for each in members]
             plain: defaultdict[str, list[Learned]] = defaultdict(list)
             for arm, member, engine in placed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.scrape.poll_record import PollRecord
 
 

@@ -75,7 +75,7 @@ class StateFile(Generic[Entry]):
         try:
             lines = self._lines(read_bounded(self._place(), MAX_BYTES))
         except FileNotFoundError:
-            return []
+            self.save([])  # a place that cannot be written is logged at the start
         except (OSError, ValueError) as error:
             self._damage = _reason(error)
         valid = dict(self._valid(lines))

@@ -90,7 +90,7 @@ class SummaryLog:
         since = _since(before, its)
         if not since["drafts"] and before is not None and before.words == words:
             return None
-        tokens = evaluation.recommended.tokens if evaluation.recommended else None
+        tokens = evaluation.decision.advice.tokens
         depths = {"configured_tokens": its.tokens or None, "recommended_tokens": tokens}
         fields = {**since, **words, **depths, **dict(_figures(evaluation))}
         known = {

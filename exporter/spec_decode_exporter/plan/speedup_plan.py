@@ -29,7 +29,7 @@ from spec_decode_exporter.costs.cost import (
     fixed_tokens,
 )
 from spec_decode_exporter.costs.methods import Interval, drafts_what_it_finds, kind_of
-from spec_decode_exporter.costs.model_architecture import target_model
+from spec_decode_exporter.costs.model_architecture import architecture_of
 from spec_decode_exporter.costs.published import PublishedShare, published_steps
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.plan.observed_model import ObservedModel
@@ -117,8 +117,8 @@ class SpeedupPlan(View):
             load = max(seen.running_requests or self.load, 1.0)
             point = CostAtLoad(load, Interval(*(max(c, 0.0) for c in ends)))
             measured = (CostByLoad((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
-        target = target_model(self.model_name, self.architecture)
-        return CostSources(settings, measured, self.method, target, self.drafts_in_parallel)
+        architecture = self.architecture or architecture_of(self.model_name)
+        return CostSources(settings, measured, self.method, architecture, self.drafts_in_parallel)
 
     def cost_of(self, tokens: int) -> CostRange | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
@@ -131,7 +131,7 @@ class SpeedupPlan(View):
 
     @property
     def has_typical_cost(self) -> bool:
-        """True if the cost is what drafting costs others."""
+        """True if the cost is by published measurements."""
         return self.known_cost is not None and self.known_cost.is_typical
 
     # Speed-up
@@ -201,7 +201,7 @@ class SpeedupPlan(View):
         """Published costs at which this would pay; None with a cost that is about the server itself."""
         if not self.has_typical_cost:
             return None
-        paying = self._fixed(StepCost(0.0, 1.0, self.cost_model.pays_every_step))
+        paying = self._fixed(StepCost(0.0, 1.0, drafts_what_it_finds(self.method)))
         accepted = sum(self.reached[: self.draft_tokens])
         return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
 

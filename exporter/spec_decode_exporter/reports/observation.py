@@ -58,7 +58,7 @@ BASELINE_SECONDS: Final = 60.0
 HOPELESS_SECONDS: Final = 10.0
 """Seconds after which an observation of servers that never answered ends."""
 _HOPELESS: Final = frozenset(
-    {"dns", "tls", "malformed", "status 400", "status 401", "status 403", "status 404"}
+    {"dns", "tls", "no TLS", "malformed", "status 400", "status 401", "status 403", "status 404"}
 )
 """Failures that waiting cannot cure; one with these alone ends at once."""
 _LOOK_SECONDS: Final = 0.2

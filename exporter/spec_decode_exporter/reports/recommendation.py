@@ -19,7 +19,7 @@ _FIELDS: Final = {
 }
 
 _WAYS: Final = "To know it"
-"""Begin of the sentence with the ways to know."""
+"""Begin of the sentence with the ways to find out."""
 
 
 def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
@@ -35,7 +35,7 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
 
 
 def _without_ways(text: str) -> str:
-    """Return a text up to the ways to know: several engines have them in common, so they stand once."""
+    """Return a text up to the ways to find out: several engines have them in common, so they stand once."""
     return text.partition(_WAYS)[0].strip()
 
 

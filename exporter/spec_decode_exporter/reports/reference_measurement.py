@@ -31,7 +31,7 @@ from spec_decode_exporter.reports.references import (
 )
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import Means, Window, position_columns, sum_if_known
+from spec_decode_exporter.window.history import Means, Window, columns, position_columns, sum_if_known
 from spec_decode_exporter.window.ring import Increments
 
 CHECKED_AFTER: Final = 10.0
@@ -212,7 +212,7 @@ def _shares(
 ) -> Iterator[MeasuredFigure | None]:
     """Yield the share of drafts at each position, of all drafts or of those that reached the one before."""
     accepted = position_columns(its.increments, len(shares))
-    (drafts,) = its.columns("drafts")
+    (drafts,) = columns(its.increments, "drafts")
     for position, share in enumerate(shares):
         before = accepted[position - 1] if of_reached and position else drafts
         bounds = None if share is None else its.share_bounds(share, accepted[position], before)

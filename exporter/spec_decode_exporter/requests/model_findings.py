@@ -5,26 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.figures.student_t import welch
-from spec_decode_exporter.requests.findings import (
-    OTHER,
-    UNKNOWN,
-    Kind,
-    Mixture,
-    ModelFindings,
-    PromptBucket,
-    bucket_text,
-)
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.summary import (
     MIN_REQUESTS,
+    OTHER,
+    UNKNOWN,
     Effect,
     GroupKey,
     KeptRequest,
     RequestSummary,
     acceptance_length,
+    bucket_text,
 )
 
 REMAINING: Final = 0.85
@@ -45,6 +39,67 @@ KINDS: Final[Mapping[str, Callable[[KeptRequest], str]]] = {
 
 Key = TypeVar("Key", GroupKey, str, tuple[str, str])
 Groups = Sequence[tuple[GroupKey, RequestSummary]]
+
+
+class Kind(NamedTuple):
+    """Requests with one value of a label, and what a draft gives them."""
+
+    value: str
+    """Request type, or label of the bucket of temperatures or prompt lengths."""
+    length: Estimate
+    """Acceptance length in tokens."""
+
+
+class Mixture(NamedTuple):
+    """Two kinds of a model's requests whose acceptance lengths differ beyond their bounds."""
+
+    label: str
+    """Label by which they differ: ``request_type``, ``temperature`` or ``prompt_tokens``."""
+    low: Kind
+    high: Kind
+
+
+class ModelFindings(NamedTuple):
+    """All requests of one model in one window."""
+
+    model_name: str
+    summary: RequestSummary
+    mixture: Mixture | None
+    """None unless the workload is mixed."""
+    advice: Sequence[str]
+    """Plain sentences, the most useful first; untrusted names in them are not yet escaped."""
+
+    @property
+    def mixed(self) -> bool:
+        """True if an average over the model's requests hides that two kinds of them differ."""
+        return self.mixture is not None
+
+
+class PromptBucket(NamedTuple):
+    """Requests of one model with about the same length of the prompt, in the longest window."""
+
+    prompt_tokens: str
+    """The bucket's label: ``0-1000``, ``1000-4000``, …, ``>64000``."""
+    summary: RequestSummary
+
+
+class PromptFindings(NamedTuple):
+    """Requests of one model by the length of the prompt, in the longest window."""
+
+    model_name: str
+    buckets: Sequence[PromptBucket]
+    """Ascending; without empty ones."""
+
+    @property
+    def falls(self) -> bool:
+        """True if the acceptance length of the longest prompts is relevantly and significantly (95 %) lower.
+
+        Drafters are trained on contexts of a few thousand tokens: EAGLE-3 gave 2.30 tokens a step at 2,000
+        tokens and 1.08 at 20,000 (speculators, pull request 684). The shortest and the longest bucket with
+        enough requests are compared: one comparison, and no choice among several.
+        """
+        lengths = [length for _, summary in self.buckets if (length := summary.acceptance_length) is not None]
+        return bool(lengths) and _is_relevantly_lower(lengths[-1], lengths[0])
 
 
 def by(requests: Iterable[KeptRequest], key: Callable[[KeptRequest], Key]) -> dict[Key, list[KeptRequest]]:
@@ -70,29 +125,13 @@ async def summaries(
 
 async def model_findings(model_name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings:
     """Return the findings about the requests of a model, all of which are in ``groups``; yield as above."""
+    groups = {key: summary for key, summary in groups.items() if key.model_name == model_name}
     summary = RequestSummary.over(groups.values())
     mixture = await mixture_of(summary.kept)
     for group in groups.values():
         _ = group.speedup_ratio  # which the advice reads
         await yield_to_event_loop()
-    return ModelFindings(model_name, summary, mixture, advice(summary, mixture, groups))
-
-
-def falls_with_prompt(buckets: Iterable[PromptBucket]) -> bool:
-    """Return whether the acceptance length is significantly lower (95 %) with the longest prompts.
-
-    Drafters are trained on contexts of a few thousand tokens: EAGLE-3 gave 2.30 tokens a step at 2,000 tokens
-    and 1.08 at 20,000 (speculators, pull request 684). The shortest and the longest bucket with enough
-    requests are compared: one comparison, and no choice among several. With L_s and L_l their acceptance
-    lengths, the lower 95 % bound of 0.85·L_s - L_l must be above 0, with degrees of freedom by Welch and
-    Satterthwaite: windows are evaluated again and again, so a difference of 0 must rarely pass.
-    """
-    compared = [length for _, summary in buckets if (length := summary.acceptance_length) is not None]
-    if len(compared) < 2:  # noqa: PLR2004  a short and a long one
-        return False
-    short, long = compared[0], compared[-1]
-    _, half = welch([REMAINING * short.standard_error, long.standard_error], [short.degrees, long.degrees])
-    return REMAINING * short.value - long.value > half
+    return ModelFindings(model_name, summary, mixture, [*advice(summary, mixture, groups)])
 
 
 async def mixture_of(requests: Sequence[KeptRequest]) -> Mixture | None:
@@ -114,49 +153,39 @@ async def mixture_of(requests: Sequence[KeptRequest]) -> Mixture | None:
             if is_known and (length := acceptance_length(kept)) is not None:
                 kinds.append(Kind(name, length))
         kinds.sort(key=attrgetter("length.value"))
-        if kinds and kinds[0].length.upper < REMAINING * kinds[-1].length.lower:
+        if kinds and _is_relevantly_lower(kinds[0].length, kinds[-1].length):
             return Mixture(label, kinds[0], kinds[-1])
     return None
 
 
+def _is_relevantly_lower(low: Estimate, high: Estimate) -> bool:
+    return low.upper < REMAINING * high.lower
+
+
 def advice(
     summary: RequestSummary, mixture: Mixture | None, groups: Mapping[GroupKey, RequestSummary]
-) -> list[str]:
-    """Return the advice about a model's requests, all of which are in ``groups``: the most useful first."""
+) -> Iterator[str]:
+    """Yield the advice about a model's requests, all of which are in ``groups``: the most useful first."""
     evaluated = sorted((group for group in groups.items() if group[1].speedup_ratio), key=_speedup)
-    by_effect = {effect: [group for group in evaluated if group[1].effect is effect] for effect in Effect}
-    losing, gaining = by_effect[Effect.LOSES], by_effect[Effect.GAINS]
-    return [
-        *_on_mixture(mixture),
-        *_on_losing(losing, gaining, summary.requests),
-        *_on_gaining(gaining[::-1]),
-        *_on_pathological(summary),
-        *_on_cost(summary, evaluated, by_effect[Effect.UNCLEAR]),
-    ]
-
-
-def _on_mixture(mixture: Mixture | None) -> Iterator[str]:
+    losing, gaining, unclear = (
+        [group for group in evaluated if group[1].effect is effect]
+        for effect in (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
+    )
     if mixture is not None:
         low, high = (
             f"{kind_name(mixture.label, kind.value)} {kind.length.value:.2f} tokens a draft"
             for kind in (mixture.low, mixture.high)
         )
         yield f"Their average hides that speculation gives {low}, and {high}."
-
-
-def _on_losing(losing: Groups, gaining: Groups, requests: int) -> Iterator[str]:
     if losing:
         place = "on replicas without speculation" if gaining else "without speculation"
-        yield f"Serve {_named(losing, requests)} {place}, or with fewer draft tokens."
-
-
-def _on_gaining(gaining: Groups) -> Iterator[str]:
+        yield f"Serve {_named(losing, summary.requests)} {place}, or with fewer draft tokens."
     if gaining:
-        named = (f"{name(group[0])} ({_speedup(group):.2f} times as fast)" for group in gaining[:MAX_NAMED])
-        yield f"Keep speculation for {', '.join(named)}: they gain most."
-
-
-def _on_pathological(summary: RequestSummary) -> Iterator[str]:
+        best = (
+            f"{name(group[0])} ({_speedup(group):.2f} times as fast)"
+            for group in gaining[: -MAX_NAMED - 1 : -1]
+        )
+        yield f"Keep speculation for {', '.join(best)}: they gain most."
     for number, share, cause in (
         (summary.rejected, "no", "for garbled output, or a language that the draft model does not know"),
         (summary.repetitive, "all", "for output that repeats itself"),
@@ -164,25 +193,15 @@ def _on_pathological(summary: RequestSummary) -> Iterator[str]:
         if number:
             requests = "1 request" if number == 1 else f"{number} requests"
             yield f"{requests} had almost {share} draft tokens accepted: check {cause}."
-
-
-def _on_cost(summary: RequestSummary, evaluated: Groups, unclear: Groups) -> Iterator[str]:
     slower = [group for group in unclear if _speedup(group) < 1]
     if summary.drafts and summary.requests >= MIN_REQUESTS and not summary.evaluated:
-        yield "The cost of drafting is unknown, so the effect on requests is unknown: configure `cost`."
-    elif not any(group.typical_costs for _, group in evaluated):
-        return
-    elif slower:
-        yield (
-            "At the typical cost of drafting, speculation would slow down "
-            f"{_named(slower, summary.requests)}. Measure the cost, or configure `cost`, before you act on "
-            "this."
-        )
-    else:
-        yield (
-            "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you "
-            "act on this."
-        )
+        yield "The effect on requests is unknown, because the cost of drafting is: configure or measure it."
+    elif any(group.typical_costs for _, group in evaluated):
+        begin = "The cost of drafting is not measured, only typical."
+        if slower:
+            named = _named(slower, summary.requests)
+            begin = f"At the typical cost of drafting, speculation would slow down {named}."
+        yield f"{begin} Measure or configure the cost before you act on this."
 
 
 def _named(groups: Groups, requests: int) -> str:
@@ -206,20 +225,16 @@ def name(key: GroupKey) -> str:
     """Return a group's name for a sentence."""
     if key.request_type == key.temperature == OTHER:
         return "the other requests"
-    kinds = kind_name("request_type", key.request_type), kind_name("temperature", key.temperature)
-    return kinds[0] + kinds[1].removeprefix("requests")
+    kind = kind_name("request_type", key.request_type)
+    return kind if key.temperature == UNKNOWN else f"{kind} at temperature {bucket_text(key.temperature)}"
 
 
 def kind_name(label: str, value: str) -> str:
     """Return the name of the requests with one value of a label, for a sentence."""
-    if value == UNKNOWN:
-        return {
-            "request_type": "requests of no stated type",
-            "temperature": "requests without a temperature",
-        }[label]
+    unknown = {"request_type": "untyped requests", "temperature": "requests without a temperature"}
     texts = {
         "request_type": f"{value} requests",
         "temperature": f"requests at temperature {bucket_text(value)}",
         "prompt_tokens": f"requests with prompts of {bucket_text(value)} tokens",
     }
-    return texts[label]
+    return (unknown if value == UNKNOWN else texts)[label]

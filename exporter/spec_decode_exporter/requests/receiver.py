@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import partial, reduce
 from math import inf
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 from msgspec.structs import replace as with_fields
@@ -21,11 +19,9 @@ from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import PersistenceFilter, TokenBucket
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.costs.cost import CostRange, CostSource
-from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.pace import ArmTypes
-from spec_decode_exporter.requests.findings import RequestFindings
-from spec_decode_exporter.requests.record import Batch, Refusal, RequestRecord, read
-from spec_decode_exporter.requests.store import RequestStore
+from spec_decode_exporter.requests.record import Batch, Refusal, read
+from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.requests.summary import Effect, GroupKey, RequestSummary
 
 _LOG_INTERVAL: Final = 60.0
@@ -38,63 +34,35 @@ PERSISTENCE_SECONDS: Final = 60.0
 _COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
 
+TargetCosts = Iterable[tuple[str, Iterable[tuple[str, CostRange]]]]
+"""Names of targets, each with the model name and the cost of its engines with a known cost."""
 Costs = Callable[[str, str], CostRange | None]
 """Cost of drafting now, by model name and target name; an empty target is any target."""
 
 _log = structlog.get_logger()
 
 
-class MonitoredTarget(Protocol):
-    """Target of the exporter, and the costs of drafting of its engines."""
-
-    @property
-    def target(self) -> Target:
-        """Its name is that which senders may state."""
-
-    def costs(self) -> Iterable[tuple[str, CostRange]]:
-        """Return the model name and the cost of each engine with a known cost."""
-
-
 class RequestReceiver:
-    """Takes requests according to the present configuration, and holds the store."""
+    """Takes requests with constant settings, and holds the store: other settings need another receiver."""
 
     def __init__(
         self,
         settings: RequestSettings,
-        targets: Iterable[MonitoredTarget],
+        targets: Callable[[], TargetCosts],
         clock: Clock,
         errors: Isolation | None = None,
     ) -> None:
-        """Take requests if the ``settings`` say so; ``targets`` have the costs of drafting."""
+        """Begin without requests; ``targets`` returns the targets of the exporter with their costs."""
+        self.settings = settings
         self._targets, self._clock = targets, clock
         self._errors = errors or Isolation(clock.monotonic)
         self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
         self._status: int | None = None
-        self._logged_at = -inf
-        self._settings = settings
+        self._logged_at = self._costs_at = -inf
+        self._costs: Costs = costs_of(())
         self._store = RequestStore(settings, self._errors)
-        self._bucket = self._new_bucket()
-        self._costs: Costs = lambda _model_name, _target: None
-        self._costs_at = -inf
-
-    @property
-    def is_open(self) -> bool:
-        """``requests.ingest``: true if requests are taken."""
-        return self._settings.ingest
-
-    def adopt(self, settings: RequestSettings) -> None:
-        """Use these settings from now on.
-
-        Counted requests remain, unless the labels or the limits change: then the store is empty again.
-        """
-        before, self._settings = self._settings, settings
-        if settings.rate != before.rate:
-            self._bucket = self._new_bucket()
-        if _store_settings(settings) != _store_settings(before):
-            self._store = RequestStore(settings, self._errors)
-        elif settings.ingest and not before.ingest:
-            self._store.resume(self._clock.monotonic())
+        self._bucket = TokenBucket(settings.rate, 1 / settings.rate, clock.monotonic)
 
     async def take(
         self, body: bytes, *, lines: bool, unsent: Mapping[Refusal, int] = MappingProxyType({})
@@ -106,15 +74,15 @@ class RequestReceiver:
 
         Raises:
             NotJsonError: See ``record.read``.
-            TooManyError: See ``record.read``.
+            TooManyValuesError: See ``record.read``.
         """
-        store, users = self._store, self._settings.users
+        users = self.settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
-        await self._count(store, batch)
+        await self._count(batch)
         if not batch.above_the_rate:
             batch.refused += Counter(unsent)
             for reason, number in batch.refused.items():
-                store.refuse(reason, number)
+                self._store.refuse(reason, number)
             self._log_refused(batch.refused)
         return batch
 
@@ -126,11 +94,10 @@ class RequestReceiver:
 
     async def findings(self, windows: Sequence[float]) -> RequestFindings:
         """Return the present findings, in windows of these seconds."""
-        if not self.is_open:
+        if not self.settings.ingest:
             return RequestFindings()
         evaluate = partial(self._store.findings, windows, self._clock.monotonic())
-        current = await self._errors.attempt_async("requests", evaluate)
-        return replace(current or self._store.last, enabled=True)
+        return await self._errors.attempt_async("requests", evaluate) or self._store.last
 
     def changes(self, findings: RequestFindings) -> Sequence[tuple[str, Event]]:
         """Return the model name and the event of each change since the last call."""
@@ -141,26 +108,21 @@ class RequestReceiver:
         """Return the times by type of a target's requests: see ``RequestStore``."""
         return self._store.times(model_name, target, begin, end)
 
-    def _new_bucket(self) -> TokenBucket:
-        return TokenBucket(rate := self._settings.rate, 1 / rate, self._clock.monotonic)
-
-    async def _count(self, store: RequestStore, batch: Batch) -> None:
-        targets, pace = {monitored.target.name for monitored in self._targets}, Pace(_SLICE)
-        for number, request in enumerate(batch.requests):
+    async def _count(self, batch: Batch) -> None:
+        targets, pace = {name for name, _ in self._targets()}, Pace(_SLICE)
+        for number, sent in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            placed = _with_known_target(request, targets)
+            # Senders may name any number of targets that the exporter does not have.
+            is_unknown = sent.target and sent.target not in targets
+            request = with_fields(sent, target="") if is_unknown else sent
             now = self._clock.monotonic()
-            cost = self._costs_now(now)(placed.model_name, placed.target)
-            store.take(placed, now, cost)
+            if now - self._costs_at >= _COST_SECONDS:
+                self._costs, self._costs_at = costs_of(self._targets()), now
+            self._store.take(request, now, self._costs(request.model_name, request.target))
             await pace.done()
-
-    def _costs_now(self, now: float) -> Costs:
-        if now - self._costs_at >= _COST_SECONDS:
-            self._costs, self._costs_at = costs_of(self._targets), now
-        return self._costs
 
     def _log_refused(self, refused: Counter[Refusal]) -> None:
         """Log the refused requests at most once a minute: a sender may repeat its mistake."""
@@ -177,21 +139,16 @@ class RequestReceiver:
             self._logged_at = now
 
 
-def _with_known_target(request: RequestRecord, targets: AbstractSet[str]) -> RequestRecord:
-    """Clear the target unless it is one of the exporter's: senders may name any number of others."""
-    return request if request.target in targets or not request.target else with_fields(request, target="")
-
-
-def costs_of(targets: Iterable[MonitoredTarget]) -> Costs:
+def costs_of(targets: TargetCosts) -> Costs:
     """Return the cost of drafting by model and target, from the last evaluation of each engine.
 
     An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
     The cost of several engines is the middle one of those with the most certain source, within all intervals.
     """
     costs: defaultdict[tuple[str, str], list[CostRange]] = defaultdict(list)
-    for monitored in targets:
-        for model_name, cost in monitored.costs():
-            costs[model_name, monitored.target.name].append(cost)
+    for name, of_target in targets:
+        for model_name, cost in of_target:
+            costs[model_name, name].append(cost)
             costs[model_name, ""].append(cost)
     known = {key: _combined(several) for key, several in costs.items()}
     return lambda model_name, target: known.get((model_name, target)) or known.get((model_name, ""))
@@ -201,11 +158,6 @@ def _combined(costs: Sequence[CostRange]) -> CostRange:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
     chosen = sorted((cost for cost in costs if cost.source is source), key=lambda cost: cost.guess)
     return reduce(CostRange.spanning, chosen, chosen[len(chosen) // 2])
-
-
-def _store_settings(settings: RequestSettings) -> RequestSettings:
-    """Return the settings that the store depends on; the others have constant values."""
-    return settings.model_copy(update={"ingest": True, "rate": 1})
 
 
 class RequestChangeNotifier:
@@ -227,36 +179,36 @@ class RequestChangeNotifier:
         conditions |= {each.key for each in window.groups if each.summary.effect is Effect.LOSES}
         changed = self._differing.confirmed(conditions ^ self._emitted, now, PERSISTENCE_SECONDS)
         self._emitted ^= changed
-        changes = []
-        for condition in sorted(changed, key=str):
-            summary, began = summaries.get(condition, RequestSummary()), condition in self._emitted
-            if isinstance(condition, GroupKey):
-                changes.append((condition.model_name, _group_event(label, condition, summary, began=began)))
-            else:
-                changes.append((condition, _mixture_event(label, summary, began=began)))
-        return changes
+        return [
+            _event(
+                label, condition, summaries.get(condition, RequestSummary()), began=condition in self._emitted
+            )
+            for condition in sorted(changed, key=str)
+        ]
 
 
-def _mixture_event(window: str, summary: RequestSummary, *, began: bool) -> Event:
-    ratios = summary.acceptance_ratio
-    fields: dict[str, object] = {
+def _event(
+    window: str, condition: str | GroupKey, summary: RequestSummary, *, began: bool
+) -> tuple[str, Event]:
+    """Return the model name and the event of a condition that began or ended."""
+    ratios, speedup = summary.acceptance_ratio, summary.speedup_ratio
+    if isinstance(condition, str):
+        mixture: dict[str, object] = {
+            "window": window,
+            "requests": summary.requests,
+            "mean_acceptance_ratio": _rounded(summary.mean_acceptance_ratio),
+            "p10_acceptance_ratio": _rounded(ratios.p10 if ratios else None),
+        }
+        return condition, Event("mixed_workload_began" if began else "mixed_workload_ended", mixture)
+    group: dict[str, object] = {
+        "request_type": condition.request_type,
+        "temperature": condition.temperature,
         "window": window,
         "requests": summary.requests,
-        "mean_acceptance_ratio": _rounded(summary.mean_acceptance_ratio),
-        "p10_acceptance_ratio": _rounded(ratios.p10 if ratios else None),
+        "speedup_ratio": _rounded(speedup and speedup.value),
     }
-    return Event("mixed_workload_began" if began else "mixed_workload_ended", fields)
-
-
-def _group_event(window: str, key: GroupKey, summary: RequestSummary, *, began: bool) -> Event:
-    fields: dict[str, object] = {
-        "request_type": key.request_type,
-        "temperature": key.temperature,
-        "window": window,
-        "requests": summary.requests,
-        "speedup_ratio": _rounded(summary.speedup_ratio and summary.speedup_ratio.value),
-    }
-    return Event("requests_below_break_even" if began else "requests_below_break_even_ended", fields)
+    name = "requests_below_break_even" if began else "requests_below_break_even_ended"
+    return condition.model_name, Event(name, group)
 
 
 def _rounded(ratio: float | None) -> float | None:

@@ -20,6 +20,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Raw, Struct
 
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.student_t import NORMAL_975
 
@@ -136,19 +137,11 @@ class RequestSource(StrEnum):
 
 
 class RefusedError(ValueError):
-    """A request is refused. The text gives the reason and repeats nothing of the request."""
-
-    def __init__(self, reason: Refusal, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
+    """A request is refused: ``args`` are the reason, and a text that repeats nothing of the request."""
 
 
 class NotJsonError(ValueError):
     """A body is not JSON. The text gives the reason and never repeats the body."""
-
-
-class TooManyError(ValueError):
-    """A body has more requests than ``MAX_BATCH_REQUESTS``."""
 
 
 class RequestRecord(Struct, frozen=True):
@@ -184,31 +177,20 @@ class RequestRecord(Struct, frozen=True):
 
     @property
     def decoded_tokens(self) -> int:
-        """Tokens after the first.
+        """Tokens after the first: G - 1. The last draft may be accepted beyond the end, by at most K tokens.
 
-        Each step after the first token gives one token and the draft tokens that it accepts: G tokens with A
-        accepted took S = G - 1 - A steps. A search such as n-gram drafts in some of them only. The last draft
-        may be accepted beyond the end of the answer, by at most K tokens: then S is D, and G - 1 tokens
-        remain. If G is unknown or contradicts these counts, every step is taken to draft: D + A tokens.
+        If G is unknown or contradicts the counts, every step is taken to draft: D + A tokens.
         """
         decoded = (self.completion_tokens or 0) - 1
         beyond_the_end = max(0, self.accepted_tokens - self.tokens)
         return decoded if decoded >= self.drafts + beyond_the_end else self.drafts + self.accepted_tokens
 
     @property
-    def seconds_per_token(self) -> float | None:
-        """Time per output token after the first; None if unknown."""
-        tokens = (self.completion_tokens or 0) - 1
-        return None if self.decode_seconds is None or tokens < 1 else self.decode_seconds / tokens
-
-    @property
     def pathology(self) -> str:
         """``rejected`` if almost no draft token was accepted, ``repetitive`` if almost all; else empty.
 
-        vLLM's pull request 44487 proposes the same two. Garbled text has almost none accepted (0.9 % in
-        vLLM's issue 36872), and a repetition loop has all (issue 55605). The share of accepted tokens must be
-        beyond the limit by Wilson's 95 % bounds (JASA 22, 1927). Draft tokens of one step are dependent, so
-        the bounds are those of as many drafts: 73 drafts at least.
+        By Wilson's 95 % bounds (JASA 22, 1927) of as many drafts, since draft tokens of one are dependent: 73
+        at least. vLLM's pull request 44487 proposes the same two; examples are its issues 36872 and 55605.
         """
         number = self.drafts
         if not number or not self.draft_tokens:
@@ -245,12 +227,6 @@ class Batch:
         """True if requests exceed the rate and none of the body is counted."""
         return bool(self.refused[Refusal.RATE]) and not self.requests
 
-    def refuse(self, index: int, error: RefusedError) -> None:
-        """Count a refused request."""
-        self.refused[error.reason] += 1
-        if len(self.mistakes) < MAX_MISTAKES:
-            self.mistakes.append(Mistake(index, str(error)))
-
 
 # A count may be written as 4.0 or "4", as some programs do. Of a doubled key the last value counts.
 _decode: Final = msgspec.json.Decoder(SentRequest, strict=False).decode
@@ -267,20 +243,23 @@ async def read(body: bytes, *, lines: bool, salt: bytes | None) -> Batch:
 
     Raises:
         NotJsonError: The body is not JSON, or none of its lines is.
-        TooManyError: The body has more than ``MAX_BATCH_REQUESTS``.
+        TooManyValuesError: The body has more than ``MAX_BATCH_REQUESTS``.
     """
     batch, was_json = Batch(), False
     records = _records(body.removeprefix(b"\xef\xbb\xbf").strip(), lines=lines)
     if len(records) > MAX_BATCH_REQUESTS:
-        raise TooManyError(f"The body has more than {MAX_BATCH_REQUESTS} requests; send them in parts.")
+        raise TooManyValuesError(f"The body has more than {MAX_BATCH_REQUESTS} requests; send them in parts.")
     for index, record in enumerate(records):
         if index % _SLICE == 0:
             await yield_to_event_loop()
         try:
-            batch.requests.append(parse_record(record, salt))
+            batch.requests.append(_parsed(record, salt))
         except RefusedError as error:
-            batch.refuse(index, error)
-            was_json |= str(error) != _NOT_JSON
+            reason, detail = error.args
+            batch.refused[reason] += 1
+            was_json |= detail != _NOT_JSON
+            if len(batch.mistakes) < MAX_MISTAKES:
+                batch.mistakes.append(Mistake(index, detail))
     if records and not batch.requests and not was_json:
         raise NotJsonError("No line of the body is JSON.")
     return batch
@@ -295,7 +274,7 @@ def _records(body: bytes, *, lines: bool) -> Sequence[bytes | Raw]:
         if not body.startswith(b"["):
             return [_decode_any(body)]
         if body.count(b",") > MAX_COMMAS:
-            raise TooManyError(f"The body has more than {MAX_COMMAS} values; send the requests in parts.")
+            raise TooManyValuesError(f"The body has more than {MAX_COMMAS} values; send them in parts.")
         return _decode_array(body)
     except _NOT_DECODED as error:
         raise NotJsonError(f"The body is not usable: {error}.") from None
@@ -309,12 +288,8 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
-    """Decode and validate a record.
-
-    Raises:
-        RefusedError: It is not valid.
-    """
+def _parsed(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
+    """Decode and validate a record, or raise RefusedError."""
     try:
         sent = _decode(record)
         user = _hashed(sent.user, salt)
@@ -335,55 +310,50 @@ def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
 
 def _record(sent: SentRequest, user: str) -> RequestRecord:
     metrics, usage = sent.metrics or SentMetrics(), sent.usage or SentUsage()
-    is_single = sent.n is None or sent.n == 1
-    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+    counts, details = metrics.speculative_decoding, usage.completion_tokens_details or SentCompletionDetails()
+    accepted, rejected = details.accepted_prediction_tokens, details.rejected_prediction_tokens
+    if counts:
+        numbers = (
+            counts.num_spec_steps,
+            counts.num_draft_tokens,
+            counts.num_accepted_draft_tokens,
+            counts.num_spec_tokens,
+        )
+    elif accepted is not None and rejected is not None and accepted + rejected:
+        numbers = 0, accepted + rejected, accepted, 0
+    else:
+        raise RefusedError(
+            Refusal.WITHOUT_METRICS,
+            "has no metrics.speculative_decoding: vLLM reports it for single sequences, with "
+            "--enable-per-request-metrics and --per-request-spec-decode-metrics",
+        )
+    times = usage.completion_tokens, metrics.generation_time_ms, metrics.time_to_first_token_ms
+    tokens, decoding, waiting = times if sent.n in {None, 1} else (None, None, None)
     return RequestRecord(
         sent.model,
-        *_speculation(metrics.speculative_decoding, usage.completion_tokens_details),
+        *numbers,
         request_type=sent.request_type or "",
         temperature=sent.temperature,
-        completion_tokens=usage.completion_tokens if is_single else None,
-        decode_seconds=_seconds(metrics.generation_time_ms) if is_single else None,
-        first_token_seconds=_seconds(metrics.time_to_first_token_ms) if is_single else None,
+        completion_tokens=tokens,
+        decode_seconds=decoding and decoding / 1000,
+        first_token_seconds=waiting and waiting / 1000,
         prompt_tokens=usage.prompt_tokens,
-        cached_tokens=cached,
+        cached_tokens=usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None,
         target=sent.target or "",
         user=user,
-        source=RequestSource.METRICS if metrics.speculative_decoding else RequestSource.USAGE,
+        source=RequestSource.METRICS if counts else RequestSource.USAGE,
     )
 
 
-def _speculation(
-    metrics: SentSpeculation | None, usage: SentCompletionDetails | None
-) -> tuple[int, int, int, int]:
-    """Return D, T, A and K."""
-    if metrics:
-        counts = metrics.num_spec_steps, metrics.num_draft_tokens, metrics.num_accepted_draft_tokens
-        return *counts, metrics.num_spec_tokens
-    usage = usage or SentCompletionDetails()
-    accepted, rejected = usage.accepted_prediction_tokens, usage.rejected_prediction_tokens
-    if accepted is not None and rejected is not None and accepted + rejected:
-        return 0, accepted + rejected, accepted, 0
-    raise RefusedError(
-        Refusal.WITHOUT_METRICS,
-        "has no metrics.speculative_decoding: vLLM reports it for single sequences, with "
-        "--enable-per-request-metrics and --per-request-spec-decode-metrics",
-    )
-
-
-def _contradiction(record: RequestRecord) -> str | None:
-    """Return why the numbers are impossible; None if they are not."""
-    if record.cached_tokens is not None and record.cached_tokens > (record.prompt_tokens or 0):
+def _contradiction(record: RequestRecord) -> str:
+    """Return why the numbers are impossible; empty if they are not."""
+    if (record.cached_tokens or 0) > (record.prompt_tokens or 0):
         return "more prompt tokens are cached than usage.prompt_tokens"
     if record.accepted_tokens > record.draft_tokens:
         return "more tokens are accepted than drafted"
     if record.draft_tokens > record.tokens * record.drafts and record.source is RequestSource.METRICS:
         return "more tokens are drafted than num_spec_steps times num_spec_tokens"
-    return None
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+    return ""
 
 
 def _hashed(user: Raw, salt: bytes | None) -> str:

@@ -1,7 +1,7 @@
 """Store of requests: labels of bounded cardinality, the newest requests, and windows of them.
 
-Time is a parameter: monotonic seconds. Memory is bounded: at most ``requests.keep`` requests of about
-``REQUEST_BYTES`` each, and one sum for each label. Names of an unlimited number are never kept.
+Time is a parameter: monotonic seconds. Memory is bounded: at most ``requests.keep`` requests of 700
+bytes each, and one sum for each label. Names of an unlimited number are never kept.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace as with_fields
 
@@ -23,31 +23,30 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.experiments.pace import ArmTypes, TypeTimes, added_types
-from spec_decode_exporter.requests.findings import (
-    OTHER,
-    UNKNOWN,
-    GroupFindings,
+from spec_decode_exporter.requests.model_findings import (
     ModelFindings,
     PromptBucket,
     PromptFindings,
-    RequestFindings,
-    UserFindings,
-    WindowFindings,
+    by,
+    model_findings,
+    summaries,
+)
+from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
+from spec_decode_exporter.requests.summary import (
+    OTHER,
+    UNKNOWN,
+    GroupKey,
+    KeptRequest,
+    RequestSummary,
+    RequestTotals,
+    RequestWork,
     bucket_labels,
 )
-from spec_decode_exporter.requests.model_findings import by, falls_with_prompt, model_findings, summaries
-from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
-from spec_decode_exporter.requests.summary import GroupKey, KeptRequest, RequestSummary, RequestWork
-from spec_decode_exporter.requests.totals import RequestTotals
 
 EVALUATION_SECONDS: Final = 5.0
 """Interval after which the windows are evaluated again."""
 MAX_EAGER_REQUESTS: Final = 1000
 """With at most this many requests, each new one causes an evaluation; with more, only time does."""
-REQUEST_BYTES: Final = 700
-"""Memory of a kept request, at most."""
-FIRST_LONGEST_WINDOW: Final = 300.0
-"""The longest window until the first evaluation."""
 TAKEOVER_FACTOR: Final = 2
 """Requests of a name that takes over a slot, relative to those of its holder."""
 MAX_WAITING: Final = 256
@@ -55,6 +54,56 @@ MAX_WAITING: Final = 256
 
 FOLDED: Final = ("model_name", "request_type", "user", "group")
 """Labels with slots; a group is a combination of model, type and temperature."""
+
+
+class GroupFindings(NamedTuple):
+    """One group in one window."""
+
+    key: GroupKey
+    summary: RequestSummary
+
+
+class WindowFindings(NamedTuple):
+    """One window."""
+
+    seconds: float
+    partial: bool
+    """The exporter is younger than the window, took no requests in a part of it, or kept only the newest."""
+    groups: Sequence[GroupFindings] = ()
+    models: Sequence[ModelFindings] = ()
+    covered_seconds: float = 0.0
+    """Time whose requests are complete: shorter than a partial window."""
+
+
+class UserFindings(NamedTuple):
+    """Requests of one user, as a hash, in the longest window."""
+
+    user: str
+    model_name: str
+    summary: RequestSummary
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFindings:
+    """All findings about requests at one moment."""
+
+    enabled: bool = False
+    windows: Mapping[str, WindowFindings] = field(default_factory=dict)
+    """By the ``window`` label."""
+    since_start: Mapping[GroupKey, RequestTotals] = field(default_factory=dict)
+    users: Sequence[UserFindings] = ()
+    prompts: Sequence[PromptFindings] = ()
+    """Models whose senders report prompt tokens, in the longest window."""
+    sources: Mapping[RequestSource, int] = field(default_factory=dict)
+    """Requests counted since the start, by source."""
+    refused: Mapping[Refusal, int] = field(default_factory=dict)
+    folded: Mapping[str, int] = field(default_factory=dict)
+    """Requests counted as ``other`` since the start, by the labels of ``FOLDED``."""
+
+    @property
+    def taken(self) -> int:
+        """Requests counted since the start."""
+        return sum(self.sources.values())
 
 
 class Slots:
@@ -113,14 +162,13 @@ class RequestStore:
         users = settings.users.max if settings.users else 0
         limits = (settings.models, settings.types, users, settings.groups)
         self._slots = dict(zip(FOLDED, map(Slots, limits), strict=True))
-        self._temperatures = bucket_labels(settings.temperatures)
-        self._prompts = bucket_labels(settings.prompt_tokens)
+        self._bounds = {"temperature": settings.temperatures, "prompt_tokens": settings.prompt_tokens}
+        self._buckets = {label: bucket_labels(bounds) for label, bounds in self._bounds.items()}
         self._since_start: dict[GroupKey, RequestTotals] = {}
         self._kept: deque[KeptRequest] = deque()
         self._sources: Counter[RequestSource] = Counter()
         self._refused: Counter[Refusal] = Counter()
-        self._longest = FIRST_LONGEST_WINDOW
-        self._began = self._period_began = inf
+        self._longest = self._began = self._period_began = inf
         self._by_target: dict[tuple[str, str], list[KeptRequest]] = {}
         self._lock = asyncio.Lock()
         self._version: tuple[object, ...] = ()
@@ -138,12 +186,8 @@ class RequestStore:
             self._drop_oldest()
         record = with_fields(request, model_name="", request_type="", user="")
         work = RequestWork.of(request, cost)
-        prompt = self._prompt(request)
+        prompt = self._bucket("prompt_tokens", request.prompt_tokens, "")
         self._kept.append(KeptRequest(now, key, user, prompt, record, request.pathology, work))
-
-    def resume(self, now: float) -> None:
-        """Take requests again after a pause: windows that began before ``now`` are partial."""
-        self._began, self._version = now, ()
 
     def refuse(self, reason: Refusal, number: int = 1) -> None:
         """Count refused requests."""
@@ -186,17 +230,14 @@ class RequestStore:
         )
 
     def _key(self, request: RequestRecord) -> GroupKey:
-        temperature = UNKNOWN
-        if request.temperature is not None:
-            temperature = self._temperatures[bisect_left(self._settings.temperatures, request.temperature)]
+        temperature = self._bucket("temperature", request.temperature, UNKNOWN)
         model_name = self._slots["model_name"].label(request.model_name)
         key = GroupKey(model_name, self._slots["request_type"].label(request.request_type), temperature)
         return key if self._slots["group"].admit(key) else GroupKey(model_name, OTHER, OTHER)
 
-    def _prompt(self, request: RequestRecord) -> str:
-        if request.prompt_tokens is None:
-            return ""
-        return self._prompts[bisect_left(self._settings.prompt_tokens, request.prompt_tokens)]
+    def _bucket(self, label: str, value: float | None, unknown: str) -> str:
+        """Return the bucket of a value."""
+        return unknown if value is None else self._buckets[label][bisect_left(self._bounds[label], value)]
 
     def _advance(self, now: float) -> None:
         """Drop requests before the longest window, and end a period if it is over ``now``."""
@@ -230,47 +271,39 @@ class RequestStore:
         if groups or users:
             self._kept = deque(map(moved, self._kept))
 
+    async def _model(self, name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings | None:
+        evaluate = partial(model_findings, name, groups)
+        return await self._errors.attempt_async("requests", evaluate, {"model_name": name})
+
     async def _evaluate(self, windows: Sequence[float], now: float) -> None:
         kept, by_window = list(self._kept), {}
         for length in windows:
             inside = [request for request in kept if request.ended_at >= now - length]
             groups = await summaries(inside, lambda request: request.key)
+            models = dict.fromkeys(key.model_name for key in groups)
             covered = min(length, now - self._began)
             by_window[format_duration(length)] = WindowFindings(
                 length,
                 covered < length,
                 [GroupFindings(*group) for group in groups.items()],
-                await self._models(groups),
+                [model for name in models if (model := await self._model(name, groups))],
                 covered,
             )
         of_targets = (each for each in kept if each.record.target)
         self._by_target = by(of_targets, lambda each: (each.key.model_name, each.record.target))
         named = (each for each in kept if each.user)
         users = await summaries(named, lambda each: (each.user, each.key.model_name))
+        measured = (each for each in kept if each.prompt_tokens)
+        prompts = await summaries(measured, lambda each: (each.key.model_name, each.prompt_tokens))
+        lengths = self._buckets["prompt_tokens"]
         self.last = replace(
             self.last,
             windows=by_window,
             users=[UserFindings(*key, summary) for key, summary in users.items()],
-            prompts=await self._prompt_findings(kept),
+            prompts=[
+                PromptFindings(
+                    name, [PromptBucket(it, prompts[name, it]) for it in lengths if (name, it) in prompts]
+                )
+                for name in dict.fromkeys(name for name, _ in prompts)
+            ],
         )
-
-    async def _models(self, groups: Mapping[GroupKey, RequestSummary]) -> list[ModelFindings]:
-        findings = []
-        for name in dict.fromkeys(key.model_name for key in groups):
-            of_model = {key: summary for key, summary in groups.items() if key.model_name == name}
-            evaluate = partial(model_findings, name, of_model)
-            findings.append(await self._errors.attempt_async("requests", evaluate, {"model_name": name}))
-        return [model for model in findings if model]
-
-    async def _prompt_findings(self, kept: Sequence[KeptRequest]) -> list[PromptFindings]:
-        """Return the findings by prompt length of each model whose senders report it."""
-        known = [request for request in kept if request.prompt_tokens]
-        buckets = await summaries(known, lambda request: (request.key.model_name, request.prompt_tokens))
-        findings = []
-        for name in sorted({name for name, _ in buckets}):
-            lengths = [length for length in self._prompts if (name, length) in buckets]
-            prompts = [PromptBucket(length, buckets[name, length]) for length in lengths]
-            fall = partial(falls_with_prompt, prompts)
-            falls = self._errors.attempt("requests", {"model_name": name}, fall)
-            findings.append(PromptFindings(name, prompts, bool(falls)))
-        return findings

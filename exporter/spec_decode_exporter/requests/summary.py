@@ -1,18 +1,16 @@
-"""Requests as they are kept, and summaries of any of them: speed-up with bounds, and percentiles.
+"""Requests as they are kept, their sums since the start, and summaries of any of them with percentiles.
 
-**Speed-up.** A request of D drafts with T tokens gave x = G - 1 tokens after the first in S decode steps.
-They took y = S + c0·D + c·T plain decode steps (see ``costs.cost``), or S·(1 + c0) + c·T if every step
-pays the fixed cost. Over n requests the speed-up is m = Σx / Σy, a ratio estimator (Cochran, *Sampling
-Techniques*, 1977, section 6.3) with the standard error s = √(n/(n - 1) · Σ (x - m·y)²) / Σy and Student's t
-with n - 1 degrees of freedom. Whole requests are the sample: correlation within a request does not make the
-bounds too narrow; that between requests of one conversation does. If the cost is an interval, the lower bound
-is that at its highest corner, and the upper bound that at its lowest.
+docs/explanation/request-statistics.md has the formulas. Whole requests are the sample: correlation within a
+request does not make the bounds too narrow.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from operator import mul
@@ -20,13 +18,19 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.figures.estimate import Estimate, ratio, sampled_ratio
-from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
 MIN_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
 ACCEPTANCE_BINS: Final = 20
 """Bins of the acceptance histogram of a model."""
+ACCEPTANCE_RATIO_BOUNDS: Final = (0.05, *(tenth / 10 for tenth in range(1, 10)), 0.95, 1.0)
+ACCEPTANCE_LENGTH_BOUNDS: Final = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)
+"""In tokens; K tokens give at most 1 + K, and K rarely exceeds 15."""
+OTHER: Final = "other"
+"""The label of values beyond the cardinality limits."""
+UNKNOWN: Final = "unknown"
+"""The label of a request type or a temperature that the sender omits."""
 
 
 class Effect(StrEnum):
@@ -46,6 +50,25 @@ class GroupKey(NamedTuple):
     request_type: str
     temperature: str
     """The bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``."""
+
+
+def bucket_labels(bounds: Sequence[float]) -> list[str]:
+    """Return the labels of the buckets below ascending upper ``bounds``, and of the one above them all.
+
+    A bound belongs to the bucket below it: ``0.3-0.7`` contains 0.7 and not 0.3. A first bound of 0 is a
+    bucket of its own, ``0``. The last label is ``>1``. No label has a space.
+    """
+    texts = [format(Decimal(str(bound)), "f").removesuffix(".0") for bound in bounds]
+    buckets = zip(bounds, ["0", *texts], texts, strict=False)
+    return [*(text if bound == 0 else f"{lower}-{text}" for bound, lower, text in buckets), f">{texts[-1]}"]
+
+
+def bucket_text(label: str) -> str:
+    """Return the text of a bucket: ``0.3-0.7`` is "up to 0.7", ``>1`` "above 1"; other texts stay."""
+    if label.startswith(">"):
+        return f"above {label.removeprefix('>')}"
+    lower, _, upper = label.rpartition("-")
+    return f"up to {upper}" if lower else label
 
 
 class RequestWork(NamedTuple):
@@ -107,6 +130,53 @@ class Percentiles:
     """The 90th percentile."""
 
 
+@dataclass(frozen=True, slots=True)
+class RequestHistogram:
+    """Histogram over requests since the exporter's start."""
+
+    upper_bounds: tuple[float, ...]
+    """Ascending; a value equal to a bound is below it. The label `le` of the metric."""
+    counts: tuple[int, ...]
+    """Between two bounds, not cumulative; the last above every bound."""
+    sum: float = 0.0
+    """Sum of the values."""
+
+    def with_ratio(self, numerator: int, denominator: int) -> RequestHistogram:
+        """Return the histogram with one more value; the same if the denominator is 0."""
+        if not denominator:
+            return self
+        value, counts = numerator / denominator, list(self.counts)
+        counts[bisect_left(self.upper_bounds, value)] += 1
+        return replace(self, counts=tuple(counts), sum=self.sum + value)
+
+
+class RequestTotals(NamedTuple):
+    """Sums over the requests of a group since the exporter's start, for counters."""
+
+    requests: int = 0
+    drafts: int = 0
+    draft_tokens: int = 0
+    accepted_tokens: int = 0
+    acceptance_ratio_histogram: RequestHistogram = RequestHistogram(
+        ACCEPTANCE_RATIO_BOUNDS, (0,) * (len(ACCEPTANCE_RATIO_BOUNDS) + 1)
+    )
+    """Requests that drafted, by A/T."""
+    acceptance_length_tokens_histogram: RequestHistogram = RequestHistogram(
+        ACCEPTANCE_LENGTH_BOUNDS, (0,) * (len(ACCEPTANCE_LENGTH_BOUNDS) + 1)
+    )
+    """Requests by 1 + A/D."""
+
+    def with_request(self, request: RequestRecord) -> RequestTotals:
+        """Return the sums with one more request."""
+        drafts, tokens, accepted = request.drafts, request.draft_tokens, request.accepted_tokens
+        return RequestTotals(
+            *(self.requests + 1, self.drafts + drafts),
+            *(self.draft_tokens + tokens, self.accepted_tokens + accepted),
+            self.acceptance_ratio_histogram.with_ratio(accepted, tokens),
+            self.acceptance_length_tokens_histogram.with_ratio(drafts + accepted, drafts),
+        )
+
+
 class RequestSummary:
     """Summary of requests of one window; estimates and percentiles are computed when they are first read."""
 
@@ -157,12 +227,10 @@ class RequestSummary:
     @property
     def acceptance_counts(self) -> list[int]:
         """Requests by A/T in ``ACCEPTANCE_BINS``; a bound belongs to the bin above it, 1 to the last."""
-        counts = [0] * ACCEPTANCE_BINS
-        for each in self._records:
-            if each.draft_tokens:
-                place = ACCEPTANCE_BINS * each.accepted_tokens // each.draft_tokens
-                counts[min(place, ACCEPTANCE_BINS - 1)] += 1
-        return counts
+        drafted = (each for each in self._records if each.draft_tokens)
+        places = Counter(ACCEPTANCE_BINS * each.accepted_tokens // each.draft_tokens for each in drafted)
+        places[ACCEPTANCE_BINS - 1] += places[ACCEPTANCE_BINS]
+        return [places[place] for place in range(ACCEPTANCE_BINS)]
 
     @cached_property
     def acceptance_length_tokens(self) -> Percentiles | None:
@@ -172,7 +240,8 @@ class RequestSummary:
     @cached_property
     def time_per_output_token_seconds(self) -> Percentiles | None:
         """Percentiles of decode_seconds / (G - 1), of requests that report both."""
-        return percentiles(each.seconds_per_token for each in self._records)
+        timed = (each for each in self._records if (each.completion_tokens or 0) > 1)
+        return percentiles(ratio(each.decode_seconds, (each.completion_tokens or 0) - 1) for each in timed)
 
     @cached_property
     def time_to_first_token_seconds(self) -> Percentiles | None:
@@ -232,7 +301,7 @@ def percentiles(values: Iterable[float | None]) -> Percentiles | None:
         place, part = divmod(percent * (len(ordered) - 1), 100)
         return ordered[place] + (ordered[place + 1] - ordered[place]) * part / 100 if part else ordered[place]
 
-    return Percentiles(*(percentile(round(100 * share)) for _, share in SPREAD_QUANTILES))
+    return Percentiles(*(percentile(percent) for percent in (10, 50, 90)))
 
 
 def _ratio_estimate(xs: Sequence[float], ys: Sequence[float]) -> Estimate | None:

@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = exc
         if not self._response.received and isinstance(exc, ConnectionError | None):
-            error = UnansweredError("the server closed the connection without an answer")
+            error = UnansweredError("the connection was closed without an answer (with TLS, write https://)")
         elif exc is None:
             try:
                 self._response.end()
@@ -424,6 +424,8 @@ class Client:
         reason = next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
         if reason == "timeout":
             return PollError(reason, f"no whole answer from {url.address} within {self._timeout:g} s")
+        if reason == "tls" and re.search("WRONG_VERSION_NUMBER|RECORD_LAYER_FAILURE", str(error)):
+            return PollError(reason, f"no TLS at {url.address}")
         number = error.errno if isinstance(error, OSError) and reason == "refused" else None
         text = error.strerror if isinstance(error, socket.gaierror) else number and os.strerror(number)
         return PollError(reason, f"{url.address}: {text or error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from http import HTTPStatus
+from http.client import responses
 from itertools import islice
 from typing import Final, Literal, get_args
 
@@ -33,26 +33,26 @@ _MAX_ROUTED: Final = 3
 _ROUTED_BYTES: Final = 64 * 2**10
 """Maximum addresses in a remedy, and the bytes of the page in which they are looked for."""
 _ANOTHER_PAGE: Final = f"it is another program's: check port and path, for vLLM `{METRICS_URL}`"
+_CREDENTIALS: Final = "set `authorization`, for `observe` SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 _REMEDIES: Final = {
     "refused": "start the server, or correct the port",
     "timeout": "look into the server's log, or correct the host",
     "dns": "correct the name of the host",
-    "tls": "set `tls_config.ca_file`, or `http://` for a server without TLS",
+    "tls": "set `tls_config.ca_file`, for `observe` the variable SPEC_DECODE_EXPORTER_TLS_CA_FILE",
+    "no TLS": "write `http://`",
     "too_large": f"check port and path, for vLLM `{METRICS_URL}`, or raise `poll.max_body`",
     "malformed": f"check port and path: for vLLM `{METRICS_URL}`, for TensorRT-LLM `/prometheus/metrics`",
     "status 3": "name the address to which it redirects",
     "status 400": "correct the address; a router of llama.cpp needs a model, `/metrics?model=NAME`",
-    "status 401": "set the target's credentials",
-    "status 403": "set the target's credentials",
+    **dict.fromkeys(("status 401", "status 403"), _CREDENTIALS),
     "status 404": f"correct the path, for vLLM `{METRICS_URL}`",
     "status 501": "switch the page on, for llama.cpp by `--metrics`",
     "status 5": "look into the server's log",
 }
-"""Remedies of failed polls, by reason; of a rejected one by the first digits of the status."""
+"""Remedies of failed polls, by ``PollRecord.failure``; of a status by its first digits."""
 
 _TITLE: Final = re.compile(r"(?i)<title>([^<]{1,200})")
 _MAX_WORDS: Final = 200  # maximum characters of a rejection's own words
-_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
 def no_engine_remedy(page: bytes) -> str:
@@ -60,14 +60,12 @@ def no_engine_remedy(page: bytes) -> str:
     remedy = next((remedy for mark, remedy in _PAGES.items() if mark in page), _ANOTHER_PAGE)
     addresses = dict.fromkeys(_ROUTED.findall(page[:_ROUTED_BYTES])) if "router" in remedy else {}
     names = [f"`{address.decode()}`" for address in islice(addresses, _MAX_ROUTED)]
-    more = f" and {len(addresses) - _MAX_ROUTED} more" if len(addresses) > _MAX_ROUTED else ""
-    return f"{remedy}, {', '.join(names)}{more}" if names else remedy
+    return ", ".join([remedy, *names, *["…"] * (len(addresses) > _MAX_ROUTED)])
 
 
 def failure_remedy(failure: str) -> str:
     """Return the remedy of a failed poll by its reason, with the status of a rejection; empty if unknown."""
-    known = (_REMEDIES[failure[:end]] for end in (None, 8) if failure[:end] in _REMEDIES)
-    return next(known, "")
+    return _REMEDIES.get(failure, _REMEDIES.get(failure[:8], ""))
 
 
 def rejection_words(body: bytes, content_type: str) -> str:
@@ -97,7 +95,7 @@ class StatusError(PollError):
 
     def __init__(self, status: int, redirect_host: str = "", words: str = "") -> None:
         """Take the host of a redirect, and the words of the server: see ``rejection_words``."""
-        phrase = _PHRASES.get(status, "")
+        phrase = responses.get(status, "")
         redirect = f", a redirect to {redirect_host} that is not followed" if redirect_host else ""
         # Pages of errors repeat the phrase: `404 Not Found`, `File Not Found`.
         is_news = words and (phrase.lower() not in words.lower() or len(words) > 2 * len(phrase))

@@ -75,13 +75,13 @@ class PollRecord:
     @property
     def failure_text(self) -> str:
         """Reason and text of the newest poll's failure; empty after a success."""
-        return f"{self.error}: {self.message}" if self.error else ""
+        return self.message if self.failure != self.error else self.error and f"{self.error}: {self.message}"
 
     @property
     def failure(self) -> str:
-        """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
-        is_status = self.error == "status" and self.message.startswith("status ")
-        return " ".join(self.message.split()[:2]) if is_status else self.error
+        """Reason of the newest poll's failure; of some more: ``status 401``, and ``no TLS``."""
+        words = " ".join(self.message.split()[:2]) if self.error in {"status", "tls"} else ""
+        return words if words.startswith(("status ", "no TLS")) else self.error
 
     def is_news(self, *note: str, now: float = 0.0) -> bool:
         """Note something for the log at ``now``; return whether it was not noted for ten minutes."""

@@ -294,15 +294,15 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
-def _usual_length(snapshot: EngineSnapshot, model_name: str) -> str:
+def _usual_length(snapshot: EngineSnapshot) -> str:
     its = snapshot.evaluation.known.speculation
-    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens, model_name)
+    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens)
 
 
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
-    best = snapshot.evaluation.recommended
+    best = snapshot.evaluation.decision.advice.tokens
     return tuple(
-        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each == best)
+        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each.tokens == best)
         for each in snapshot.evaluation.depths
     )
 
@@ -372,7 +372,7 @@ class EngineView(View):
     pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
-    ways_to_know = fact("Ways to know whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
+    ways_to_know = fact("Ways to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
     recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
@@ -381,8 +381,8 @@ class EngineView(View):
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
     memory_return_text = _row("Return on the drafter's memory, beside that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
-    usual_length_text = fact("Acceptance length that others published for the method, for orientation; empty without any.", str, lambda view: _usual_length(view.snapshot, view.model_name))
-    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
+    usual_length_text = _row("Acceptance length that others published for the method, for orientation; empty without any.", str, _usual_length)
+    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: its.evaluation.decision.advice.tokens)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.longest.cost) if its.evaluation.longest.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)
     crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)

@@ -12,10 +12,10 @@ from pydantic import Field, InstanceOf
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, engine_id, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import TargetStatus
@@ -75,7 +75,7 @@ class ArmWindowView(View):
     requests: int | None = at("Number of requests that began on them.")
     acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
     time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
-    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "first_token.prefix_hit_ratio")
+    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "prefix_hit_ratio")
     traffic_ratio: dict[Traffic, float | None] = at("Work of the arm's traffic over the baseline's, by part; below 1: fewer, shorter or easier requests; empty for the baseline itself. Null: it differs by an unknown factor, and there are no bounds. Unknown parts are absent.", "traffic")
     speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis.", "speedups")
 
@@ -236,7 +236,7 @@ def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
 
 
 def _arm(name: str, its: ArmFindings) -> ArmView:
-    windows = (ArmWindowView.of(each, window=window_label(each.length)) for each in its.windows)
+    windows = (ArmWindowView.of(each, window=format_duration(each.length)) for each in its.windows)
     return ArmView.of(its, arm=name, windows=tuple(windows))
 
 

@@ -16,7 +16,7 @@ from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict, statement
+from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict
 from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
@@ -88,8 +88,6 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
         return Headline(tone, short, likely or "Too early to say whether speculation pays.", waiting)
     if standing is Verdict.UNCLEAR:
         short = _likely(engine)
-    elif standing is Verdict.MARGINAL:
-        short = statement(Verdict.MARGINAL, its)
     return Headline(tone, short, *_matter(engine))
 
 

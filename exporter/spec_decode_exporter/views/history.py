@@ -13,7 +13,8 @@ from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.views.document import View, at
-from spec_decode_exporter.window.history import Window, columns, covered_seconds, polls, running_requests
+from spec_decode_exporter.window.history import Window, columns, scaled
+from spec_decode_exporter.window.poll import Counters
 
 MAX_STEPS: Final = 720
 """Maximum steps of one engine's history, more than the pixels of a chart."""
@@ -21,10 +22,7 @@ DEFAULT_STEPS: Final = 60
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60
 
-_COLUMNS: Final = (
-    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"),
-    *("first_tokens", "decode_steps", "decode_nanoseconds"),
-)
+_COLUMNS: Final = Counters._fields[:7]  # up to the decode time
 Column = Sequence[int] | None
 
 
@@ -96,17 +94,18 @@ def history_view(labels: Mapping[str, str], window: Window, offset: float, step:
     for place, begin in enumerate(window.increments.begins):
         firsts.setdefault(floor((begin + offset) / step), place)
     steps = window.increments.between([*firsts.values(), len(window.increments)])
-    found: dict[str, Column] = dict(zip(_COLUMNS, columns(steps, *_COLUMNS), strict=True))
+    polls, *counts = columns(steps, "polls", *_COLUMNS)
+    found: dict[str, Column] = dict(zip(_COLUMNS, counts, strict=True))
     found |= {name: None for name in _COLUMNS if getattr(window.total, name) is None}
     has_load = window.mean.running_requests is not None or not len(window.increments)
     return HistoryEngineView(
         id=id_of(labels),
         **{name: labels[name] for name in ("target", "model_name", "engine")},
         time=[number * step for number in firsts],
-        seconds=covered_seconds(steps),
-        polls=polls(steps),
+        seconds=scaled(steps, "covered_nanoseconds"),
+        polls=polls,
         **found,
-        running_requests=map(truediv, running_requests(steps), polls(steps)) if has_load else None,
+        running_requests=map(truediv, scaled(steps, "running_requests"), polls) if has_load else None,
         **_ratios(found, len(firsts)),
     )
 

@@ -7,10 +7,9 @@ from typing import Any
 
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
-from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles
-from spec_decode_exporter.requests.totals import RequestHistogram
+from spec_decode_exporter.requests.store import RequestFindings
+from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]

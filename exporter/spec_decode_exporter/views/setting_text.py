@@ -71,7 +71,7 @@ def measure_text(evaluation: Evaluation) -> str:
     if pause is not None and pause.drafted is None:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
-    is_known = setting.tokens is not None and setting.bands
+    is_known = (setting.tokens is not None and setting.bands) or evaluation.verdict_window.is_dead
     if collects or evaluation.known.speculation.chooses_tokens or is_known:
         return ""
     ways = ways_text(evaluation.verdict_window)

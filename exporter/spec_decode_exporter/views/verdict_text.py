@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
@@ -105,7 +104,7 @@ def unclear_text(its: WindowEvaluation) -> str:
 
 
 def know_text(its: WindowEvaluation) -> str:
-    """Return the cheapest way to know whether speculation pays, with its price."""
+    """Return the cheapest way to find out whether speculation pays, with its price."""
     way = ways_to_know(its)[0]
     text, paste = way.text[0].lower() + way.text[1:], f" In {way.place}: `{way.paste}`." * bool(way.paste)
     return f"To know it: {text}. It takes {way.takes}, and costs {way.costs}.{paste}"
@@ -165,7 +164,7 @@ def memory_text(its: WindowEvaluation) -> str:
 
 
 def _memory_return(its: WindowEvaluation) -> str:
-    value, bounds, cache = its.memory_return, its.memory_return_bounds, its.cache_return
+    value, bounds = its.memory_return, its.memory_return_bounds
     if value is None:
         return ""
     between = ""
@@ -176,27 +175,23 @@ def _memory_return(its: WindowEvaluation) -> str:
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
     does = "gain" if value >= 0 else "lose"
     gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."
-    if cache is None:
+    if its.is_cache_tight is None:
         return f"{gained} What they would give as KV cache is unknown."
     usage = percent(its.window.mean.kv_cache_usage_ratio)
-    if not cache:
-        return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
-    most = f"at most about {cache:,.0f}, by the usual size of a token in it"
-    return f"{gained} As KV cache, which is scarce ({usage} in use), a GB would give {most}."
+    if its.is_cache_tight:
+        return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
+    return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
 
 
-def usual_length_text(method: str, tokens: int, model_name: str) -> str:
-    """Return the usual acceptance length of a method, and of its model where one is published; or empty."""
-    usual, model, own = usual_length(method, tokens), usual_length(method, tokens, model_name), ""
+def usual_length_text(method: str, tokens: int) -> str:
+    """Return the usual acceptance length of a method; empty if none is published."""
+    usual = usual_length(method, tokens)
     if usual is None:
         return ""
-    if model is not None:
-        low, high = f"{model.low:.1f}", f"{model.high:.1f}"
-        more = "" if model.measurements == 1 else f" and {model.measurements - 1} more"
-        own = f"; with this model {low if low == high else f'{low} to {high}'} ({model.source}{more})"
+    low, high, number = usual
     what = f"{present_name(method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
-    count = plural(usual.measurements, "published measurement")
-    return f"{what} usually gives {usual.low:.1f} to {usual.high:.1f} tokens a draft ({count}){own}."
+    count = plural(number, "published measurement")
+    return f"{what} usually gives {low:.1f} to {high:.1f} tokens a draft ({count})."
 
 
 LIKELY: Final[Mapping[bool, str]] = {
@@ -289,11 +284,14 @@ def _basis(evaluation: Evaluation) -> str:
 
 
 def statement(verdict: Verdict, evaluation: Evaluation) -> str:
-    """Return a verdict in words."""
-    its = evaluation.verdict_window
-    if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
+    """Return a verdict on decoding in words, and whether requests are slower than a baseline, or may be."""
+    request = evaluation.verdict_window.request
+    if request is None or request.bounds is None:
+        return claim(verdict)
+    if verdict is Verdict.POOR and request.is_slower:
         return "Speculation makes requests slower"
-    return claim(verdict)
+    is_unsure = verdict in PAYING and request.bounds.lower < 1
+    return f"{claim(verdict)}{' for decoding, and whole requests may be slower' * is_unsure}"
 
 
 def claim(verdict: Verdict) -> str:
@@ -361,23 +359,23 @@ def _keep(snapshot: EngineSnapshot) -> str:
     return f"Keep drafting {plural(snapshot.tokens, 'token')} at a time."
 
 
-def _change(snapshot: EngineSnapshot, direction: str) -> str:
-    """Name the recommended number of tokens; advice that is held may outlive it."""
-    best, now = snapshot.evaluation.recommended, snapshot.tokens
+def _change(snapshot: EngineSnapshot) -> str:
+    """Name the recommended number of tokens."""
+    best, now = snapshot.evaluation.decision.advice.tokens, snapshot.tokens
     known = snapshot.evaluation.known
     setting = tokens_setting(known.assumed.engine_kind, known.speculation.method)
-    if best is None:
-        return f"Try {direction} draft tokens than {now} ({setting})."
-    return f"Try {plural(best.tokens, 'token')} instead of {now} ({setting})."
+    return f"Try {plural(best or 0, 'token')} instead of {now} ({setting})."
 
 
 def _disable(snapshot: EngineSnapshot) -> str:
-    """Name a drafter that is nearly dead, or the missing load of the cost."""
-    evaluation = snapshot.evaluation
+    """Name a drafter that is nearly dead, slower requests, or the missing load of the cost."""
+    evaluation, request = snapshot.evaluation, snapshot.evaluation.verdict_window.request
     if evaluation.verdict_window.is_dead and evaluation.known.drafts_what_it_finds:
         return "Switch speculation off: it finds almost nothing to draft, and what it drafts is rejected."
     if evaluation.verdict_window.is_dead:
         return "Switch speculation off: almost no draft token is accepted."
+    if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
+        return "Switch speculation off, or find out why requests are slower with it than before."
     if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
     return (
@@ -406,8 +404,8 @@ def _switch_method(snapshot: EngineSnapshot) -> str:
 
 _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.KEEP: _keep,
-    Action.INCREASE: partial(_change, direction="more"),
-    Action.DECREASE: partial(_change, direction="fewer"),
+    Action.INCREASE: _change,
+    Action.DECREASE: _change,
     Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,

@@ -22,11 +22,12 @@ from pydantic_core import PydanticSerializationError, to_json
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.types import DURATION_PATTERN, parse_duration
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
-from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest, TooManyError
+from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
@@ -253,12 +254,11 @@ async def take_requests(request: web.Request, _query: Query) -> web.StreamRespon
         detail = "The ingest of requests is disabled; set `requests.ingest: true` in the configuration."
         raise RequestError(HTTPStatus.NOT_FOUND, detail)
     lines = _is_lines(request)
-    body = await _body(request)
     try:
-        batch = await receiver.take(body, lines=lines, unsent=_unsent(request))
+        batch = await receiver.take(await _body(request), lines=lines, unsent=_unsent(request))
     except NotJsonError as error:
         raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
-    except TooManyError as error:
+    except TooManyValuesError as error:
         raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
     if batch.above_the_rate:
         detail = "The requests exceed the rate limit, `requests.rate` of the configuration."

@@ -25,7 +25,7 @@ MAX_ROWS: Final = 200
 SLICE: Final = 8
 """Engines or targets after which other tasks run: less than a millisecond of work."""
 MAX_ALIKE, MAX_ASKED = 3, 16
-"""Maximum ways to know of one kind, which differ by engine, and engines whose ways are collected."""
+"""Maximum ways to find out of one kind, which differ by engine, and engines whose ways are collected."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -150,7 +150,7 @@ def event_sentence(event: RecordedEvent) -> str:
 
 
 def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[CostMeasurement, list[str]]], int]:
-    """Return ways to know of unclear engines, cheapest first, with their targets; and the engines omitted."""
+    """Return ways to find out, cheapest first, with targets of unclear engines; and the engines omitted."""
     found: dict[CostMeasurement, list[EngineView]] = defaultdict(list)
     for engine in engines[:MAX_ASKED]:
         for way in engine.ways_to_know:

@@ -22,8 +22,8 @@ from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.requests.findings import GroupFindings, WindowFindings, bucket_text
-from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary
+from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
+from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary, bucket_text
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.ring import Ring
+from spec_decode_exporter.window.ring import Increments, Ring
 
 _LAST_BUCKET: Final = 2.5
 """Assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …"""
@@ -105,21 +105,22 @@ class Histograms:
 
     def latencies(self, now: float) -> dict[Latency, Buckets]:
         """Return the latencies before the newest page with histograms; empty if that is too old."""
-        sums = self._sums(now)
-        return self._latencies(sums) if sums else {}
+        its = self._increments(now)
+        return self._latencies(its.sums(0)) if its else {}
 
     def answers(self, now: float) -> Answers:
         """Return the answers that ended in the same time."""
-        return Answers(*self._sums(now)[-len(Answers()) :])
+        its = self._increments(now)
+        return Answers(*map(its.sum, range(len(its.totals))[-len(Answers()) :])) if its else Answers()
 
-    def _sums(self, now: float) -> list[int]:
-        """Return the sums over the window that ends at the newest page with histograms; else an empty list.
+    def _increments(self, now: float) -> Increments | None:
+        """Return the increments of the window that ends at the newest page with histograms; None without.
 
         If it ended at ``now``, it would lose its oldest increment before the next page arrives.
         """
         increments = self.ring.since(self._newest - self.ring.keep - self._interval / 2)
         is_gone = now - self._newest > _GONE_PAGES * self._interval
-        return [] if is_gone or not len(increments) else increments.sums(0)
+        return None if is_gone or not len(increments) else increments
 
     def _latencies(self, row: Sequence[int]) -> dict[Latency, Buckets]:
         """Split the row of an increment by histogram."""

@@ -25,16 +25,6 @@ _TENTHS: Final = 10
 
 Number = TypeVar("Number", int, float)
 
-# Row of the ring: covered nanoseconds, polls, load and gauges in billionths, counters, accepted by position.
-_COVERED, _POLLS, _LOAD, _GAUGES = range(4)
-_COUNTERS: Final = _GAUGES + 3
-_POSITIONS: Final = _COUNTERS + len(Counters._fields)
-_COLUMNS: Final = {
-    "covered_nanoseconds": _COVERED,
-    "load_billionths": _LOAD,
-    **{name: _COUNTERS + place for place, name in enumerate(Counters._fields)},
-}
-
 
 class Means(NamedTuple):
     """Means of gauges over the polls of a window; None: the engine lacks it."""
@@ -42,6 +32,22 @@ class Means(NamedTuple):
     running_requests: float | None = None
     waiting_requests: float | None = None
     kv_cache_usage_ratio: float | None = None
+
+
+# Row of the ring: covered nanoseconds, polls, load and gauges in billionths, two products for means of loads,
+# counters, accepted by position. A window's sum of products takes as long as that of a counter.
+_COVERED, _POLLS, _LOAD, _BY_DRAFTED, _BY_STEPS, _GAUGES = range(6)
+_COUNTERS: Final = _GAUGES + 3
+_POSITIONS: Final = _COUNTERS + len(Counters._fields)
+_COLUMNS: Final = {
+    "covered_nanoseconds": _COVERED,
+    "polls": _POLLS,
+    "load_billionths": _LOAD,
+    "load_by_draft_tokens": _BY_DRAFTED,
+    "decoding_by_steps": _BY_STEPS,
+    **{name: _GAUGES + place for place, name in enumerate(Means._fields)},
+    **{name: _COUNTERS + place for place, name in enumerate(Counters._fields)},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,44 +103,35 @@ def sum_if_known(values: tuple[Number | None, ...]) -> Number | None:
 
 def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
     """Return the row of an increment, with the gauges of ``Means`` at its end."""
-    covered = round((increment.end - increment.begin) * NANO)
+    covered, its = round((increment.end - increment.begin) * NANO), increment.counters
     load = _fixed(increment.load)
-    return [covered, 1, load, *map(_fixed, gauges), *increment.counters, *increment.positions]
+    # Requests that decode, by Little's law, weighted by the decode steps; in billionths too.
+    decoding = its.decode_steps * its.decode_nanoseconds * NANO // covered if covered else 0
+    products = load * its.draft_tokens, decoding
+    return [covered, 1, load, *products, *map(_fixed, gauges), *its, *increment.positions]
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
-    """Return columns of counters, or of covered nanoseconds and loads in billionths, all exact."""
+    """Return columns: polls, counters, or covered nanoseconds, loads, products and gauges in billionths.
+
+    A gauge is that at the end of each increment; of merged polls, and of engines side by side, a sum.
+    """
     return [increments.column(_COLUMNS[name]) for name in names]
+
+
+def scaled(increments: Increments, name: str) -> list[float]:
+    """Return a column that is in billionths, in its unit."""
+    return [value / NANO for value in increments.column(_COLUMNS[name])]
+
+
+def sum_of(increments: Increments, name: str) -> int:
+    """Return the sum of a column."""
+    return increments.sum(_COLUMNS[name])
 
 
 def position_columns(increments: Increments, number: int) -> list[list[int]]:
     """Return the accepted tokens of the first ``number`` positions."""
     return [increments.column(_POSITIONS + position) for position in range(number)]
-
-
-def gauge_column(increments: Increments, name: str) -> list[float]:
-    """Return a gauge of ``Means``: at the end of each increment; of merged polls their sum."""
-    return [value / NANO for value in increments.column(_GAUGES + Means._fields.index(name))]
-
-
-def running_requests(increments: Increments) -> list[float]:
-    """Return the running requests at the end of each increment."""
-    return gauge_column(increments, "running_requests")
-
-
-def loads(increments: Increments) -> list[float]:
-    """Return the load of each increment, by which costs and step times are known."""
-    return [value / NANO for value in increments.column(_LOAD)]
-
-
-def covered_seconds(increments: Increments) -> list[float]:
-    """Return the covered seconds of each increment; engines side by side add up."""
-    return [nanoseconds / NANO for nanoseconds in increments.column(_COVERED)]
-
-
-def polls(increments: Increments) -> list[int]:
-    """Return the polls of each increment; engines side by side add up."""
-    return increments.column(_POLLS)
 
 
 @dataclass(frozen=True, slots=True)

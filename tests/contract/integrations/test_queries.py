@@ -1,7 +1,12 @@
 """The snippets of docs/guide/integrations.md: the triggers of KEDA and the textfile collector's command."""
 
+import os
 import re
 import shlex
+import subprocess
+from configparser import ConfigParser
+
+import pytest
 
 from spec_decode_exporter.metrics.table import METRICS
 from tests.contract.docs.documents import wrong_command
@@ -22,6 +27,33 @@ def test_the_command_for_the_textfile_collector_is_valid():
     )
     assert shlex.split(command)[-2:] == ["--format", "prometheus"]
     assert wrong_command(command) is None
+
+
+@pytest.mark.parametrize(("status", "file"), [(0, "new\n"), (1, "old\n"), (3, "old\n")])
+def test_the_script_of_the_textfile_collector_replaces_the_file_after_a_whole_page_alone(
+    tmp_path, status, file
+):
+    script, program = tmp_path / "script", tmp_path / "spec-decode-exporter"
+    script.write_text(f"#!/bin/sh\n{snippet('sh', '#!/bin/sh')}")
+    program.write_text(f"#!/bin/sh\necho new\nexit {status}\n")
+    program.chmod(0o755)
+    (tmp_path / "spec-decode.prom").write_text("old\n")
+    environ = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    ended = subprocess.run(["/bin/sh", script, tmp_path], env=environ, check=False)
+    assert ended.returncode == status
+    assert (tmp_path / "spec-decode.prom").read_text() == file
+
+
+def test_cron_and_systemd_start_the_script():
+    path = re.match(r"# (.*)\n", snippet("sh", "#!/bin/sh"))[1]
+    units = {}
+    for kind in ("service", "timer"):
+        units[kind] = ConfigParser()
+        units[kind].read_string(snippet("ini", f"# /etc/systemd/system/spec-decode-textfile.{kind}"))
+    assert dict(units["service"]["Service"]) == {"type": "oneshot", "execstart": path}
+    assert {"onbootsec", "onunitinactivesec"} == {*units["timer"]["Timer"]}
+    assert units["timer"]["Install"]["WantedBy"] == "timers.target"
+    assert re.search(rf"`(\* ){{5}}{path}`", TEXT)
 
 
 def test_datadog_takes_every_metric():

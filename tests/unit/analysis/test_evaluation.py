@@ -4,10 +4,20 @@ from dataclasses import replace
 from math import log
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
-from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.verdict import (
+    Action,
+    Advice,
+    Decision,
+    SpeedupRange,
+    State,
+    Verdict,
+    claimed_speedup,
+)
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
@@ -59,8 +69,7 @@ class TestWorkedExamples:
     )
     def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
         its = evaluation(known, survival, **more)
-        recommended = None if its.recommended is None else its.recommended.tokens
-        assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
+        assert its.decision == Decision(verdict, Advice(action, tokens))
         sure = {Verdict.OPTIMAL: 1.0, Verdict.POOR: 0.0, Verdict.HARMFUL: 0.0}
         assert its.pays_share_ratio == sure.get(verdict, its.verdict_window.pays_share_ratio)
 
@@ -68,7 +77,7 @@ class TestWorkedExamples:
 class TestCost:
     def test_what_depends_on_an_unknown_one_is_absent(self):
         its = evaluation(at(None, ""))
-        assert (its.longest.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (
+        assert (its.longest.cost, its.depths, its.decision.advice.tokens, its.longest.speedup_bounds) == (
             None,
             [],
             None,
@@ -117,7 +126,7 @@ class TestEvaluatedWindow:
     @pytest.mark.parametrize(("seconds", "is_early"), [(34, True), (160, False), (250, False)])
     def test_gives_a_verdict_before_it_gives_advice(self, seconds, is_early):
         its = evaluation(at(0.1), seconds=seconds)
-        assert (its.verdict, its.action, its.recommended) == (Verdict.OPTIMAL, Action.COLLECT, None)
+        assert its.decision == Decision(Verdict.OPTIMAL)
         assert (its.is_early, its.is_whole, its.verdict_window.window.seconds) == (is_early, False, seconds)
         assert (its.longest.acceptance_length_bounds is None) == is_early  # the window of 300 s stays partial
 
@@ -195,6 +204,31 @@ class TestContradiction:
     def test_bounds_of_the_speed_up_exclude_a_verdict(self, verdict, speedup, is_so):
         assert bounded(speedup=speedup).contradicts(bounded(verdict=verdict)) is is_so
 
+    @given(
+        st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4),
+        st.floats(0.0, 0.4),
+        st.sampled_from([0.3, 1.0]),
+        st.sampled_from([Verdict.OPTIMAL, Verdict.POOR, Verdict.HARMFUL]),
+    )
+    def test_they_are_those_of_all_bounds_though_few_are_computed(self, survival, cost, coverage, verdict):
+        falling = tuple(sorted(survival, reverse=True))
+        its = WindowEvaluation(busy_window(falling, length=30.0, coverage=coverage), at(cost))
+        longer = WindowEvaluation(busy_window(), at(cost))
+        longer.verdict = verdict
+        lowest, highest = claimed_speedup(verdict, longer.known.policy.speedup)
+        ranges = (
+            (its.acceptance_length_bounds, *longer.acceptance_length_bounds[1:3]),
+            (its.tokens_per_step_bounds, *longer.tokens_per_step_bounds[1:3]),
+            (its.speedup_bounds, lowest, highest),
+        )
+        expected = any(own.upper < low or own.lower > high for own, low, high in ranges)
+        assert its.contradicts(longer) is expected
+
+    def test_bounds_of_a_window_whose_values_agree_are_not_computed(self):
+        its = Evaluation((busy_window(length=30.0), busy_window()), at(0.1))
+        assert (its.basis, its.is_excluded, its.gains_nothing) == (Basis.LONGEST, False, False)
+        assert not [name for name in vars(its.windows[0]) if name.endswith("bounds")]
+
 
 class TestSharePaying:
     """Share of the possible speed-ups at which speculation pays."""
@@ -263,7 +297,9 @@ class TestSharePaying:
 def test_of_an_engine_that_is_gone_has_no_value():
     its = Evaluation((), at(0.1))
     assert (its.state, its.verdict, its.action) == (State.UNREACHABLE, Verdict.INSUFFICIENT, Action.COLLECT)
-    assert (its.longest.cost, its.longest.request, its.crossover, its.recommended, its.since) == (None,) * 5
+    assert (its.longest.cost, its.longest.request, its.crossover, its.decision.advice.tokens, its.since) == (
+        None,
+    ) * 5
     assert (its.depths, its.missing, its.setting.tokens, its.pays_share_ratio) == ([], (), None, None)
     assert (its.verdict_window.work, its.longest.speedup_ceiling_ratio) == (None, None)
 
@@ -272,7 +308,7 @@ def test_of_an_engine_that_is_gone_has_no_value():
     ("known", "counts", "state"),
     [
         (at(0.1), {}, State.ACTIVE),
-        (at(0.1), {"drafts": 0}, State.IDLE),
+        (at(0.1, has_drafted=False), {"drafts": 0}, State.ACTIVE),  # requests run
         (at(0.1, drafting=Drafting.OFF), {}, State.DISABLED),
         (at(0.1, drafting=Drafting.UNDECIDED), {}, State.UNKNOWN),
     ],

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -115,6 +116,13 @@ class TestNearlyDead:
 
     def test_from_one_in_twenty_on_it_is_not_dead(self):
         assert not evaluated(Verdict.POOR, (50, 20)).is_dead
+
+
+@pytest.mark.parametrize(("upper", "expected"), [(0.9, (Action.DISABLE, 0)), (1.1, (Action.KEEP, 4))])
+def test_requests_that_are_significantly_slower_than_their_baseline_are_no_reason_to_keep(upper, expected):
+    its = evaluated(Verdict.POOR, cost=at(0.1))
+    its.request = EndToEnd(0.8, EndToEndBasis.BASELINE, Estimate(0.8, 0.7, upper, 0.1))
+    assert its.advice(None) == expected
 
 
 class TestHarmful:

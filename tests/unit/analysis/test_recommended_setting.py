@@ -40,7 +40,7 @@ def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
 def test_more_tokens_than_now_are_scheduled_with_the_advice_to_increase():
     more = evaluated(curve((1, 0.01), (16, 0.02), (64, 0.9), method="eagle3"))
     assert more.action is Action.INCREASE
-    assert more.setting.tokens == more.recommended.tokens > 4
+    assert more.setting.tokens == more.decision.advice.tokens > 4
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,12 @@ class TestPause:
     )
     def test_without_acceptance_cost_or_pause_there_is_no_setting(self, curves, more, expected):
         assert self.setting(*curves, **more) == expected
+
+
+@pytest.mark.parametrize("method", ["eagle3", "ngram"])
+def test_a_drafter_that_is_nearly_dead_is_to_be_switched_off_though_its_cost_is_small_at_every_load(method):
+    its = evaluated(curve((1, 0.001), (64, 0.002), method=method), survival=(0.04, 0.01), method=method)
+    assert (its.action, its.setting) == (Action.DISABLE, SpeculationSetting(0, is_change=True))
 
 
 def test_a_cost_that_may_be_much_higher_gives_bands_without_a_setting():

@@ -83,8 +83,8 @@ def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
         resolve(settings, "", None, model_name="Qwen/Qwen3-30B-A3B")
         for settings in (None, Settings(architecture="dense"))
     )
-    assert named.target.architecture == "mixture_of_experts"
-    assert configured.target.architecture == "dense"
+    assert named.architecture == "mixture_of_experts"
+    assert configured.architecture == "dense"
 
 
 @pytest.mark.parametrize(

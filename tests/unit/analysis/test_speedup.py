@@ -13,7 +13,6 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource, CostSources
 from spec_decode_exporter.costs.methods import Interval
-from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.window.history import Means
 from tests.fakes.costs import cost_between, make_cost, tokens_of
 from tests.fakes.evaluations import knowledge
@@ -279,9 +278,9 @@ GB = 1e9
 BUSY = summed([{"drafts": 40, "draft_tokens": 160, "accepted_tokens": 80 + 4 * (n % 3), "decode_steps": 40, "generation_tokens": 124 + 4 * (n % 3), "first_tokens": 4, "prompt_tokens": 4000, "gauges": (4.0, 0.0, 0.5)} for n in range(30)], gauges=(4.0, 0.0, 0.5))  # fmt: skip
 
 
-def with_drafter(gauges=(4.0, 0.0, 0.5), *, size=2 * GB, name="Qwen3-8B", **total):
+def with_drafter(gauges=(4.0, 0.0, 0.5), *, size=2 * GB, **total):
     """The return of a busy window on the memory of its drafter."""
-    its = Speculation("draft_model", draft_bytes=size, target=target_model(name))
+    its = Speculation("draft_model", draft_bytes=size)
     busy = replace(BUSY, mean=Means(*gauges), total=BUSY.total._replace(**total))
     return evaluated(busy, at(0.1), Knowledge(its))
 
@@ -314,11 +313,3 @@ class TestReturnOnMemory:
     def test_more_cache_gives_something_only_where_it_is_scarce(self, gauges, preemptions, is_tight):
         its = with_drafter(gauges, preemptions=preemptions)
         assert its.is_cache_tight is is_tight
-        assert (its.cache_return is None, its.cache_return == 0) == (is_tight is None, is_tight is False)
-
-    def test_more_cache_has_room_for_more_requests_at_the_speed_of_the_running_ones(self):
-        its = with_drafter((4.0, 1.0, 0.95))
-        # 144 kB a token of 8 billion parameters, 1,000 tokens of a prompt and half of the answer
-        requests = GB / (144e3 * its.context_tokens)
-        assert its.cache_return == pytest.approx(its.total.generation_tokens / 30 / 4 * requests)
-        assert with_drafter((4.0, 1.0, 0.95), name="a-model").cache_return is None

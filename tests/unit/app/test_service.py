@@ -125,9 +125,9 @@ class TestLearnedState:
 
     async def test_is_saved_every_interval_and_at_the_end(self, remembering, service, clock, until):
         await clock.advance(2.0)
-        assert not remembering.exists()
+        assert saved_engines(remembering) == []
         await clock.advance(60.0)
-        await until(remembering.exists)
+        await until(lambda: saved_engines(remembering))
         (saved,) = saved_engines(remembering)
         assert (saved["target"], saved["engine"]) == ("one", "0")
         remembering.unlink()
@@ -156,6 +156,7 @@ class TestLearnedState:
         self, remembering, service, clock, until
     ):
         await clock.advance(2.0)
+        remembering.unlink()
         remembering.mkdir()
         await clock.advance(60.0)
         await until(lambda: service._saver.file.failure)

@@ -43,6 +43,21 @@ def test_an_error_that_the_user_can_mend_is_a_line_each_with_untrusted_text_esca
     assert program() == (1, "", lines)
 
 
+@pytest.mark.parametrize(
+    ("words", "begin"),
+    [
+        (["help"], "usage: spec-decode-exporter [-h]"),
+        (["help", "plan"], "usage: spec-decode-exporter plan [-h]"),
+        (["-V"], "spec-decode-exporter "),
+        (["observe", "-V"], "spec-decode-exporter "),
+    ],
+)
+def test_help_is_a_command_too_and_the_version_has_a_short_flag(program, words, begin):
+    status, out, error = program(*words)
+    assert (status, error) == (0, "")
+    assert out.startswith(begin)
+
+
 @pytest.mark.parametrize(("text", "on"), [("true", True), ("1", True), ("false", False), ("", False)])
 def test_a_switch_is_set_by_its_environment_variable(text, on):
     arguments = parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": text})

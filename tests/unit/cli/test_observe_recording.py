@@ -1,6 +1,7 @@
 """``--record`` and ``--replay`` of observe, and ``--format prometheus``."""
 
 import os
+import re
 import signal
 from itertools import islice
 
@@ -126,3 +127,16 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(rest
     assert {line.split('window="')[1].split('"')[0] for line in full if 'window="' in line} == {"30s", "5m"}
     assert "process_" not in text
     assert 'spec_decode_exporter_poll_failures_total{reason="refused",target="restart_k3_k5"} 12' in text
+
+
+def test_a_whole_page_ends_with_0_whatever_the_verdict(program, restart, tmp_path):
+    words = ("observe", "--replay", restart, "--cost.draft-cost-ratio", "3")
+    assert program(*words)[0] == 4
+    status, page, _ = program(*words, "--format", "prometheus")
+    assert status == 0
+    assert re.search(r'spec_decode_verdict\{.*verdict="harmful"\} 1', page)
+    down = tmp_path / "down.gz"
+    with Recorder(down) as recorder:
+        for poll in islice(read_recording(RESTART), 80, 90):
+            recorder.take(poll)
+    assert program("observe", "--replay", str(down), "--format", "prometheus")[0] == 1

@@ -60,6 +60,26 @@ def test_a_server_without_an_engine_is_an_error(program, file, snapshot):
 
 
 @pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, "<html>hello", ": no spec-decode-exporter answers there; name a vLLM without --exporter"),
+        (404, "Not Found", ": status 404 Not Found: no spec-decode-exporter answers there; name a vLLM without --exporter"),
+        (200, '{"time": 1, "version": "9.0.0", "engines": 7}', ": the exporter has another version than this command"),
+    ],
+)  # fmt: skip
+async def test_a_page_that_is_no_exporters_is_said_to_be_none(aiohttp_server, status, body, reason):
+    async def answer(_):
+        return web.Response(status=status, text=body)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/snapshot", answer)
+    server = await aiohttp_server(app)
+    with pytest.raises(NoSnapshotError) as caught:
+        await read_snapshot_of(str(server.make_url("/api/v1/snapshot")))
+    assert str(caught.value).endswith(reason)
+
+
+@pytest.mark.parametrize(
     ("kind", "body", "shown"),
     [
         ("application/problem+json", '{"detail": "red \\u001b[31m"}', ": status 403 Forbidden: red ?[31m"),

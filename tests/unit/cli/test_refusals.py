@@ -13,6 +13,17 @@ UNIT = "is not a number above 0, 1 at most"
 # fmt: off
 WRONG = [
     (["bogus"], "unknown command 'bogus'; the commands are run, check-config, observe"),
+    (["obsevre"], "unknown command 'obsevre'; did you mean observe?"),
+    (["run", "--log.level", "verbose"], "--log.level must be 'debug', 'info', 'warning' or 'error', not 'verbose'"),
+    (["run", "--poll.interval", "1"], "--poll.interval is not a duration; write a number with its unit, such as 500ms"),
+    (["run", "--web.listen-address", "7851"], "--web.listen-address: '7851' is not an address to listen on: write host:port"),
+    (["run", "--simulate", "dorp"], "--simulate: 'dorp' is neither a scenario nor a file; did you mean drop?"),
+    (["observe", "--simulate", "dorp"], "--simulate: 'dorp' is neither a scenario nor a file; did you mean drop?"),
+    (["simulate", "--scenario", "stedy"], "--scenario: 'stedy' is neither a scenario nor a file; did you mean steady?"),
+    (["simulate", "--scenario", "x"], "the scenarios are drop, harmful"),
+    (["simulate", "--listen-address", "8000"], "--listen-address: '8000' is not an address to listen on"),
+    (["observe", "localhost:99999"], "--target 1 has an invalid host or port; a port is a number from 1 to 65535"),
+    ([*PLAN, "--acceptance", "70%"], "--acceptance: '70%' is not a number of 0 or more, 1 at most; write 0.7"),
     (["--web.listen-adress", ":1"], "did you mean --web.listen-address?"),
     (["run", "--config.file", "file.yml", "--target", "http://a:1"], "--target is for use without --config.file; put it into the file"),
     (["run", "--simulate", "drop", "--target", "http://a:1"], "--simulate"),
@@ -41,7 +52,7 @@ WRONG = [
     (["recommend", "--exporter", "localhost:7732", *BASELINE], "url is for servers that are observed now"),
     (["recommend", "--exporter", "http://me:secret@exporter"], "use --snapshot"),
     *[(["simulate", "--speed", speed], "is not a number above 0, 1000 at most") for speed in ("0", "1001", "nan", "fast")],
-    *[(["simulate", "--requests.url", url], "is not an exporter's URL") for url in ("", "localhost:7732", "http://", "http://[::1")],
+    *[(["simulate", "--requests.url", url], "is not an exporter's URL") for url in ("", "ftp://localhost:7732", "http://", "http://[::1")],
     ([*PLAN, "--gpu-memory", "80"], "'80' is no amount of memory; write it as 80GB"),
     *[([*PLAN, "--utilisation", share], f"'{share}' {UNIT}") for share in ("90", "0", "nan")],
     ([*PLAN, "--acceptance", "1.1"], "'1.1' is not a number of 0 or more, 1 at most"),
@@ -69,7 +80,6 @@ FAILED = [
     (["observe", "--replay", "no.json"], "no.json"),
     (["observe", "--against", "none.json"], "none.json cannot be read: No such file or directory"),
     (["recommend", "--snapshot", "no.json"], "no.json: it is neither a response of /api/v1/snapshot"),
-    (["simulate", "--scenario", "dorp"], "dorp is neither a file nor a scenario"),
 ]
 # fmt: on
 
@@ -95,4 +105,5 @@ def test_a_wrong_command_line_ends_with_2_which_no_verdict_has_and_an_unusable_f
     ended, out, error = program(*words)
     assert (ended, out) == (status, "")
     assert message in error
+    assert error.count("\n") == 1
     assert "secret" not in error

@@ -43,6 +43,9 @@ def test_the_command_line_overrides_the_environment_and_that_the_local_vllm():
     assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
     environ = variables(TARGET="http://a:1, http://b:2", POLL_INTERVAL="2s")
     assert [target.called for target in config(environ=environ).targets] == ["a:1", "b:2"]
+    assert [target.url for target in config("--target", "a:1", "--target", ":2").targets] == [
+        "http://a:1/metrics", "http://localhost:2/metrics"
+    ]  # fmt: skip
     found = config("--target", "http://b:2", "--poll.interval", "3s", environ=environ)
     assert ([target.called for target in found.targets], found.poll.interval) == (["b:2"], 3.0)
 
@@ -73,6 +76,12 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
 )
 def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
     with pytest.raises(ConfigError, match=f"^SPEC_DECODE_EXPORTER_{variable}: {path} "):
+        config(environ=variables(**{variable: value}))
+
+
+@pytest.mark.parametrize(("variable", "value"), [("WEB_LISTEN_ADDRESS", ":1, 7851"), ("SIMULATE", "dorp")])
+def test_a_value_in_a_variable_is_read_as_that_of_its_flag(variable, value):
+    with pytest.raises(UsageError, match=f"^SPEC_DECODE_EXPORTER_{variable}: '(7851|dorp)' is n"):
         config(environ=variables(**{variable: value}))
 
 
@@ -115,6 +124,8 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(fi
     words = file("targets:\n  - url: http://a:1\n  - {url: 'http://b:1', speculative: {method: mtp}}\n")
     found = [each.speculative for each in config(*words, environ={VARIABLE: EAGLE}).targets]
     assert [(its.method, its.tokens) for its in found] == [("eagle3", 3), ("mtp", 3)]
+    found = [each.speculative.method for each in config(*words, "--speculative.method", "medusa").targets]
+    assert found == ["medusa", "mtp"]
     assert config(*words).targets[0].speculative is None
 
 

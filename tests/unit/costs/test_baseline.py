@@ -39,8 +39,8 @@ class Target:
             self.wall += 10
             observed = increment(self.wall - 10, self.wall, load=running, **(COUNTS | changed))
             period = self.baseline.plain(observed, running, self.wall)
-            if steps := self.reader.steps(observed):
-                period.steps.add(steps, self.wall)
+            if steps := self.reader.read(observed, self.wall):
+                period.steps.add(steps)
         return self
 
     def drafting(self, seconds=0.0):

@@ -12,10 +12,8 @@ from spec_decode_exporter.costs.cost import (
     CostSources,
     fixed_tokens,
     is_near,
-    measured_curves,
 )
 from spec_decode_exporter.costs.methods import Interval, kind_of
-from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.costs.published import published_costs, split
 from spec_decode_exporter.figures.window_figures import DecodeWork
 from tests.fakes.costs import steps_of, tokens_of
@@ -24,13 +22,11 @@ DENSE, MIXTURE = Architecture
 BY_LOAD = ((8, 0.1), (32, 0.2), (128, 0.8))
 
 
-def found_at(*points, source=CostSource.MEASURED):
-    """Measured costs, of pairs of load and c."""
-    return [(source, CostAtLoad(load, Interval(0.9 * c, c, 1.2 * c))) for load, c in points]
-
-
 def measured(*points, method=""):
-    return measured_curves(found_at(*points), fixed_tokens(kind_of(method), 4.0))
+    """A measured cost, of pairs of load and c."""
+    known = tuple(CostAtLoad(load, Interval(0.9 * c, c, 1.2 * c)) for load, c in points)
+    curve = CostByLoad(known, CostSource.MEASURED, step_tokens=fixed_tokens(kind_of(method), 4.0))
+    return (curve,) if points else ()
 
 
 def configured(*points, **more):
@@ -45,8 +41,7 @@ def points_up_to(highest):
 
 
 def cost(running=20.0, tokens=4.0, **known):
-    target = TargetModel(known.pop("architecture", None))
-    return CostSources(target=target, **known).at(running, tokens)
+    return CostSources(**known).at(running, tokens)
 
 
 class TestSource:
@@ -71,12 +66,6 @@ class TestSource:
         found = cost(30.0, **known)
         assert (found.source, found.running_requests) == (source, load)
         assert found.guess.token == pytest.approx(token)
-
-    def test_an_experiment_precedes_a_pause_and_a_pause_precedes_the_baseline(self):
-        order = [CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE]
-        for place, source in enumerate(order):
-            costs = [each for other in reversed(order[place:]) for each in found_at((20, 0.1), source=other)]
-            assert cost(measured=measured_curves(costs)).source is source
 
     @pytest.mark.parametrize("method", ["", "draft_model", "ngram", "custom_class"])
     def test_unknown_stays_unknown(self, method):
@@ -134,7 +123,7 @@ class TestRange:
     def test_the_best_guess_is_between_the_lowest_and_the_highest_cost(
         self, method, architecture, running, tokens, settings, points
     ):
-        known = CostSources(settings, measured(*points, method=method), method, TargetModel(architecture))
+        known = CostSources(settings, measured(*points, method=method), method, architecture)
         for found in filter(None, (known.at(running, tokens), known.typical(running, tokens))):
             assert 0 <= found.low.token <= found.guess.token <= found.high.token
             assert 0 <= found.low.step <= found.guess.step <= found.high.step

@@ -23,7 +23,9 @@ from spec_decode_exporter.costs.measured_cost import (
     step_ratio,
 )
 from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Interval
-from spec_decode_exporter.costs.steps import Steps, StepSums, StepTimes, total
+from spec_decode_exporter.costs.steps import StepSums, StepTimes, total
+from spec_decode_exporter.window.history import NANO
+from tests.fakes.windows import increment
 
 WALL = 1_790_000_000.0
 KAPPA = 1.25
@@ -37,29 +39,32 @@ class Server:
         self.growth, self.kappa, self.noise, self.prefill = growth, kappa, noise, prefill
         self.random = Random(seed)
 
-    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0, prefills_of=1.0):
+    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0, prefills_of=1.0, slower=1.0):
         decode = 0.02 * (1 + self.growth * log(load / 24)) * (1 + (self.kappa - 1) * share)
         time = decode / (1 - self.prefill * uncached * prefills_of) * self.random.gauss(1, self.noise)
-        number = load * seconds / time
+        number = load * seconds / (slower * time)
         drafting = share * number
-        return Steps(
-            number, load * seconds, seconds, load, drafting, TOKENS * drafting, load, uncached, context, 1.0
-        )
+        return increment(
+            0.0, seconds, load=load, decode_steps=number, decode_nanoseconds=load * seconds * NANO,
+            drafts=drafting, draft_tokens=TOKENS * drafting, prompt_tokens=context, first_tokens=1.0,
+        ), uncached  # fmt: skip
+
+    def polls(self, polls, **changed):
+        for n, (load, share) in enumerate(polls):
+            yield StepSums.of(*self.poll(load, share, **changed), WALL + n)
 
     def sums(self, polls, **changed):
-        return total(
-            StepSums.of(self.poll(load, share, **changed), WALL + n) for n, (load, share) in enumerate(polls)
-        )
+        return total(self.polls(polls, **changed))
 
     def times(self, polls, **changed):
         times = StepTimes()
-        for second, (load, share) in enumerate(polls):
-            times.add(self.poll(load, share, **changed), WALL + second)
+        for sums in self.polls(polls, **changed):
+            times.add(sums)
         return times
 
 
 def ratio_of(polls):
-    return step_ratio(total(StepSums.of(each, WALL) for each in polls))
+    return step_ratio(total(StepSums.of(*each, WALL) for each in polls))
 
 
 def mixed(number=600, low=20.0, high=28.0, seed=2):
@@ -164,8 +169,8 @@ class TestTheRatio:
         server, random, polls = Server(kappa=3.0, noise=0.0), Random(3), []
         for _, share in mixed(600):
             slower = random.choice([1.0, 1.0, 2.0])
-            poll = server.poll(24.0, share, uncached=random.uniform(20, 180) * (1.0 if slower == 1 else 0.6))
-            polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
+            prompts = random.uniform(20, 180) * (1.0 if slower == 1 else 0.6)
+            polls.append(server.poll(24.0, share, uncached=prompts, slower=slower))
         found = ratio_of(polls)
         assert found.guess == pytest.approx(3.0, rel=0.1)
         assert found.high - found.low < 0.8
@@ -269,6 +274,14 @@ class TestTheCost:
         surest = min(each.token.high - each.token.low for each in kept.points)
         assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
 
+    @pytest.mark.parametrize("source", [CostSource.EXPERIMENT, CostSource.BASELINE])
+    def test_the_most_certain_source_comes_first(self, source):
+        server, far = Server(), Server()
+        own = [server.times(mixed()), far.times(always(load=200.0))]
+        others = [StepsWithoutSpeculation(source, [Server().times(always(share=0.0, load=200.0))])]
+        order = [each for each in CostSource if each in {CostSource.MEASURED, source}]
+        assert [curve.source for curve in costs(own, others, "")] == order
+
     @pytest.mark.parametrize(
         ("wide", "is_kept"),
         [((0.04, 0.18, 0.24), False), ((0.05, 0.18, 0.24), True), ((0.0, 0.03, 0.06), True)],
@@ -277,8 +290,7 @@ class TestTheCost:
         sure, other = (
             CostAtLoad(load, Interval(*token)) for load, token in ((60.0, (0.04, 0.05, 0.07)), (110.0, wide))
         )
-        found = [(CostSource.MEASURED, sure), (CostSource.MEASURED, other)]
-        assert measured_cost._surest(found) == found[: 1 + is_kept]
+        assert measured_cost._surest([sure, other]) == (sure, other)[: 1 + is_kept]
 
     def test_the_drafter_runs_in_own_steps_without_drafts_too(self):
         times, passed = [Server(noise=0.0).times(mixed())], Interval(0.02, 0.05, 0.1)

@@ -7,31 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.costs.steps import (
-    MAX_LOAD,
     MAX_PLACES,
+    RATE,
     StepReader,
-    Steps,
     StepSums,
     StepTimes,
     total,
 )
+from spec_decode_exporter.window.history import NANO
 from tests.fakes.windows import increment
 
 WALL = 1_790_000_000.0
 
 
-def steps(load=8.0, time=0.02, drafting=0.5, seconds=1.0, **changed):
-    """Steps of a poll at a load, of a share that drafts three tokens each."""
+def steps(load=8.0, time=0.02, drafting=0.5, seconds=1.0, *, running=None, wall=WALL, **changed):
+    """Steps of a poll at a load, of a share that drafts three tokens each; four requests of 500 tokens."""
     number = load * seconds / time
-    known = {
-        "draft_tokens": 3 * drafting * number,
-        "running": load,
-        "uncached": 0.0,
-        "context": 2000.0,
-        "requests": 4.0,
+    counts = {
+        "decode_steps": number,
+        "decode_nanoseconds": load * seconds * NANO,
+        "drafts": drafting * number,
     }
-    within = min(max(load, 1.0), MAX_LOAD)
-    return Steps(number, load * seconds, seconds, within, drafting * number, **(known | changed))
+    usual = {"draft_tokens": 3 * drafting * number, "prompt_tokens": 2000.0, "first_tokens": 4.0}
+    poll = increment(0.0, seconds, load=running or load, **(counts | usual | changed))
+    return StepSums.of(poll, 0.0, wall)
 
 
 def polled(second=0, **changed):
@@ -49,27 +48,32 @@ def polled(second=0, **changed):
     return increment(float(second), second + 1.0, load=9.0, **(counts | changed))
 
 
+def uncached(sums):
+    """u of a poll: the mean of the variable."""
+    return sums.gram[0][RATE] / sums.gram[0][0]
+
+
 class TestReading:
     def test_a_poll_has_its_regressors(self):
-        read = StepReader().steps(polled())
-        assert (read.number, read.decode_seconds, read.load) == (400, 8.0, 8.0)
+        read = StepReader().read(polled(), WALL)
+        assert (read.polls, read.seconds, read.wall) == (1, 1.0, WALL)
         assert (read.drafting, read.draft_tokens, read.running) == (300, 900, 9.0)
-        assert (read.uncached, read.context, read.requests) == (400, 1300, 2)
-        means = [value / 400 for value in StepSums.of(read, WALL).gram[0]]
+        assert (read.context, read.requests) == (1300, 2)
+        means = [value / 400 for value in read.gram[0]]
         assert means == pytest.approx([1, 0.75, log(8), 8, 0.75 * log(8), 6, 400, 300, 0.02])
 
     def test_prefills_are_those_of_this_poll_and_the_one_before(self):
         reader = StepReader()
-        assert reader.steps(polled(0)).uncached == 400
-        assert reader.steps(polled(1, prefix_cache_hits=1000)).uncached == 200
-        assert reader.steps(polled(2, prefix_cache_hits=1000)).uncached == 0
-        assert reader.steps(polled(3, decode_steps=0)) is None
-        assert reader.steps(polled(4, prefix_cache_hits=1000)).uncached == 200
-        assert reader.steps(polled(9)).uncached == 400, "the poll before is unknown"
+        assert uncached(reader.read(polled(0), WALL)) == 400
+        assert uncached(reader.read(polled(1, prefix_cache_hits=1000), WALL)) == 200
+        assert uncached(reader.read(polled(2, prefix_cache_hits=1000), WALL)) == 0
+        assert reader.read(polled(3, decode_steps=0), WALL) is None
+        assert uncached(reader.read(polled(4, prefix_cache_hits=1000), WALL)) == 200
+        assert uncached(reader.read(polled(9), WALL)) == 400, "the poll before is unknown"
 
     def test_every_step_drafts_if_every_step_searches(self):
-        assert StepReader().steps(polled(), every_step_drafts=True).drafting == 400
-        assert StepReader().steps(polled(drafts=500)).drafting == 400, "a torn page"
+        assert StepReader().read(polled(), WALL, every_step_drafts=True).drafting == 400
+        assert StepReader().read(polled(drafts=500), WALL).drafting == 400, "a torn page"
 
     @pytest.mark.parametrize(
         "changed",
@@ -83,41 +87,41 @@ class TestReading:
         ],
     )
     def test_implausible_polls_are_left_out(self, changed):
-        assert StepReader().steps(polled(**changed)) is None
+        assert StepReader().read(polled(**changed), WALL) is None
 
     @pytest.mark.parametrize("load", [0.0, 1e6])
     def test_a_poll_without_a_plausible_load_is_left_out(self, load):
-        assert StepReader().steps(polled()._replace(load=load)) is None
+        assert StepReader().read(polled()._replace(load=load), WALL) is None
 
     def test_the_poll_after_a_preemption_is_left_out_too(self):
         reader = StepReader()
-        read = [reader.steps(polled(n, preemptions=n == 1)) is not None for n in range(4)]
+        read = [reader.read(polled(n, preemptions=n == 1), WALL) is not None for n in range(4)]
         assert read == [True, False, False, True]
 
 
 class TestSums:
     @given(st.lists(st.tuples(st.floats(1, 100), st.floats(0, 1), st.floats(0, 1e5)), min_size=1, max_size=8))
     def test_they_are_additive_in_any_order(self, polls):
-        each = [StepSums.of(steps(load, drafting=share), WALL + age) for load, share, age in polls]
+        each = [steps(load, drafting=share, wall=WALL + age) for load, share, age in polls]
         forth, back = total(each), total(each[::-1])
         assert forth.wall == back.wall
         assert forth.triangle == pytest.approx(back.triangle, rel=1e-9)
         assert forth[1:] == pytest.approx(back[1:], rel=1e-9)
 
     def test_means_are_of_the_steps_that_draft_and_of_the_requests(self):
-        plain = StepSums.of(steps(8.0, drafting=0.0, running=20.0, context=8000.0), WALL)
-        drafting = StepSums.of(steps(8.0, drafting=0.5, running=10.0), WALL)
+        plain = steps(8.0, drafting=0.0, running=20.0, prompt_tokens=8000.0)
+        drafting = steps(8.0, drafting=0.5, running=10.0)
         both = plain.plus(drafting)
         assert both.running == pytest.approx(10)
         assert both.mean_context == pytest.approx(10_000 / 8)
-        assert StepSums.of(steps(context=0.0, requests=0.0), WALL).mean_context is None
+        assert steps(prompt_tokens=0.0, first_tokens=0.0).mean_context is None
 
 
 class TestByLoad:
     def test_a_place_is_a_quarter_of_a_doubling(self):
         times = StepTimes()
         for load in (7.5, 8.0, 8.5, 9.5, 16.0):
-            times.add(steps(load), WALL)
+            times.add(steps(load))
         assert {place: sums.polls for place, sums in times.places.items()} == {12: 3, 13: 1, 16: 1}
         assert times.near(12).polls == 4
         assert times.near(14).polls == times.near(17).polls == 1
@@ -128,5 +132,5 @@ class TestByLoad:
     )
     def test_extreme_loads_are_in_the_outer_places(self, load, place):
         times = StepTimes()
-        times.add(steps(load, running=8.0), WALL)
+        times.add(steps(load, time=10.0, running=8.0))
         assert list(times.places) == [place]

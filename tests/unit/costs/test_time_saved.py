@@ -69,24 +69,15 @@ def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begi
     restored, first, today
 ):
     saved = TimeSaved()
-    saved.restore(DayTime(restored, DecodeTime(2.0, 4.0, 4.0, 4.0)) if restored else DayTime())
+    saved.today = DayTime(restored, DecodeTime(2.0, 4.0, 4.0, 4.0)) if restored else DayTime()
     assert saved.total == DecodeTime()
     saved.add(NANO, estimate(2.0), first)
     assert (saved.total.actual, saved.today) == (1.0, today)
-
-
-def test_sums_of_a_day_that_began_before_they_were_restored_are_added():
-    saved = added([(NANO, estimate(2.0))])
-    saved.restore(DayTime(NOON - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
-    assert saved.today == DayTime(NOON - 60, DecodeTime(3.0, 6.0, 6.0, 6.0))
-    saved.restore(DayTime(MIDNIGHT - 60, DecodeTime(2.0, 4.0, 4.0, 4.0)))
-    assert saved.today.time.actual == 3.0
 
 
 def test_the_sum_of_a_day_begins_again_with_another_source_of_the_cost():
     saved = TimeSaved()
     saved.add(1 * NANO, estimate(3.0), NOON, CostSource.TYPICAL)
     saved.add(2 * NANO, estimate(0.5), NOON + 60, CostSource.BASELINE)
-    saved.restore(DayTime(NOON - 60, DecodeTime(5.0, 9.0, 9.0, 9.0), CostSource.TYPICAL))
     assert saved.today == DayTime(NOON + 60, DecodeTime(1.0, 0.5, 0.5, 0.5), CostSource.BASELINE)
     assert saved.total.actual == 2.0, "counters never fall"

@@ -1,6 +1,6 @@
 """An experiment that is compared again and again."""
 
-from spec_decode_exporter.experiments.experiment import ExperimentTracker
+from spec_decode_exporter.experiments.experiment import Claims, compare
 from spec_decode_exporter.window.history import NANO
 from tests.fakes.arms import (
     EAGLE,
@@ -17,14 +17,14 @@ SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_80
 LONGEST = 300.0
 
 
-def looked(tracker, moment, eagle=EAGLE, running=6.0):
+def looked(claims, moment, eagle=EAGLE, running=6.0):
     now = NOW + moment
     members = [
         member("off", window_of(PLAIN, now=now)),
         member("eagle", window_of(eagle, now=now, running=running)),
         member("ngram", window_of(SLOWER, now=now)),
     ]
-    found = tracker.compare(members, (30.0, LONGEST), now)
+    found = compare(SETTINGS, members, (30.0, LONGEST), now, claims)
     return found, found.faster_method("ngram", members[2])
 
 
@@ -34,16 +34,16 @@ def winner_of(found):
 
 
 def test_winner_and_better_method_are_named_once_they_stood_for_a_whole_longest_window():
-    tracker = ExperimentTracker(SETTINGS)
-    found = [looked(tracker, moment) for moment in (0, 150, 299, 300, 305)]
+    claims = Claims()
+    found = [looked(claims, moment) for moment in (0, 150, 299, 300, 305)]
     assert [winner_of(each) for each, _ in found] == [None, None, None, "eagle", "eagle"]
     assert [faster and faster.method for _, faster in found] == [None, None, None, "eagle", "eagle"]
 
 
 def test_traffic_that_explains_the_speed_up_ends_it_at_once():
-    tracker = ExperimentTracker(SETTINGS)
+    claims = Claims()
     for moment in (0, 300):
-        looked(tracker, moment)
-    ended, no_faster = looked(tracker, 305, eagle=times(EAGLE, 0.25), running=1.5)
+        looked(claims, moment)
+    ended, no_faster = looked(claims, 305, eagle=times(EAGLE, 0.25), running=1.5)
     assert (winner_of(ended), no_faster) == (None, None)
-    assert [winner_of(looked(tracker, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]
+    assert [winner_of(looked(claims, moment)[0]) for moment in (310, 605, 610)] == [None, None, "eagle"]

@@ -29,6 +29,7 @@ class TestRatios:
             (times(PLAIN, 2), 6.0, 1.0),  # as many at a time: the faster one begins more
             (PLAIN, 12.0, 1.0),  # as many arrive: the slower one has more at a time
             (times(PLAIN, 2), 9.0, 1.5),
+            (times(PLAIN, 0.5), 5.4, 0.9),
         ],
     )
     def test_the_load_is_that_of_arrivals_or_running_requests_whichever_is_nearer_to_1(

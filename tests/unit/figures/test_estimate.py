@@ -23,11 +23,7 @@ def test_a_ratio_needs_both_sides_and_a_denominator_other_than_0(numerator, deno
     assert ratio(numerator, denominator) == expected
 
 
-@pytest.mark.parametrize(
-    ("lower", "upper", "is_apart"), [(3.0, 4.0, True), (2.0, 3.0, False), (0.0, 0.5, True), (0.0, 9.0, False)]
-)
-def test_bounds_are_apart_if_they_have_nothing_in_common(lower, upper, is_apart):
-    assert Estimate(1.5, 1.0, 2.5, 0.1).is_apart(Estimate(2.0, lower, upper, 0.1)) is is_apart
+def test_the_half_width_is_the_distance_of_the_farther_bound():
     assert Estimate(1.5, 1.0, 2.5, 0.1).half_width == 1.0
 
 

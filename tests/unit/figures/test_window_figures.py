@@ -1,7 +1,7 @@
 """Figures of a window: worked examples, a recorded page, unknown counters, and the bounds of figures."""
 
 from dataclasses import replace
-from math import isclose, sqrt
+from math import fsum, isclose, sqrt
 from statistics import pstdev
 
 import pytest
@@ -127,6 +127,35 @@ def test_a_burst_may_have_had_other_loads_than_polls_see(seen, decoding, began, 
     window = summed(rows, gauges=(seen, 0.0, 0.0))
     assert WindowFigures(window).other_requests == pytest.approx(expected)
     assert WindowFigures(replace(window, seconds=0.0)).other_requests == (), "time stood still"
+
+
+LOADED_POLLS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "draft_tokens": st.integers(0, 10**6),
+            "decode_steps": st.integers(0, 10**6),
+            "decode_nanoseconds": st.integers(0, 10**13),
+            "gauges": st.tuples(st.floats(0.0, 1e4), st.just(0.0), st.just(0.0)),
+            "seconds": st.sampled_from([0.0, 0.25, 1.0, 1.3, 60.0]),
+        }
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(LOADED_POLLS)
+def test_mean_loads_by_running_sums_are_those_by_each_poll(rows):
+    its = WindowFigures(summed(rows, gauges=(1.0, 0.0, 0.0)))
+    drafted, steps = (sum(row[name] for row in rows) for name in ("draft_tokens", "decode_steps"))
+    by_drafted = fsum(row["gauges"][0] * row["draft_tokens"] for row in rows)
+    assert its.drafting_requests == pytest.approx(
+        by_drafted / drafted if drafted else 1.0, rel=1e-9, abs=1e-9
+    )
+    spent = [(row["decode_steps"], row["decode_nanoseconds"], row["seconds"] * NANO) for row in rows]
+    by_steps = fsum(number * time / length for number, time, length in spent if length)
+    if its.total.decode_steps and its.total.decode_nanoseconds:
+        assert its.decoding_requests == pytest.approx(by_steps / steps, rel=1e-9, abs=1e-9)
 
 
 # Polls

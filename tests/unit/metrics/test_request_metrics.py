@@ -10,26 +10,28 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.findings import (
-    GroupFindings,
+from spec_decode_exporter.requests.model_findings import (
     Kind,
     Mixture,
     ModelFindings,
     PromptBucket,
     PromptFindings,
+)
+from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
+from spec_decode_exporter.requests.store import (
+    GroupFindings,
     RequestFindings,
+    RequestStore,
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
-from spec_decode_exporter.requests.store import RequestStore
 from spec_decode_exporter.requests.summary import (
     Effect,
     GroupKey,
     Percentiles,
+    RequestHistogram,
     RequestSummary,
 )
-from spec_decode_exporter.requests.totals import RequestHistogram
 from tests.fakes.costs import make_cost
 from tests.fakes.golden import is_golden
 from tests.paths import DATA
@@ -68,10 +70,10 @@ SINCE = SimpleNamespace(
 )
 
 
+LOW = SimpleNamespace(acceptance_length=Estimate(1.2, 1.1, 1.3, 0.05))
 PROMPTS = PromptFindings(
     "llama",
-    [PromptBucket("1000-4000", SUMMARY), PromptBucket(">64000", NOTHING)],
-    falls=True,
+    [PromptBucket("1000-4000", SUMMARY), PromptBucket("16000-64000", LOW), PromptBucket(">64000", NOTHING)],
 )
 MIXTURE = Mixture(
     "request_type", Kind("chat", SUMMARY.acceptance_length), Kind("code", SUMMARY.acceptance_length)

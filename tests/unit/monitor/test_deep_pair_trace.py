@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.costs.model_architecture import TargetModel
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
 from tests.fakes.engines import poll, trace
@@ -29,7 +28,7 @@ BUSY_TOKEN, BUSY_REQUEST = 1.054, 1.002
 
 def snapshot_at(moment, *, name="draft_deep", architecture=None, cost=COST):
     """The engine's state at a moment of a trace."""
-    speculation = Speculation(method="draft_model", target=TargetModel(architecture))
+    speculation = Speculation(method="draft_model", architecture=architecture)
     monitor = EngineMonitor((30.0, 60.0, 120.0), Assumptions(speculation, cost))
     reader = SampleReader()
     for row in [row for row in trace(name) if row["t"] <= moment]:

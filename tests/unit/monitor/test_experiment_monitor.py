@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.experiments.experiment import ExperimentTracker
+from spec_decode_exporter.monitor import experiment_monitor
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, ExperimentMonitor
 from tests.fakes.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
@@ -17,9 +17,9 @@ def settings_of(name, baseline="a"):
 
 
 async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):
-    asked, compare = [], ExperimentTracker.compare
+    asked, compare = [], experiment_monitor.compare
     monkeypatch.setattr(
-        ExperimentTracker, "compare", lambda tracker, *rest: asked.append(tracker) or compare(tracker, *rest)
+        experiment_monitor, "compare", lambda *given: asked.append(given[-1]) or compare(*given)
     )
     compared = ExperimentMonitor()
     for settings in (settings_of("one"), settings_of("one"), settings_of("one", baseline="b")):

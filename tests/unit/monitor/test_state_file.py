@@ -186,3 +186,12 @@ class TestASecondExporter:
         assert "Another exporter" in one.problem
         one.save(LINES)
         assert one.problem == ""
+
+
+def test_a_place_that_cannot_be_written_is_logged_when_the_file_is_loaded(tmp_path, log):
+    file = opened(tmp_path / "nowhere" / "state.json")
+    assert file.load() == []
+    assert [(event, "No such file" in reason) for event, reason in events(log)] == [
+        ("state_file_not_written", True)
+    ]
+    assert file.problem.startswith("The state file cannot be written")

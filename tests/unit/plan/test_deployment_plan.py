@@ -137,7 +137,7 @@ MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_exp
 def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
     models = {"m": MIXTRAL, "Mixtral-8x7B": LLAMA_8B}
     found = [planned("--target", folder(name, its), "--draft", "1B") for name, its in models.items()]
-    architectures = [plan.cost_model.target.architecture for plan in found]
+    architectures = [plan.cost_model.architecture for plan in found]
     assert architectures == [Architecture.MIXTURE_OF_EXPERTS, Architecture.DENSE]
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
-from spec_decode_exporter.costs.model_architecture import target_model
 from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
 from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.plan.report import as_json, as_text
@@ -139,7 +139,7 @@ QWEN = ("--model-name", "Qwen/Qwen3-32B-AWQ", "--method", "eagle3", "--tokens", 
 
 def test_a_plan_by_name_has_the_bounds_that_a_server_with_this_acceptance_shows():
     plan = planned(*QWEN, "--running", "8", "--acceptance-length", "2.4")
-    model = CostSources(method="eagle3", target=target_model("Qwen/Qwen3-32B-AWQ"))
+    model = CostSources(method="eagle3", architecture=Architecture.DENSE)
     live = WindowEvaluation(window(1000, 3000, 1400, positions=[700, 450, 250]), Knowledge(cost=model))
     live.cost = live.possible_cost = model.at(8, 3)
     shown = live.speedup_range

@@ -54,7 +54,7 @@ async def test_thirty_seconds_from_the_first_poll_to_the_last_are_enough_for_a_v
     evaluation = only(await observed(clock, 30, described("steady"))).evaluation
     assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     assert evaluation.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
-    assert evaluation.recommended is not None
+    assert evaluation.decision.advice.tokens is not None
     (its,) = evaluation.windows
     assert (its.window.length, its.window.seconds) == (30, pytest.approx(30))
     assert its.total.drafts == server.simulation.engines[0].counts.drafts - before

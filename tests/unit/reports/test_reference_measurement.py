@@ -25,7 +25,7 @@ from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHist
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import columns, polls, row_of
+from spec_decode_exporter.window.history import columns, row_of
 from spec_decode_exporter.window.ring import Increments
 from tests.conftest import make_sample, settle
 from tests.fakes.arms import window_over
@@ -203,7 +203,7 @@ def test_windows_of_several_engines_add_up_but_their_time_does_not():
     assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))
     assert (both.length, both.seconds, both.polls, both.answers) == (300.0, 9.0, 9, (11, 22, 33, 44))
     assert columns(both.increments, "drafts") == [[11, 12, 13, *[10] * 6]]
-    assert polls(both.increments) == [2, 2, 2, *[1] * 6]
+    assert columns(both.increments, "polls") == [[2, 2, 2, *[1] * 6]]
 
 
 def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():

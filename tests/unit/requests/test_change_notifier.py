@@ -1,16 +1,10 @@
 import pytest
 
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.findings import (
-    GroupFindings,
-    Kind,
-    Mixture,
-    ModelFindings,
-    RequestFindings,
-    WindowFindings,
-)
+from spec_decode_exporter.requests.model_findings import Kind, Mixture, ModelFindings
 from spec_decode_exporter.requests.receiver import PERSISTENCE_SECONDS, RequestChangeNotifier
 from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.store import GroupFindings, RequestFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, GroupKey
 from tests.fakes.costs import make_cost
 from tests.unit.requests.test_summary import summary_of

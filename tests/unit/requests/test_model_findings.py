@@ -10,10 +10,10 @@ import pytest
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests import model_findings as evaluated
-from spec_decode_exporter.requests.findings import PromptBucket
 from spec_decode_exporter.requests.model_findings import (
     MIN_SHARE,
-    falls_with_prompt,
+    PromptBucket,
+    PromptFindings,
     mixture_of,
     name,
     summaries,
@@ -201,8 +201,8 @@ def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(mix):
     assert any(sentence.startswith(begin) for sentence in model.advice)
 
 
-def bucket(tokens, length):
-    return PromptBucket("", SimpleNamespace(mean_prompt_tokens=tokens, acceptance_length=length))
+def bucket(length):
+    return PromptBucket("", SimpleNamespace(acceptance_length=length))
 
 
 def estimate(value, error=0.05, degrees=100):
@@ -210,20 +210,19 @@ def estimate(value, error=0.05, degrees=100):
 
 
 def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requests():
-    known = [bucket(2000, estimate(2.3)), bucket(9000, estimate(2.6)), bucket(20_000, estimate(1.08))]
-    buckets = [bucket(500, None), *known, bucket(90_000, None)]
-    assert falls_with_prompt(buckets)
-    assert not falls_with_prompt(buckets[:3])
-    for few in ([], known[:1], [known[0], bucket(90_000, None)]):
-        assert not falls_with_prompt(few)
+    known = [bucket(estimate(length)) for length in (2.3, 2.6, 1.08)]
+    buckets = [bucket(None), *known, bucket(None)]
+    assert PromptFindings("m", buckets).falls
+    for few in ([], known[:1], known[:2], [known[0], bucket(None)]):
+        assert not PromptFindings("m", few).falls
 
 
 @pytest.mark.parametrize(
     ("short", "long", "falls"),
     [
-        # 0.85 · 2.0 - L less t · error, which is 1.972 · √(0.0425² + 0.05²) = 0.1294.
-        (estimate(2.0), estimate(1.57), True),
-        (estimate(2.0), estimate(1.571), False),
+        # The bounds are 0.1 apart from the values: 0.85 · 1.9 = 1.615.
+        (estimate(2.0), estimate(1.514), True),
+        (estimate(2.0), estimate(1.516), False),
         # With exact lengths 15 % are needed.
         (estimate(2.0, 0.0), estimate(1.69, 0.0), True),
         (estimate(2.0, 0.0), estimate(1.7, 0.0), False),
@@ -232,7 +231,7 @@ def test_a_fall_is_between_the_shortest_and_the_longest_prompts_with_enough_requ
     ],
 )
 def test_a_fall_is_15_percent_beyond_the_bounds(short, long, falls):
-    assert falls_with_prompt([bucket(1, short), bucket(2, long)]) is falls
+    assert PromptFindings("m", [bucket(short), bucket(long)]).falls is falls
 
 
 # Advice.
@@ -263,7 +262,7 @@ def advice_fixture(taken, make_request):
         ({"prose": (40, 100, 10)}, {}, "Serve prose requests", "100 % of the requests) without speculation, or with fewer draft tokens."),
         ({"broken": (1, 300, 1)}, {}, "1 request had almost no draft tokens accepted", ""),
         ({"loop": (2, 300, 1199)}, {}, "2 requests had almost all draft tokens accepted", ""),
-        ({"prose": (40, 100, 10)}, {"cost": make_cost(0.25, 0.1, CostSource.TYPICAL)}, "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you act on this.", ""),
+        ({"prose": (40, 100, 10)}, {"cost": make_cost(0.25, 0.1, CostSource.TYPICAL)}, "The cost of drafting is not measured, only typical. Measure or configure the cost before you act on this.", ""),
     ],
     ids=["a group that loses", "the group that gains", "no group gains", "rejected", "repetitive", "typical cost"],
 )  # fmt: skip
@@ -276,7 +275,7 @@ def test_too_few_requests_and_rates_alone_get_no_advice(advice, taken, make_requ
     requests = [make_request(0, 60, source=RequestSource.USAGE)] * 50
     assert taken(requests, None).models[0].advice == []
     (sentence,) = taken([make_request()] * 50, None).models[0].advice
-    assert "configure `cost`" in sentence
+    assert sentence.endswith("because the cost of drafting is: configure or measure it.")
 
 
 def test_the_slowest_groups_are_named_and_the_others_counted(advice):
@@ -293,8 +292,8 @@ def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(
     (sentence,) = found
     assert sentence == (
         "At the typical cost of drafting, speculation would slow down prose requests at temperature 0 (0.90 "
-        "times as fast with speculation, at most 1.27; 100 % of the requests). Measure the cost, or configure "
-        "`cost`, before you act on this."
+        "times as fast with speculation, at most 1.27; 100 % of the requests). Measure or configure the cost "
+        "before you act on this."
     )
 
 
@@ -304,7 +303,7 @@ def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(
         ("chat", "0", "chat requests at temperature 0"),
         ("chat", "0-0.3", "chat requests at temperature up to 0.3"),
         ("chat", ">1", "chat requests at temperature above 1"),
-        ("unknown", "unknown", "requests of no stated type without a temperature"),
+        ("unknown", "unknown", "untyped requests"),
         ("other", "0", "other requests at temperature 0"),
         ("other", "other", "the other requests"),
     ],

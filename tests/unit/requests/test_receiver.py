@@ -11,37 +11,16 @@ from tests.unit.requests.test_record import RECORD
 SETTINGS = RequestSettings(ingest=True, rate=100)
 
 
-class Monitor:
-    """Stand-in for the monitor of a target whose engines have a cost."""
-
-    def __init__(self, name, *costs):
-        self.target = self
-        self.name = name
-        self._costs = costs
-
-    def costs(self):
-        return iter(self._costs)
-
-
 WINDOWS = (30.0, 300.0)
 
 
 @pytest.fixture
 def receiver(clock):
-    return RequestReceiver(SETTINGS, [], clock)
+    return RequestReceiver(SETTINGS, list, clock)
 
 
 def body(*records):
     return json.dumps(records).encode()
-
-
-async def test_a_reload_keeps_counted_requests_unless_the_labels_change(receiver):
-    await receiver.take(body(RECORD), lines=False)
-    receiver.adopt(RequestSettings())
-    receiver.adopt(SETTINGS.model_copy(update={"rate": 7}))
-    assert (await receiver.findings(WINDOWS)).taken == 1
-    receiver.adopt(SETTINGS.model_copy(update={"temperatures": (0.5,)}))
-    assert (await receiver.findings(WINDOWS)).taken == 0
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
@@ -51,10 +30,9 @@ def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
 
 def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():
     one, two, three = cost(0.3, step=0.2, margin=0.1), cost(0.1, margin=0.05), cost(0.2, margin=0.01)
-    monitors = [
-        Monitor(name, ("llama", each)) for name, each in (("one", one), ("two", two), ("three", three))
-    ]
-    costs = costs_of(monitors)
+    costs = costs_of(
+        (name, [("llama", each)]) for name, each in (("one", one), ("two", two), ("three", three))
+    )
     assert (costs("llama", "one"), costs("llama", "two"), costs("qwen", "one")) == (one, two, None)
     for unknown in ("", "elsewhere"):
         middle = costs("llama", unknown)
@@ -66,7 +44,7 @@ def test_a_cost_is_that_of_the_target_or_the_middle_one_of_all_with_the_model():
 
 def test_a_measured_cost_of_one_engine_counts_more_than_a_typical_one_of_another():
     measured = cost(0.1)
-    costs = costs_of([Monitor("one", ("m", cost(0.3, CostSource.TYPICAL))), Monitor("two", ("m", measured))])
+    costs = costs_of([("one", [("m", cost(0.3, CostSource.TYPICAL))]), ("two", [("m", measured)])])
     assert costs("m", "") == measured
 
 

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.requests.record import (
     MAX_BATCH_REQUESTS,
     MAX_DRAFT_LENGTH,
@@ -18,7 +19,6 @@ from spec_decode_exporter.requests.record import (
     Refusal,
     RequestRecord,
     RequestSource,
-    TooManyError,
     read,
 )
 
@@ -297,7 +297,7 @@ def test_a_body_has_a_limited_number_of_requests_and_returns_the_first_mistakes(
     assert most.refused == {Refusal.MALFORMED: MAX_BATCH_REQUESTS}
     assert [mistake.index for mistake in most.mistakes] == list(range(MAX_MISTAKES))
     for body, lines in ((b"[" + b"1," * MAX_BATCH_REQUESTS + b"1]", False), (b"{}\n" * 5001, True)):
-        with pytest.raises(TooManyError):
+        with pytest.raises(TooManyValuesError):
             batch_of(body, lines=lines)
 
 

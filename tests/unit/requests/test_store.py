@@ -10,17 +10,15 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.experiments.pace import TypeTimes
-from spec_decode_exporter.requests.findings import bucket_labels
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import (
     EVALUATION_SECONDS,
     MAX_EAGER_REQUESTS,
     MAX_WAITING,
-    REQUEST_BYTES,
     RequestStore,
     Slots,
 )
-from spec_decode_exporter.requests.summary import GroupKey, Percentiles
+from spec_decode_exporter.requests.summary import GroupKey, Percentiles, bucket_labels
 from tests.fakes.costs import make_cost
 
 COST = make_cost()
@@ -79,7 +77,7 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     for summary in (group.summary, model.summary, found.since_start[key]):
         assert counts_of(summary) == (1, 30, 120, 60)
     assert found.since_start[key].acceptance_ratio_histogram.sum == 0.5
-    assert found.since_start[key].acceptance_length_tokens_histogram.count == 1
+    assert sum(found.since_start[key].acceptance_length_tokens_histogram.counts) == 1
 
 
 def test_a_window_has_the_requests_that_ended_in_it(make_store, take, evaluate):
@@ -105,7 +103,7 @@ def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones(make_s
 
 
 def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes(make_store, take):
-    """The bound is that of the documented size, beside the configured number."""
+    """The bound is the size that the key `requests.keep` documents."""
     store, number = make_store(keep=1000), 2000
     long = {"model_name": "m" * 256, "request_type": "t" * 256, "user": "u" * 16}
     times = {"completion_tokens": 10**6, "decode_seconds": 1.5, "first_token_seconds": 0.5}
@@ -124,7 +122,7 @@ def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes(make_sto
         kept = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert 300 * 1000 < kept < REQUEST_BYTES * 1000
+    assert 300 * 1000 < kept < 700 * 1000
 
 
 def test_the_times_of_a_target_are_summed_by_type_and_temperature(store, take, evaluate):
@@ -163,15 +161,6 @@ def test_a_window_that_a_reload_made_longer_is_partial(store, take, evaluate):
         take(store, float(now))
     found = evaluate(store, 10_500.0, longer)
     assert (partial(found), in_windows(found)["1h"]) == (set(), 60)
-
-
-def test_windows_that_began_during_a_pause_are_partial(store, take, evaluate):
-    evaluate(store, 0.0)
-    take(store, 990.0)
-    assert not partial(evaluate(store, 1000.0))
-    store.resume(1001.0)
-    seen = [partial(evaluate(store, now)) for now in (1001.0, 1031.0, 1301.0)]
-    assert seen == [{"30s", "5m"}, {"5m"}, set()]
 
 
 def test_refusals_are_counted_by_reason_and_requests_by_their_source(store, take, evaluate):
@@ -215,6 +204,7 @@ def test_types_and_combinations_beyond_the_limit_are_other(make_store, take, eva
 
 def test_a_type_that_loses_its_slot_ends_and_its_stored_requests_are_other(make_store, take, evaluate):
     store = make_store(types=1)
+    evaluate(store, 1000.0)
     take(store, 1000.0, request_type="old")
     take(store, 1299.0, 2, request_type="new")
     # A period has passed: the type of the next request has a slot now.

@@ -17,10 +17,10 @@ from spec_decode_exporter.requests.summary import (
     KeptRequest,
     Percentiles,
     RequestSummary,
+    RequestTotals,
     RequestWork,
     percentiles,
 )
-from spec_decode_exporter.requests.totals import RequestTotals
 from tests.fakes.costs import make_cost
 
 KEY = GroupKey("llama", "chat", "0")
@@ -194,7 +194,7 @@ def test_each_request_that_drafted_is_in_one_bucket_of_the_histograms(shares):
         values = [pair[place] for pair in drafted]
         below = [sum(value <= bound for value in values) for bound in histogram.upper_bounds]
         assert [sum(histogram.counts[: bound + 1]) for bound in range(len(below))] == below
-        assert (histogram.count, histogram.sum) == (len(values), pytest.approx(sum(values)))
+        assert (sum(histogram.counts), histogram.sum) == (len(values), pytest.approx(sum(values)))
     assert totals.requests == len(records)
     assert totals.accepted_tokens == sum(record.accepted_tokens for record in records)
     counts = [0] * 20

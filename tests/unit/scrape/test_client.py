@@ -24,6 +24,7 @@ from spec_decode_exporter.scrape.client import (
     ResponseParser,
 )
 from spec_decode_exporter.scrape.errors import PollError
+from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.robustness.faults import CHUNKED, Respond, answer, close, endless, hang, head, sends
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
@@ -417,6 +418,20 @@ async def test_a_body_may_end_with_the_connection(make_client, fault_server, tls
     server = await fault_server(sends(head() + PAGE, close), ssl=tls if with_tls else None)
     client = make_client(HttpSettings(tls_config=TlsConfig.model_construct(ca_file=certificates.authority)))
     assert (await client.get(server.url())).body == PAGE
+
+
+async def test_a_server_without_tls_and_one_with_it_are_said_to_be_it(client, fault_server, tls):
+    server = await fault_server(OK, ssl=tls)
+    error = await failure(client, server.url().replace("https", "http"))
+    assert str(error).endswith("the connection was closed without an answer (with TLS, write https://)")
+    answered = b"HTTP/1.1 400 Bad\r\n\r\n"
+    plain = await asyncio.start_server(lambda _, to: (to.write(answered), to.close()), "127.0.0.1", 0)
+    port = plain.sockets[0].getsockname()[1]
+    error = await failure(client, f"https://127.0.0.1:{port}/metrics")
+    plain.close()
+    record = PollRecord()
+    record.failed(error.reason, str(error))
+    assert (record.failure_text, record.remedy) == (f"no TLS at 127.0.0.1:{port}", "write `http://`")
 
 
 async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, fault_server, tls):

@@ -63,7 +63,14 @@ def test_a_status_has_the_words_that_say_more_than_its_phrase(status, words, tex
 
 @pytest.mark.parametrize(
     ("failure", "part"),
-    [("status 400", "?model=NAME"), ("status 501", "`--metrics`"), ("status 502", "log"), ("status 418", "")],
+    [
+        ("status 400", "?model=NAME"),
+        ("status 401", "AUTHORIZATION_CREDENTIALS"),
+        ("no TLS", "http://"),
+        ("status 501", "`--metrics`"),
+        ("status 502", "log"),
+        ("status 418", ""),
+    ],
 )
 def test_a_rejection_has_the_remedy_of_its_status(failure, part):
     assert part in failure_remedy(failure)

@@ -251,7 +251,7 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
         (b"# HELP a A\nray_node_cpu 1\n", "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM"),
         (b"spec_decode_exporter_build_info 1\n", "it is an exporter's page: name the server's, for vLLM `http://HOST:8000/metrics`"),
         (b"vllm:lora_requests_info 1\n", "it has none of the series that are read: update the exporter"),
-        ((ROUTERS / "production-stack.prom").read_bytes(), "it is a router's page: name the servers, `http://10.244.1.17:8000`, `http://10.244.2.9:8000`, `http://10.244.3.4:8000` and 1 more"),
+        ((ROUTERS / "production-stack.prom").read_bytes(), "it is a router's page: name the servers, `http://10.244.1.17:8000`, `http://10.244.2.9:8000`, `http://10.244.3.4:8000`, …"),
         ((ROUTERS / "smg.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:30001`, `http://127.0.0.1:30002`"),
         ((ROUTERS / "sgl_router.prom").read_bytes(), "it is a router's page: name the servers, `http://10.0.0.7:30000`, `http://10.0.0.8:30000`"),
         ((ROUTERS / "vllm-router.prom").read_bytes(), "it is a router's page: name the servers, `http://127.0.0.1:8101`"),

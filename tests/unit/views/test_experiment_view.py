@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
+from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.experiments.traffic import Traffic
@@ -11,13 +11,13 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.fleet_view import experiment_view, experiments_of
 from tests.unit.metrics.written_page import families_of
 
-NO_TOKEN = ArmFirstToken()
+NO_TOKEN = {"mean": None, "p50": None, "p95": None}
 
 
-def arm(length, engines, requests=None, acceptance_length=None, first_token=NO_TOKEN, **compared):
+def arm(length, engines, requests=None, acceptance_length=None, first_token=NO_TOKEN, hits=None, **compared):
     """An arm over one window, which ``compared`` compares with the baseline."""
     figures = {"requests": requests, "acceptance_length": acceptance_length, "first_token": first_token}
-    compared = {"traffic": {}, "speedups": {}} | compared
+    compared = {"traffic": {}, "speedups": {}, "prefix_hit_ratio": hits} | compared
     return SimpleNamespace(length=length, engines=engines, **figures, **compared)
 
 
@@ -29,7 +29,7 @@ SPEEDUPS = {
     SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None, Traffic.REQUEST_TYPES),
 }
 COMPARED = {"traffic": {Traffic.LOAD: 1.25, Traffic.REQUEST_TYPES: None}, "speedups": SPEEDUPS}
-LONG = arm(300.0, 1, 1300, 2.5, ArmFirstToken(0.2, 0.1, 0.5, 0.25), **COMPARED)
+LONG = arm(300.0, 1, 1300, 2.5, {"mean": 0.2, "p50": 0.1, "p95": 0.5}, 0.25, **COMPARED)
 EAGLE = ArmFindings((arm(30.0, 1, 12, traffic={Traffic.LOAD: 0.5}), LONG), NO_WINS | {TIME: True})
 ARMS = [
     ({"experiment": "drafter", "arm": name, "baseline": "off"}, findings)

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.missing_evidence import Evidence, MissingEvidence
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostSource
@@ -74,7 +74,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "missing": (),
         "crossover": None,
         "depths": (),
-        "recommended": None,
+        "decision": Decision(),
     }
     usual = {
         "speculation": Speculation(),
@@ -104,6 +104,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         (Verdict.MARGINAL, {}, "Speculation pays a little: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
         (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
+        (Verdict.HEALTHY, {"request": REQUEST._replace(value=1.16, basis=EndToEndBasis.BASELINE, bounds=Estimate(1.16, 0.86, 1.52, 0.1))}, "Speculation pays for decoding, and whole requests may be slower: a request is 1.16 times as fast as without it (0.86 to 1.52); decoding 2.00 times."),
         (Verdict.POOR, {"request": REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))}, "Speculation makes requests slower: a request is 0.80 times as fast as without it (0.70 to 0.90); decoding 2.00 times."),
     ],
 )  # fmt: skip
@@ -167,22 +168,23 @@ def test_a_state_without_drafts_replaces_the_verdict(state):
 
 
 @pytest.mark.parametrize(
-    ("action", "depth", "text"),
+    ("action", "tokens", "text"),
     [
-        (Action.KEEP, Depth(8, 2.0, "measured", None), "Keep drafting 8 tokens at a time."),
-        (Action.INCREASE, Depth(10, 2.0, "extrapolated", None), "Try 10 tokens instead of 8 (num_speculative_tokens)."),
-        (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
-        (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
+        (Action.KEEP, 8, "Keep drafting 8 tokens at a time."),
+        (Action.INCREASE, 10, "Try 10 tokens instead of 8 (num_speculative_tokens)."),
+        (Action.DECREASE, 1, "Try 1 token instead of 8 (num_speculative_tokens)."),
+        (Action.DISABLE, 0, "Switch speculation off: no number of draft tokens is known to pay."),
         (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
         (Action.MEASURE_COST, None, "To know it: name the method, such as eagle3 or mtp: published costs of such drafters then say what is likely. It takes a minute, and costs no speed. In the exporter's flags: `--speculative.method METHOD`."),
         (Action.SWITCH_METHOD, None, "Draft by the faster method of the other engine that serves this model."),
     ],
 )  # fmt: skip
-def test_advice_names_the_number_of_tokens_and_vllms_setting(action, depth, text):
-    assert recommendation_text(engine(action=action, recommended=depth, crossover=40.2)) == text
+def test_advice_names_the_number_of_tokens_and_vllms_setting(action, tokens, text):
+    decision = Decision(advice=Advice(action, tokens))
+    assert recommendation_text(engine(action=action, decision=decision, crossover=40.2)) == text
     other = engine(
         action=action,
-        recommended=depth,
+        decision=decision,
         crossover=40.2,
         known={"assumed": Assumptions(engine_kind="tensorrt_llm")},
     )
@@ -213,6 +215,14 @@ def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds,
     )
     assert recommendation_text(its).startswith("Switch speculation off")
     assert says in recommendation_text(its)
+
+
+def test_slower_requests_are_to_be_switched_off_for_that_reason():
+    request = REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
+    its = engine(Verdict.POOR, action=Action.DISABLE, verdict_window=covered(request=request))
+    assert recommendation_text(its) == (
+        "Switch speculation off, or find out why requests are slower with it than before."
+    )
 
 
 def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_no_other_number():
@@ -275,19 +285,19 @@ def test_too_little_evidence_is_named(needs, text):
 
 
 @pytest.mark.parametrize(
-    ("gained", "bounds", "cache", "text"),
+    ("gained", "bounds", "is_tight", "text"),
     [
         (None, None, None, ""),
-        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), 0.0, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
+        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), False, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
         (150.4, None, None, "The drafter's 2.00 GB gain 150 tokens a second for each GB. What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, -3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (3 to 50). What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, 3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (a gain of -50 to 3). What they would give as KV cache is unknown."),
-        (-20.0, None, 40.0, "The drafter's 2.00 GB lose 20 tokens a second for each GB. As KV cache, which is scarce (31.0 % in use), a GB would give at most about 40, by the usual size of a token in it."),
+        (-20.0, None, True, "The drafter's 2.00 GB lose 20 tokens a second for each GB. KV cache is scarce (31.0 % in use): as cache they could serve more requests."),
     ],
 )  # fmt: skip
-def test_the_return_on_memory_stands_beside_that_of_cache(gained, bounds, cache, text):
+def test_the_return_on_memory_stands_beside_the_need_of_cache(gained, bounds, is_tight, text):
     known = SimpleNamespace(speculation=Speculation(draft_bytes=2e9), assumed=Assumptions())
-    its = covered(memory_return=gained, memory_return_bounds=bounds, cache_return=cache, known=known)
+    its = covered(memory_return=gained, memory_return_bounds=bounds, is_cache_tight=is_tight, known=known)
     its.window.mean.kv_cache_usage_ratio = 0.31
     assert memory_text(its) == text
     known.assumed = Assumptions(kv_cache=KvCache(262_144, "fp8"))

@@ -13,14 +13,15 @@ from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, O
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
-from spec_decode_exporter.requests.findings import RequestFindings
-from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
+from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
@@ -347,3 +348,19 @@ async def test_requests_of_a_mix_begin_with_those_that_lose_and_are_counted_with
     ):
         assert part in text
     assert len(re.search("rejected (.*?);", text)[1].split(", ")) == len(Refusal) - 1
+
+
+async def test_an_acceptance_that_falls_with_the_prompt_names_both_lengths():
+    short, long = (
+        [RequestRecord("llama", 30, 120, accepted, 4, prompt_tokens=tokens)] * 40
+        for accepted, tokens in ((90, 1500), (15, 20_000))
+    )
+    store = RequestStore(RequestSettings(ingest=True))
+    for request in [*short, *long]:
+        store.take(request, 1000.0, None)
+    text = text_of(await shown(requests=await store.findings((30.0, 300.0), 1000.0)))
+    assert (
+        "Acceptance falls with the prompt: a draft gives 4.00 tokens at 1,500 prompt tokens, and 1.50 at 20,000."
+        in text
+    )
+    assert "`" not in text[text.index("Acceptance falls") : text.index("Targets")]

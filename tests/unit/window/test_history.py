@@ -16,11 +16,9 @@ from spec_decode_exporter.window.history import (
     History,
     Means,
     columns,
-    covered_seconds,
-    gauge_column,
-    polls,
     position_columns,
-    running_requests,
+    scaled,
+    sum_of,
 )
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
@@ -337,10 +335,12 @@ def test_the_increments_of_a_window_can_be_read_one_by_one():
     found = engine.window(300.0).increments
     assert columns(found, "drafts", "draft_tokens", "accepted_tokens") == [[7, 2], [28, 8], [14, 4]]
     assert position_columns(found, 3) == [[7, 2], [7, 1], [0, 1]]
-    assert (covered_seconds(found), polls(found), found.begins) == ([1.0, 41.5], [1, 1], [1.0, 2.0])
-    assert gauge_column(found, "kv_cache_usage_ratio") == [0.0, 0.5]
+    assert (scaled(found, "covered_nanoseconds"), found.begins) == ([1.0, 41.5], [1.0, 2.0])
+    assert (columns(found, "polls"), sum_of(found, "polls")) == ([[1, 1]], 2)
+    assert scaled(found, "kv_cache_usage_ratio") == [0.0, 0.5]
     merged = found.merged(1)
-    assert (covered_seconds(merged), polls(merged), running_requests(merged)) == ([42.5], [2], [1.0])
+    assert scaled(merged, "covered_nanoseconds") == [42.5]
+    assert (columns(merged, "polls"), scaled(merged, "running_requests")) == ([[2]], [1.0])
 
 
 def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once():

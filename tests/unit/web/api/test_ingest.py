@@ -29,7 +29,7 @@ NOTHING_REFUSED = dict.fromkeys(
 @pytest.fixture
 def receiver(clock):
     settings = RequestSettings(ingest=True, rate=100)
-    return RequestReceiver(settings, [], clock)
+    return RequestReceiver(settings, list, clock)
 
 
 @pytest.fixture
@@ -37,9 +37,7 @@ async def client(aiohttp_client, make_state, sources, receiver):
     async def taken():
         return Snapshot(requests=await receiver.findings((30.0, 300.0)))
 
-    state = make_state(
-        **{**sources, "snapshot": taken}, receiver=lambda: receiver if receiver.is_open else None
-    )
+    state = make_state(**{**sources, "snapshot": taken}, receiver=lambda: receiver)
     return await aiohttp_client(create_app(state))
 
 
