@@ -49,7 +49,7 @@ UNREAD_SECONDS: Final = 30.0  # for a client to read the rest of a response
 IDLE_SECONDS: Final = 75.0  # between two requests: a scrape each minute keeps its connection
 DRAIN_SECONDS: Final = 3.0  # for active requests to finish after the server stops listening
 SWEEP_SECONDS: Final = 1.0
-PAUSE: Final = 0.1  # before the next attempt to make room for a connection
+PAUSE: Final = 0.05  # before the next attempt to make room for a connection
 LOG_AGAIN_SECONDS: Final = 60.0
 
 _OPTIONS: Final[dict[str, Any]] = {
@@ -184,8 +184,8 @@ class Stage(IntEnum):
     ACTIVE = 2  # a request has no answer yet
 
 
-KEPT_SECONDS: Final = {Stage.IDLE: 0.0, Stage.BEGUN: 0.25, Stage.ACTIVE: 2.0}
-"""Before a new connection may replace one: so a handshake is finished in the midst of a flood of others."""
+KEPT_SECONDS: Final = {Stage.IDLE: 0.05, Stage.BEGUN: 0.25, Stage.ACTIVE: 2.0}
+"""Before a new connection may replace one: a request begins, and a handshake ends, in a flood of others."""
 
 
 class Connection(web.RequestHandler):
@@ -389,13 +389,14 @@ class Server:
             error.with_traceback(None)
 
     def _make_room(self, reason: str) -> bool:
-        """End the connection that needs its place least; return False if that is too young."""
+        """End the connection that needs its place least; return False if all are too young."""
         now = asyncio.get_running_loop().time()
         if now > self._logged_at + LOG_AGAIN_SECONDS:
             self._logged_at = now
             _log.warning("connections_full", connections=len(self.connections), reason=reason)
-        least = min(self.connections, key=lambda each: (each.stage, each.since), default=None)
-        if least is None or now < least.since + KEPT_SECONDS[least.stage]:
+        old = [each for each in self.connections if now >= each.since + KEPT_SECONDS[each.stage]]
+        least = min(old, key=lambda each: (each.stage, each.since), default=None)
+        if least is None:
             return False
         self.connections.discard(least)
         least.end()

@@ -109,6 +109,13 @@ class Serving:
         await self.server.close()
 
 
+@pytest.fixture(autouse=True)
+def _replaceable(monkeypatch):
+    """Let a connection without an active request be replaced at any age."""
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 0)
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 0)
+
+
 @pytest.fixture
 async def idle():
     """Return a server that the test starts."""
@@ -248,6 +255,23 @@ async def test_a_handshake_or_head_that_has_just_begun_is_not_replaced(idle, unt
         await until(lambda: logs)
         writer.write(REQUEST[9:])
         assert [await text_of(begun), await text_of(late)] == ["here", "here"]
+
+
+async def test_a_connection_without_a_byte_yet_is_not_replaced_while_older_heads_do_not_end(
+    idle, until, monkeypatch
+):
+    """Otherwise, in a flood of heads that do not end, each new client would be replaced before it sends its own."""
+    await idle.start(limit=2)
+    begun, _ = await idle.connect(REQUEST[:9])
+    await until(lambda: idle.stages == [Stage.BEGUN])
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 60)
+    young, writer = await idle.connect()
+    await until(lambda: idle.connections == 2)
+    with capture_logs():
+        await idle.answered()
+    assert await hung_up(begun)
+    writer.write(REQUEST)
+    assert await text_of(young) == "here"
 
 
 async def test_an_idle_connection_is_replaced_before_an_older_one_that_has_begun(idle, until):
@@ -468,7 +492,7 @@ def _uncollected():
 @pytest.mark.usefixtures("_uncollected")
 @pytest.mark.parametrize("ended", ["by the client", "when it is overdue", "to make room"])
 async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_open(
-    idle, context, until, monkeypatch, ended
+    idle, context, until, ended
 ):
     await idle.start(Tls(lambda: context), limit=3)
     before = handshakes()
@@ -483,7 +507,6 @@ async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_op
         idle.after(HEAD_SECONDS + 1)
         assert all([await hung_up(reader) for reader, _ in begun])
     else:
-        monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 0)
         with capture_logs():
             silent = [await idle.connect() for _ in range(3)]
             assert all([await hung_up(reader) for reader, _ in begun])
