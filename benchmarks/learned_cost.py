@@ -100,13 +100,13 @@ def _schedules() -> Iterator[Cell]:
 
 def _beside() -> Iterator[Cell]:
     for load in (8, 32):
-        yield Cell("plain replica", ALWAYS, load, before="replica")
-        yield Cell("plain before", ALWAYS, load, before="plain")
-        yield Cell("plain before, n-gram", ALWAYS, load, before="plain", searches=True)
+        yield Cell("replica without speculation", ALWAYS, load, before="replica")
+        yield Cell("no speculation before", ALWAYS, load, before="plain")
+        yield Cell("no speculation before, n-gram", ALWAYS, load, before="plain", searches=True)
         for context in (0.5, 2.0):
-            yield Cell("plain before, other contexts", ALWAYS, load, before="plain", context=context)
+            yield Cell("no speculation before, other contexts", ALWAYS, load, before="plain", context=context)
     for load, pattern in product((4, 24), ("bursts", "waves")):
-        yield Cell("plain before, bursts and waves", ALWAYS, load, pattern=pattern, before="plain")
+        yield Cell("no speculation before, bursts and waves", ALWAYS, load, pattern=pattern, before="plain")
 
 
 def _others() -> Iterator[Cell]:

@@ -331,7 +331,7 @@ def _drops() -> list[Band]:
     drafting = ENGINE("spec_decode_acceptance_dropped", kind="drafting")
     steps = lines(
         "Tokens per step",
-        "Tokens that a decode step gives, with a draft or without, beside what a draft gives. They part "
+        "Tokens that a decode step gives, with a draft or without, and what a draft gives. They differ "
         "where many steps have no draft. Red is a drop of drafting.",
         [
             Query(step, "of a step", line(Colour.NOW)),

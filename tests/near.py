@@ -25,7 +25,7 @@ ROWS: Final[Sequence[tuple[str, str]]] = (
     (r"tests/(near|every|conftest)\.py", r"tests/unit/test_\1.py"),
     (r"tests/data/(pins)/.+", r"tests/contract/test_\1*.py"),
     (r"tests/data/(metrics|reports)/.+", r"tests/unit/\1"),
-    (r"tests/data/(plans|references)/.+", r"tests/unit/reports"),
+    (r"tests/data/plans/.+", r"tests/unit/reports"),
     (r"tests/data/alerts/.+", r"tests/contract/rules"),
     (r"tests/data/(pages|traces)/.+", r"tests/unit/scrape"),
     (r"exporter/spec_decode_exporter/(config)/.+", r"tests/unit/\1 + tests/unit/findings + tests/contract/docs/test_reference.py"),

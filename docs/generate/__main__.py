@@ -19,7 +19,7 @@ def generated() -> Iterator[tuple[Path, str]]:
     yield _REFERENCE / "command-line.md", command_line.markdown()
     yield _REFERENCE / "configuration.md", configuration.markdown()
     yield _REFERENCE / "configuration.schema.json", configuration.json_schema()
-    yield _REFERENCE / "log.md", log.with_tables((_REFERENCE / "log.md").read_text(encoding="utf-8"))
+    yield _REFERENCE / "log.md", log.with_lists((_REFERENCE / "log.md").read_text(encoding="utf-8"))
     yield _REFERENCE / "metrics.md", metrics.markdown()
     yield from links.generated().items()
     yield from sync.generated().items()

@@ -16,7 +16,7 @@ from spec_decode_exporter.config.source import models_in
 from spec_decode_exporter.config.types import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -27,30 +27,27 @@ _INTRODUCTION: Final = """\
 
 <!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
 
-The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
-`--config.file=FILE` names a YAML file. `spec-decode-exporter check-config FILE` lists every mistake in it
-with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
+The exporter runs without a configuration: its default target is `http://localhost:8000/metrics`.
+`--config.file=FILE` names a YAML file, and `spec-decode-exporter check-config FILE` lists every mistake in
+it with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
 [config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file that
 begins with `# yaml-language-server: $schema=PATH`, the path of
 [configuration.schema.json](configuration.schema.json).
 
 - **Durations** have a unit: `500ms`, `30s`, `5m`, `1h30m`. **Sizes** are in powers of 1024: `512KiB`,
   `16MiB`.
-  **Parameters** of a model have a unit or none: `500M`, `1.5B`, `8000000000`.
-- **Variables**: `${NAME}` in a value is an environment variable, `$$` a dollar sign. An unset variable is a
-  mistake. Quote the value inside `[…]` and `{…}`.
-- **Secrets** are not allowed in the file. Name a file that holds the secret, or write `${NAME}` and nothing
+- **Variables**: `${NAME}` in a value is an environment variable, `$$` a dollar sign. An unset variable is an
+  error. Quote the value inside `[…]` and `{…}`.
+- **Secrets** are not allowed in the file: name a file that holds the secret, or write `${NAME}` and nothing
   else. Files with secrets, certificates or targets are read again when they change.
 - **Paths** are relative to the directory of the configuration file; in flags, to the working directory.
 
 To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`. With
-`--config.auto-reload`
-the exporter reloads within 5 s of a change. After a mistake the old configuration stays in effect.
+`--config.auto-reload` the exporter reloads within 5 s of a change. After a mistake the old configuration
+stays in effect.
 
 [Flags](command-line.md#run) configure a sidecar without a file. A flag overrides the key of the file; flags
-about targets are allowed only without a file. `--speculative.config` takes vLLM's own `--speculative-config`,
-for keys that the configured targets do not set. Access to the exporter's own pages has its own file:
-[web.md](web.md).
+about targets are allowed only without a file. [web.md](web.md) protects the exporter's own pages.
 """
 
 _DISCOVERED: Final = f"""\
@@ -62,11 +59,10 @@ Rules for discovered servers:
   ([Kubernetes discovery](../guide/kubernetes-discovery.md)).
 - A page that several lists contain is polled once. The order is `targets`, `files`, `http`, `dns`,
   `kubernetes`; the first name and value count.
-- If a list cannot be read, its targets stay, and the log reports it.
+- If a list cannot be read, its targets stay.
 - Credentials are sent only to the host of the list entry, the DNS record or the pod.
-- A target has {MAX_LABELS} labels at most, with {MAX_LABEL_VALUE:,} printable characters at most in a
-  value and
-  {MAX_LABEL_CHARACTERS:,} together. All targets together have {MAX_LABELS} label names. Other labels are
+- A target has at most {MAX_LABELS} labels, {MAX_LABEL_VALUE:,} printable characters in a value and
+  {MAX_LABEL_CHARACTERS:,} together; all targets have at most {MAX_LABELS} label names. Other labels are
   dropped with a warning.
 """
 
@@ -86,9 +82,10 @@ def json_schema() -> str:
 
 def markdown() -> str:
     """Return docs/reference/configuration.md."""
-    parts = [_INTRODUCTION, _table(Config)]
+    parts = [_INTRODUCTION, _list(Config)]
+    said = {field.description for field in Config.model_fields.values()}
     for path, section in _once(_sections(Config, ())):
-        parts.append(_heading(path, section))
+        parts.append(_heading(path, section, said))
         if section is Config.model_fields["discovery"].annotation:
             parts.append(_DISCOVERED)
     parts.append(_http())
@@ -122,23 +119,25 @@ def _own_fields(section: type[Section]) -> list[str]:
     return [name for name in section.model_fields if name not in shared]
 
 
-def _heading(path: tuple[str, ...], section: type[Section]) -> str:
-    text = f"## `{'.'.join(path)}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}"
+def _heading(path: tuple[str, ...], section: type[Section], said: Container[str | None]) -> str:
+    """Return a section's heading, its description unless its key has ``said`` it, and its keys."""
+    about = cleandoc(section.__doc__ or "")
+    text = "\n\n".join([f"## `{'.'.join(path)}`", *([] if about in said else [about]), _list(section)])
     if issubclass(section, HttpSettings):
-        text += "\nBesides, the keys of [HTTP and TLS](#http-and-tls).\n"
+        text += "\nAlso the keys of [HTTP and TLS](#http-and-tls).\n"
     return text
 
 
 def _http() -> str:
     introduction = (
         "## HTTP and TLS\n\n"
-        "HTTP settings of a server, with the names and meanings of Prometheus' `scrape_config`. The keys are "
-        "beside the `url` of a target.\n"
+        "HTTP settings of a server, with the names and meanings of Prometheus' `scrape_config`. The keys "
+        "stand next to the `url` of a target.\n"
     )
-    tables = [_rows(HttpSettings, list(HttpSettings.model_fields))]
+    lists = [_rows(HttpSettings, list(HttpSettings.model_fields))]
     for path, section in _sections_of_http():
-        tables.append(f"### `{path}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_table(section)}")
-    return "\n".join([introduction, *tables])
+        lists.append(f"### `{path}`\n\n{cleandoc(section.__doc__ or '')}\n\n{_list(section)}")
+    return "\n".join([introduction, *lists])
 
 
 def _sections_of_http() -> Iterator[tuple[str, type[Section]]]:
@@ -148,17 +147,17 @@ def _sections_of_http() -> Iterator[tuple[str, type[Section]]]:
                 yield name, below
 
 
-def _table(section: type[Section]) -> str:
+def _list(section: type[Section]) -> str:
     return _rows(section, _own_fields(section))
 
 
 def _rows(section: type[Section], names: list[str]) -> str:
     properties = section.model_json_schema(schema_generator=_Untitled)["properties"]
-    rows = ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    rows = []
     for name in names:
         field = section.model_fields[name]
-        kind = _kind(properties[name], field)
-        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {field.description} |")
+        value = "; ".join(filter(None, (_kind(properties[name], field), _default(section, name))))
+        rows.append(f"- `{name}` ({value}): {field.description}")
     return "\n".join(rows) + "\n"
 
 
@@ -198,4 +197,4 @@ def _default(section: type[Section], name: str) -> str:
     written = section.__pydantic_serializer__.to_python(section.model_construct(), mode="json").get(name)
     if written in (None, [], {}):
         return ""
-    return f"`{json.dumps(written).replace(chr(34), '')}`"
+    return f"default `{json.dumps(written).replace(chr(34), '')}`"

@@ -1,4 +1,4 @@
-"""Generator of the tables in docs/reference/log.md."""
+"""Generator of the lists of events in docs/reference/log.md."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _END: Final = "<!-- End of what is generated. -->\n"
 
 
 def markdown() -> str:
-    """Return the tables of docs/reference/log.md."""
-    return "\n".join(map(_table, About))
+    """Return the lists of docs/reference/log.md."""
+    return "\n".join(map(_list, About))
 
 
-def _table(about: About) -> str:
+def _list(about: About) -> str:
     common = COMMON_FIELDS.get(about, ())
     introduction = f"Each has {_written(common)}.\n\n" if common else ""
     rows = [_row(event) for event in EVENTS.values() if event.about is about]
-    head = ["| Event | Level | Fields | Meaning |", "|---|---|---|---|"]
-    return f"### {about}\n\n{introduction}" + "\n".join([*head, *rows, ""])
+    return f"### {about}\n\n{introduction}" + "\n".join([*rows, ""])
 
 
 def _row(event: EventType) -> str:
-    return f"| `{event.name}` | {event.level} | {_written(event.fields.split())} | {event.meaning} |"
+    fields = _written(event.fields.split())
+    return f"- `{event.name}` ({event.level}{fields and '; '}{fields}): {event.meaning}"
 
 
 def _written(names: Iterable[str]) -> str:
     return ", ".join(name if name == "…" else f"`{name}`" for name in names)
 
 
-def with_tables(text: str) -> str:
-    """Return a document with new tables."""
+def with_lists(text: str) -> str:
+    """Return a document with new lists."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
     return f"{before}{_BEGIN}\n{markdown()}\n{_END}{after}"

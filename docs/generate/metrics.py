@@ -39,14 +39,11 @@ Names, labels and meanings stay within a major version. [semantics.md](../explan
 formulas.
 
 - A gauge without a value is **absent**: not 0, not NaN, not its last value.
-- Counters start at 0 for every known engine, cause and reason, and are monotonic over the server's
-  restarts.
+- Counters start at 0 for every known engine, cause and reason, and survive the server's restarts.
 - A windowed gauge covers a window of the exporter's own polls, not of Prometheus' scrapes. It vanishes if
   no poll succeeds for three intervals (at least 10 s).
-- *Profile* is the smallest [profile](#profiles) with the metric, and the only window that the two smaller
-  profiles export of it.
-- *Source* names the series of vLLM, fields or settings that a metric is computed from. Other engines'
-  series are in [vllm.md](../guide/vllm.md).
+- In parentheses: the type, the smallest [profile](#profiles) with the metric, and the only window that the
+  two smaller profiles export. *Source* names series of vLLM, fields or settings.
 """
 
 _GROUPS: Final = {
@@ -55,9 +52,8 @@ _GROUPS: Final = {
     Group.RATES: "Per second of the time that a window covers.",
     Group.SUMS: "Numerators and denominators of the windows' ratios: sum these over engines, then divide.",
     Group.LATENCY: (
-        "vLLM observes its inter-token latency once a decode step, however many tokens the step gave; "
-        "`spec_decode_time_per_output_token_seconds` is corrected for that. Quantiles are interpolated as "
-        "`histogram_quantile` does, and weigh by requests."
+        "vLLM observes its inter-token latency once a decode step; "
+        "`spec_decode_time_per_output_token_seconds` is corrected for that. Quantiles weigh by requests."
     ),
     Group.LOAD: "Load of the server.",
     Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests.",
@@ -79,7 +75,9 @@ _GROUPS: Final = {
 
 _SINCE: Final = re.compile(",? since the exporter first saw the engine")
 """Ending of texts that the first sentence of their group makes superfluous."""
-_BOUNDS: Final = "Its lower and upper bound."
+_IN_WINDOW: Final = re.compile(" in the window(?=[.;,:])")
+"""Words that the label ``window`` makes superfluous."""
+_BOUND: Final = re.compile(r"_(lower|upper)(?=_total$|$)")
 _POSITIONS: Final = (1, 4, 8)
 """Draft positions for which the series of an engine are counted."""
 _RULE: Final = f"|---|---|{'---:|' * (len(_POSITIONS) + 2)}"
@@ -91,13 +89,11 @@ _CONTENTS: Final = {
 _ABOUT_PROFILES: Final = """\
 ## Profiles
 
-`metrics.profile` in the [configuration](configuration.md#metrics), or the flag `--metrics.profile`, chooses
-how much is exported. `metrics.enable` and `metrics.disable` switch groups, the headings below; an enabled
-one has all windows.
+`--metrics.profile`, or [`metrics`](configuration.md#metrics) in the configuration, chooses how much is
+exported; `enable` and `disable` switch groups, the headings below, for all windows.
 
-Series of an engine with K draft positions and two windows, of a target beside its engines, and of the
-exporter beside its process. A reference adds 1, a schedule 1, an n-gram drafter 2; an unknown cost or
-little traffic has fewer.
+Series of an engine with K draft positions and two windows, of a target and of the exporter, without those
+of engines and process. A reference adds 1, a schedule 1, an n-gram drafter 2.
 """
 
 
@@ -115,12 +111,12 @@ _LABELS: Final = {
     QUANTILE_LABEL: _values(
         quantile.label for quantile in sorted({*LATENCY_QUANTILES, *SPREAD_QUANTILES, *ARM_QUANTILES})
     ),
-    "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty if unknown",
+    "method": "vLLM's name, such as `eagle3` or `ngram`; empty if unknown",
     "method_source": "`configured`, `label`, `pod_arguments`, `server_info`, `model_name`; empty if unknown",
     "draft_model": "the draft model; empty if unknown or without one",
     "source": f"of a cost {_values(CostSource)}; of a request {_values(RequestSource)}",
     "tokens": "a number of draft tokens, from `1`",
-    "basis": "`measured`; `extrapolated` beyond the present draft positions; of an experiment "
+    "basis": "`measured`; `extrapolated` beyond the current draft positions; of an experiment "
     + _values(SpeedupBasis)
     + "; of the speed-up of requests "
     + _values(EndToEndBasis),
@@ -146,8 +142,8 @@ _LABELS: Final = {
     "page": "`filtered`, `whole`",
     "version": "version of the server, or of the exporter",
     "external_url": "the address of the exporter's pages in a browser",
-    "revision": "the source revision that the exporter was built from",
-    "python_version": "the Python that runs the exporter",
+    "revision": "the exporter's source revision",
+    "python_version": "the exporter's Python",
     "discovery": "the kind of discovery that found the targets",
 }
 
@@ -181,27 +177,30 @@ def _labels() -> str:
 
 def _group(group: Group) -> str:
     rows = list(_rows([metric for metric in METRICS if metric.group is group]))
-    table = ["| Metric and labels | Type, profile | Meaning | Source |", "|---|---|---|---|", *rows]
-    return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *table, ""])
+    return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *rows, ""])
 
 
 def _rows(metrics: Sequence[Metric]) -> Iterator[str]:
-    """Yield a row for each metric; both bounds of a metric share one."""
+    """Yield a row for each metric; its bounds share its row."""
     before = ""
-    for metric, following in zip(metrics, [*metrics[1:], None], strict=True):
-        if following and following.name == metric.name.replace("_lower", "_upper") != metric.name:
-            yield _row(metric, f"`{metric.name}`, `{following.name}{_labels_of(following)}`", _BOUNDS, "")
-        elif "_upper" not in metric.name:
-            text = _SINCE.sub("", metric.help.replace("|", r"\|"))
-            source = _values(map(series_of, metric.source))
-            same = "the same" if source == before != "" else source
-            yield _row(metric, f"`{metric.name}{_labels_of(metric)}`", text, same)
-            before = source
+    bounds = {metric.name: metric for metric in metrics if _BOUND.search(metric.name)}
+    for metric in metrics:
+        if metric.name in bounds:
+            continue
+        ends = [bound for bound in bounds.values() if _BOUND.sub("", bound.name) == metric.name]
+        source = _values(map(series_of, metric.source))
+        same = "the same" if source == before != "" else source
+        yield _row(metric, ends, same and f" Source: {same}.")
+        before = source
 
 
-def _row(metric: Metric, names: str, text: str, source: str) -> str:
+def _row(metric: Metric, ends: Sequence[Metric], source: str) -> str:
+    names = _values((f"{metric.name}{_labels_of(metric)}", *(bound.name for bound in ends)))
     kind = ", ".join(filter(None, (metric.kind, metric.profile, _window(metric))))
-    return f"| {names} | {kind} | {text} | {source} |"
+    if ends and (of_bounds := ", ".join(filter(None, (ends[0].profile, _window(ends[0]))))):
+        kind += f"; bounds {of_bounds}"
+    text = _IN_WINDOW.sub("", _SINCE.sub("", metric.help))
+    return f"- {names} ({kind}): {text}{source}"
 
 
 def _window(metric: Metric) -> str:

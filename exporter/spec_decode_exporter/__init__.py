@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.mistakes import ConfigError
     from spec_decode_exporter.core.user_errors import ExporterError
     from spec_decode_exporter.reports.observation import observe, observe_async
+    from spec_decode_exporter.reports.observation_view import ObservationView
     from spec_decode_exporter.views.engine_view import EngineView, WindowView
-    from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+    from spec_decode_exporter.views.fleet_view import TargetView
 
 __all__ = [
     "REVISION",
@@ -33,7 +34,7 @@ _MODULES = {
     "ConfigError": "config.mistakes",
     "EngineView": "views.engine_view",
     "ExporterError": "core.user_errors",
-    "ObservationView": "views.fleet_view",
+    "ObservationView": "reports.observation_view",
     "TargetView": "views.fleet_view",
     "WindowView": "views.engine_view",
     "observe": "reports.observation",

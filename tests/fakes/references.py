@@ -1,4 +1,4 @@
-"""References and observations of simulated servers, each made once for all tests."""
+"""Observations of simulated servers, each made once for all tests."""
 
 import asyncio
 from functools import cache
@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from spec_decode_exporter.reports.observation import Observation, observed_config, watch
-from spec_decode_exporter.reports.reference_measurement import document_of, until_missing
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
 from tests.fakes.scenarios import scenario as load_scenario
 from tests.fakes.simulated import Network, Server
@@ -28,9 +28,10 @@ async def take(config, seconds, clock):
     """Measure the targets of a configuration, as `observe --save` does."""
     observation = Observation(config, clock, reads_baselines=False)
     try:
-        end = clock.sleep_until(clock.monotonic() + seconds)
-        await observation.poll(until_missing(observation, end, clock))
-        return document_of(observation.observed())
+        await observation.poll(clock.sleep_until(clock.monotonic() + seconds), needs_all=True)
+        observed = observation.observed()
+        observed.check_complete()
+        return observed.view()
     finally:
         await observation.close()
 
@@ -72,8 +73,14 @@ def apart(work):
 
 @cache
 def measured(name):
-    """Measure the servers of this name for five minutes."""
+    """Observe the servers of this name for five minutes; return the document."""
     return apart(lambda network, clock: taken(network, clock, **SERVERS[name]))
+
+
+@cache
+def saved(name):
+    """Return the same as it is read back."""
+    return SavedSnapshot.model_validate(measured(name))
 
 
 @cache

@@ -13,13 +13,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import to_json
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.figures.quantile import sum_of_histograms
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_snapshot import id_of
@@ -29,14 +26,14 @@ from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation_report import json_report, report
-from spec_decode_exporter.reports.reference_measurement import measure, sum_of_windows
+from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import ObservationView, group_view, grouped, target_view
+from spec_decode_exporter.views.fleet_view import group_view, grouped, target_view
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
@@ -208,7 +205,6 @@ class Chain:
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
         histories = self.overview.histories()
-        present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
         models = [
             snapshot_view(taken, wall, "1"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
@@ -219,12 +215,7 @@ class Chain:
             ),
             *self.overview.targets(),
             *(view for views in lists(taken.requests, errors).values() for view in views),
-            *(measure(each.longest, each.latencies) for each in present),
         ]
-        if present:
-            window = sum_of_windows([evaluation.longest.window for evaluation in present])
-            latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
-            models.append(measure(WindowEvaluation(window, Knowledge()), latencies))
         for model in models:
             _check_json(model.model_dump_json())
         for event in self.events.since().events:

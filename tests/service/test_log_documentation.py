@@ -21,7 +21,7 @@ log: {summary_interval: 1m}
 """
 WITH_BASELINE = {f"end_to_end_speedup_ratio_{end}" for end in ("lower", "upper")}
 """Fields that need a time without speculation, which the scenario has not."""
-SHOWN = ("engine_found", "acceptance_dropped", "acceptance_recovered", "verdict_changed")
+SHOWN = ("engine_found", "acceptance_dropped", "acceptance_recovered")
 
 
 def block(language):

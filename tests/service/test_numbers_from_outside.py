@@ -17,7 +17,6 @@ import pytest
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
-from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.learned import LearnedState
@@ -25,13 +24,15 @@ from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.plan.report import as_json
+from spec_decode_exporter.reports.comparison import as_json as compared_json
+from spec_decode_exporter.reports.comparison import compared
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.recommendation import written
-from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedFileError, SavedWindow, read
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
+from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.references import observation
-from tests.unit.plan.conftest import LLAMA_8B
 
 NUMBERS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",
@@ -133,22 +134,27 @@ def test_a_document_is_refused_or_finite(tmp_path, document, reader, refused):
 
 def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(tmp_path):
     file = tmp_path / "observation.json"
-    engine = json.loads(json_report(observation("steady", seconds=10)))["engines"][0]
+    observed = json.loads(json_report(observation("steady", seconds=10)))
+    engine = observed["engines"][0]
     window = {name: engine["windows"][-1][name] for name in SavedWindow.model_fields}
     engine = {**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}
-    document = {"seconds": 10.0, "engines": [engine]}
+    document = {"seconds": 10.0, "engines": [engine], "models": observed["models"]}
+    file.write_text(json.dumps(document))
+    usual = read(file)
     settings = plans = 0
     for body in spoiled(document):
         file.write_bytes(body)
-        with suppress(NoSnapshotError):
-            assert is_finite(written(read_snapshot(file).engines, "json", TextStyle()))
+        with suppress(SavedFileError):
+            snapshot = read(file)
+            assert is_finite(written(snapshot.engines, "json", TextStyle()))
+            assert is_finite(compared_json(compared(snapshot, usual, 0.05)))
             settings += 1
-        with suppress(ModelError):
+        with suppress(ModelError, SavedFileError):
             assert is_finite(planned("--target", "8B", "--measured", str(file)))
             plans += 1
     assert settings
     assert plans
     window["counts"]["drafts"] = -5
     file.write_text(json.dumps(document))
-    with pytest.raises(NoSnapshotError):
-        read_snapshot(file)
+    with pytest.raises(SavedFileError):
+        read(file)

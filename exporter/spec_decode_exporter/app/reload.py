@@ -23,7 +23,7 @@ from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
 from spec_decode_exporter.costs.cost import UNSTATED_LOAD
 from spec_decode_exporter.costs.methods import METHODS, present_name
-from spec_decode_exporter.reports.references import read_rates
+from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 FOLLOW_SECONDS: Final = 5.0

@@ -35,11 +35,15 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HTTP_HELP, Observation
+from spec_decode_exporter.reports.observation import (
+    DEFAULT_SECONDS,
+    HTTP_HELP,
+    NotMeasuredError,
+    Observation,
+)
 from spec_decode_exporter.reports.observation_report import failure, title
 from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
-from spec_decode_exporter.reports.reference_measurement import NotMeasuredError, until_missing
-from spec_decode_exporter.reports.references import ReferenceFileError
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 
 _DESCRIPTION: Final = """\
@@ -105,7 +109,7 @@ def handle(arguments: argparse.Namespace) -> int:
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
-    except (NotWrittenError, NotMeasuredError, ReferenceFileError, RecordingError) as error:
+    except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
@@ -138,9 +142,13 @@ async def _observe(arguments: argparse.Namespace) -> int:
         return _INTERRUPTED
 
 
+def _compares(arguments: argparse.Namespace) -> bool:
+    return arguments.save is not None or arguments.against is not None
+
+
 async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
     """Poll servers, and write the result."""
-    compares, clock = arguments.save is not None or arguments.against is not None, SystemClock()
+    compares, clock = _compares(arguments), SystemClock()
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
     if arguments.simulate:
@@ -153,18 +161,15 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     output = ObservationOutput(arguments.format, arguments.seconds, arguments.every, streams)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    showing = [asyncio.ensure_future(work(observation, output, stop)) for work in (_show, _warn)]
+    tasks = (_show,) if compares else (_show, _warn)  # a server that a comparison lacks ends it with an error
+    showing = [asyncio.ensure_future(task(observation, output, stop)) for task in tasks]
     end = _ended(arguments.seconds, stop)
     try:
-        await observation.poll(
-            until_missing(observation, end, clock) if compares else end,
-            stopped=stop.is_set,
-            gives_up=bool(arguments.seconds),
-        )
+        await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
         await cancel(showing)
         output.end()
-    if observation.gave_up:
+    if observation.gave_up and not compares:
         output.warn("no server can be observed: the observation ends early")
     return await _result(arguments, observation, clock, output, server)
 
@@ -176,8 +181,14 @@ async def _result(
     output: ObservationOutput,
     server: Target | None,
 ) -> int:
-    """Write the result in the wanted form; return the exit status."""
+    """Write the result in the wanted form; return the exit status.
+
+    Raises:
+        NotMeasuredError: A server that is saved or compared is missing.
+    """
     observed = observation.observed()
+    if _compares(arguments):
+        observed.check_complete()
     if arguments.against is not None:
         style = text_style(sys.stdout, os.environ)
         text, status = comparison(observed, arguments.before, server, form=arguments.format, style=style)

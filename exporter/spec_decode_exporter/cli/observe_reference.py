@@ -14,11 +14,16 @@ from spec_decode_exporter.cli.flags import Flag
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
-from spec_decode_exporter.reports.comparison import ReferenceComparison, as_json, as_text, compared
+from spec_decode_exporter.reports.comparison import Comparison, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.observation import ObservedFleet
-from spec_decode_exporter.reports.reference_measurement import document_of
-from spec_decode_exporter.reports.references import MeasuredModel, ReferenceDocument, check_free, read, write
+from spec_decode_exporter.reports.observation_view import ModelView
+from spec_decode_exporter.reports.saved_snapshot import (
+    SavedSnapshot,
+    check_free,
+    read_observation,
+    write,
+)
 from spec_decode_exporter.reports.text import TextStyle
 
 SECONDS: Final = 300.0
@@ -26,13 +31,13 @@ SECONDS: Final = 300.0
 MAX_FALL: Final = 0.05
 """Fall of the acceptance rate that ``--against`` accepts."""
 REFERENCE_FLAGS: Final = (
-    Flag("--save", "FILE", "keep the measurement in a new file", read=Path),
-    Flag("--against", "FILE|URL", "compare the servers with a file of --save, or with a server that is measured at the same time"),
+    Flag("--save", "FILE", "write the observation as JSON into a new file", read=Path),
+    Flag("--against", "FILE|URL", "compare the servers with a file of --save or --format json, or with a server that is measured at the same time"),
 )  # fmt: skip
 _ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
-_FORMATS: Final[Mapping[str, Callable[[ReferenceComparison, TextStyle], str]]] = {
+_FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
     "text": as_text,
-    "json": lambda found, _: as_json(found),
+    "json": lambda comparison, _: as_json(comparison),
 }
 
 
@@ -41,7 +46,7 @@ def check_reference_flags(arguments: argparse.Namespace) -> None:
 
     Raises:
         UsageError: Flags contradict each other.
-        ReferenceFileError: A file cannot be written or read.
+        SavedFileError: A file cannot be written or read.
     """
     save, against, arguments.before = arguments.save, arguments.against, None
     if arguments.prometheus_url is not None and (save is not None or against is not None):
@@ -58,7 +63,7 @@ def check_reference_flags(arguments: argparse.Namespace) -> None:
     if arguments.every is not None:
         raise UsageError("--every is not for --against: a comparison is written at the end")
     if not _is_address(against):
-        arguments.before = read(Path(against))
+        arguments.before = read_observation(Path(against))
     elif arguments.replay is not None:
         raise UsageError("--against a server needs servers, and --replay reports a recording: give a file")
 
@@ -76,13 +81,12 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
     """Save a measurement; say so on standard error.
 
     Raises:
-        NotMeasuredError: A server is missing.
-        ReferenceFileError: The file cannot be written.
+        SavedFileError: The file cannot be written.
     """
-    document = document_of(observed)
-    write(path, document)
-    _say(f"{path}: saved, {', '.join(map(_accepted, document.models))}")
-    rates = ((model.model_name, model.acceptance) for model in document.models)
+    view = observed.view()
+    write(path, view)
+    _say(f"{path}: saved, {', '.join(map(_accepted, view.models))}")
+    rates = ((model.model_name, model.acceptance) for model in view.models)
     unbounded = [name for name, rate in rates if rate is None or rate.lower is None]
     for name in unbounded:
         _say(
@@ -94,23 +98,23 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
 
 def comparison(
     observed: ObservedFleet,
-    before: ReferenceDocument | None,
+    before: SavedSnapshot | None,
     server: Target | None,
     *,
     form: str,
     style: TextStyle,
 ) -> tuple[str, ExitStatus]:
-    """Compare the servers with a document, or with one of them; return the report and the exit status.
-
-    Raises:
-        NotMeasuredError: A server is missing.
-    """
+    """Compare the servers with an observation, or with one of them; return the report and the exit status."""
     if server is not None:
-        before = document_of(_part(observed, lambda target: target == server.name))
+        before = _saved(_part(observed, lambda target: target == server.name))
         observed = _part(observed, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
-    found = compared(before, document_of(observed), MAX_FALL)
-    return _FORMATS[form](found, style), COMPARISON[found.outcome]
+    result = compared(before, _saved(observed), MAX_FALL)
+    return _FORMATS[form](result, style), COMPARISON[result.outcome]
+
+
+def _saved(observed: ObservedFleet) -> SavedSnapshot:
+    return SavedSnapshot.model_validate(observed.view())
 
 
 def _part(observed: ObservedFleet, wanted: Callable[[str], bool]) -> ObservedFleet:
@@ -127,7 +131,7 @@ def _is_address(text: str) -> bool:
     return "://" in text or (_ADDRESS.fullmatch(text) is not None and not Path(text).exists())
 
 
-def _accepted(model: MeasuredModel) -> str:
+def _accepted(model: ModelView) -> str:
     rate = model.acceptance
     return f"{model.model_name!r} accepts {'nothing' if rate is None else f'{rate.value * 100:.1f} %'}"
 

@@ -25,6 +25,7 @@ from spec_decode_exporter.plan.observed_model import ObservedModel, read
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
 FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
@@ -110,7 +111,7 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("plan")
     try:
         plan = plan_of(arguments)
-    except ModelError as error:
+    except (ModelError, SavedFileError) as error:
         raise UsageError(str(error)) from None
     write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
     return _STATUS.get(plan.outcome, ExitStatus.GOOD) if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD

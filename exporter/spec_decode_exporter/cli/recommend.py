@@ -26,15 +26,13 @@ from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.core.numbers import TooManyValuesError
-from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
 from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
-from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
+from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedFileError, SavedSnapshot, parsed, read
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
@@ -53,10 +51,6 @@ exit status:
 _PATH: Final = "api/v1/snapshot"
 _NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
-
-
-class NoSnapshotError(ExporterError):
-    """A file or an exporter gives no snapshot; the text is the reason."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -90,8 +84,8 @@ def handle(arguments: argparse.Namespace) -> int:
     write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
     missing = [target for target in saved.targets if not target.engines]
     for target in missing:
-        reason = printable(f"{target.target}: {target.error or 'no engine'}")
-        print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
+        words = "; ".join(filter(None, (target.error or "no engine", target.remedy)))
+        print(f"spec-decode-exporter: {printable(f'{target.target}: {words}')}", file=sys.stderr)  # noqa: T201
     return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
 
 
@@ -102,36 +96,17 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
     if arguments.snapshot or arguments.exporter:
         reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
-        return read_snapshot(arguments.snapshot)
+        return read(arguments.snapshot)
     return run_loop(
         read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
     )
-
-
-def read_snapshot(path: Path) -> SavedSnapshot:
-    """Read a snapshot of the API, or an observation; of several, one a line, the last.
-
-    Raises:
-        NoSnapshotError: The file cannot be read, or is neither.
-    """
-    try:
-        return parsed(read_bounded(path, MAX_BYTES))
-    except OSError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error.strerror or error}") from None
-    except TooManyValuesError as error:
-        raise NoSnapshotError(f"{path} cannot be read: {error}") from None
-    except ValueError:
-        raise NoSnapshotError(
-            f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
-            "of this version"
-        ) from None
 
 
 async def read_snapshot_of(url: str) -> SavedSnapshot:
     """Request the snapshot of an exporter.
 
     Raises:
-        NoSnapshotError: The exporter does not answer, or its format is that of another version.
+        SavedFileError: The exporter does not answer, or its format is that of another version.
     """
     client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
     body = b""
@@ -144,11 +119,11 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
             if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
             else ""
         )
-        raise NoSnapshotError(f"{url}: {printable(error)}{hint}") from None
+        raise SavedFileError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
         is_exporter = body.startswith(b"{") and b'"version":' in body
         reason = "the exporter has another version than this command" if is_exporter else _NO_EXPORTER
-        raise NoSnapshotError(f"{url}: {reason}") from None
+        raise SavedFileError(f"{url}: {reason}") from None
     finally:
         await client.close()
 

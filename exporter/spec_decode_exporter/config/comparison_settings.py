@@ -44,14 +44,14 @@ MatchValue = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
 
 class ReferenceSettings(Section):
-    """The acceptance rate that a server is compared with, measured before a change such as quantisation.
+    """The acceptance rate that a server is compared with, measured before a change such as quantization.
 
     Set either `acceptance_ratio` or `file`, which `observe --save` writes.
     """
 
     acceptance_ratio: Share | None = Field(default=None, description="The acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens at which `acceptance_ratio` was measured. An engine that drafts another number is not compared, because the rate falls with that number.")
-    file: LocatedFile | None = Field(default=None, description="A file that `observe --save` wrote. It is read together with the configuration.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
+    file: LocatedFile | None = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
     model_name: ModelText | None = Field(default=None, description="The model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)
     """The acceptance rate by draft tokens; None is any number."""
@@ -96,7 +96,7 @@ class PrometheusSettings(HttpSettings):
     """
 
     url: ApiAddress = Field(description="Its URL, http or https, with the prefix of its proxy if there is one.")
-    match: Annotated[str, AfterValidator(label_matchers)] = Field(default="", description='Label matchers of the series, such as `job="vllm"`; by default all. A server of them is a target if its label `instance` is the `host:port` or the `name` of the target, or else if the labels that both have are equal. One server alone is that of one target alone.')
+    match: Annotated[str, AfterValidator(label_matchers)] = Field(default="", description='Label matchers of the series, such as `job="vllm"`; by default all. A server is matched to a target by `instance`, as `host:port` or `name`, else by equal common labels; a single server to a single target.')
     lookback: Annotated[Duration, refuses(_lookback_problem)] = Field(default=14 * 86_400.0, description="The time to search for a period without speculation, `1h` to `90d`.")
 
 
@@ -106,13 +106,13 @@ class BaselineSettings(Section):
     The exporter learns it while a server runs without speculation. A history has that time, too.
     """
 
-    prometheus: PrometheusSettings = Field(description="The history. The exporter reads it at its start and once a day. The newest period without drafts counts, from the history or learned.")
+    prometheus: PrometheusSettings = Field(description="The history, read at the start and once a day. The newest period without drafts counts, from the history or learned.")
 
 
 class ArmSettings(Section):
     """The engines of one arm."""
 
-    match: Annotated[Mapping[MatchLabel, MatchValue], NotEmpty] = Field(description="Labels that an engine of the arm must all have: `name` (of its target), `model_name`, `method` (`off` for an engine that does not speculate), or any label of its target. Two arms need a label in common with different values, so that no engine belongs to both.")
+    match: Annotated[Mapping[MatchLabel, MatchValue], NotEmpty] = Field(description="Labels that an engine of the arm must all have: `name` (of its target), `model_name`, `method` (`off` without speculation), or any label of its target. Two arms need a common label with different values.")
 
 
 class ExperimentSettings(Section):

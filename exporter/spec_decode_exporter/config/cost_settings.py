@@ -40,12 +40,12 @@ class SpeculativeSettings(Section):
     method: ModelText | None = Field(default=None, description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
     tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens, vLLM's `num_speculative_tokens`.")
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
-    draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`: the return on it is shown. Without it, the name of a draft model may say it.")
+    draft_memory: Size | None = Field(default=None, description="The memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
     schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
-    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. How its cost changes with the load depends on it. Without it, known names of models decide; an unknown name means either.")
-    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")
-    rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says that accepted tokens may differ from the target model's.")
-    adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`, and counts the others as rejected. Acceptance rates are then absent, and no number of draft tokens is advised.")
+    architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="The architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
+    rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")
+    adaptive: bool = Field(default=False, description="The server chooses how many drafts it verifies, vLLM's `enable_adaptive_verification`. Acceptance rates and advice on draft tokens are then absent.")
 
 
 class LoadCost(Section):
@@ -71,10 +71,10 @@ class CostSettings(Section):
     Set one of `draft_cost_ratio` and `loads`.
     """
 
-    draft_cost_ratio: Quantity | None = Field(default=None, description="The cost of one more draft token, drafting and verification, relative to a decode step without speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - `fixed_cost_ratio`) · S/T.")
-    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="The cost at several loads, in any order. From it follows the load up to which speculation pays.")
-    fixed_cost_ratio: Quantity = Field(default=0.0, description="The cost of speculation per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search, a lost overlap.")
-    running_requests: Load | None = Field(default=None, description="The number of concurrent requests at which the cost was measured. The cost then applies only from half to twice this load. Not with `loads`, which have their own.")
+    draft_cost_ratio: Quantity | None = Field(default=None, description="The cost of one more draft token, drafting and verification, relative to a decode step without speculation; without `fixed_cost_ratio` ([how to measure](../guide/cost.md#measure-the-cost-yourself)).")
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="The cost at several loads, in any order. It gives the load up to which speculation pays.")
+    fixed_cost_ratio: Quantity = Field(default=0.0, description="The cost per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search.")
+    running_requests: Load | None = Field(default=None, description="The number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield what states the cost twice or not at all, and a load beside those of `loads`."""

@@ -86,8 +86,8 @@ class Metrics(Section):
     [metrics.md](metrics.md#profiles) has the series of each profile.
     """
 
-    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = Field(default=Profile.STANDARD, description="`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that the shipped alerts, rules and dashboards read. `full`: everything.")
-    enable: tuple[GroupName, ...] = Field(default=(), description="Groups to serve besides the profile, for all windows.")
+    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = Field(default=Profile.STANDARD, description="`minimal`: verdict, advice, drops and the page's main figures. `standard`: all that shipped alerts, rules and dashboards read. `full`: everything.")
+    enable: tuple[GroupName, ...] = Field(default=(), description="Groups to serve in addition to the profile, for all windows.")
     disable: tuple[GroupName, ...] = Field(default=(), description="Groups to omit.")
 
     def mistakes(self) -> Iterator[Mistake]:
@@ -99,12 +99,12 @@ class Metrics(Section):
 class Poll(Section):
     """Polling of the servers."""
 
-    interval: Duration = Field(default=1.0, description="The time between two polls of a server. At most a third of the shortest window. The exporter extends it if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core.")
-    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)), description="The time between two polls that include histogram buckets, which are most of the cost of a page. At least `interval`, and at most a third of the longest window.")
+    interval: Duration = Field(default=1.0, description="The time between two polls of a server. At most a third of the shortest window. Extended if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core.")
+    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)), description="The time between two polls that include histogram buckets, most of the cost of a page. At least `interval`, and at most a third of the longest window.")
     timeout: Duration = Field(default=5.0, description="The maximum time of a poll, from the connection to the last byte.")
     max_duty_cycle: float = Field(default=0.01, gt=0, le=1, description="The maximum share of its time that a server spends on polls of the exporter.")
-    max_body: Size = Field(default=4 * 2**20, description="The maximum size of a page after decompression. vLLM sends 55 kB for one engine and 35 kB more for each further engine: the default is enough for about 110 engines at one address.")
-    filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the samples that are needed if the server supports that, and the whole page otherwise. `off` always requests the whole page.")
+    max_body: Size = Field(default=4 * 2**20, description="The maximum size of a page after decompression. The default is enough for about 110 vLLM engines at one address.")
+    filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the needed samples if the server supports that; `off` always requests the whole page.")
 
     @field_validator("histogram_interval")
     @classmethod
@@ -120,7 +120,7 @@ class Poll(Section):
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = Field(default=None, description="The file of the state. Without one, the exporter learns the baselines again after a restart. The file is replaced as a whole, so its directory must be writable.")
+    file: LocatedFile | None = Field(default=None, description="The file of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
     interval: Duration = Field(default=60.0, description="The time between two writes of the file.")
 
 
@@ -129,13 +129,13 @@ class Log(Section):
 
     level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The lowest level to log.")
     format: Literal["logfmt", "json"] = Field(default="logfmt", description="The format of an event.")
-    summary_interval: DurationOrOff = Field(default=None, description="The time between two summaries of each engine, such as `10s` or `1m`, with the fields of vLLM's own line and further ones; see [log.md](log.md). An engine without drafts has none.")
+    summary_interval: DurationOrOff = Field(default=None, description="The time between two summaries of each engine, such as `10s` or `1m` ([log.md](log.md#summaries)). An engine without drafts has none.")
 
 
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="The maximum number of engines, of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, targets of the configuration come first; the others share the rest evenly. The default depends on the memory limit of the container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines at 128 MiB, 2,000 at most.")
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="The maximum number of engines of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, configured targets come first; the others share the rest evenly. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
 class Config(Section):

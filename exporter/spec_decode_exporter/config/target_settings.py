@@ -102,14 +102,14 @@ Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", 
 class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
-    url: PageUrl = Field(description="The URL of its metrics page, http or https. The default path is `/metrics`. A user and a password belong under `basic_auth`.")
-    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL, with the model of a query such as `?model=NAME` after a slash.")
+    url: PageUrl = Field(description="The URL of its metrics page, http or https. The default path is `/metrics`. User and password belong under `basic_auth`.")
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL, with `/NAME` for `?model=NAME`.")
     labels: Labels = Field(default_factory=dict, description="Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`, `job`, `le`, nor a label of the exporter's own metrics.")
     speculative: SpeculativeSettings | None = Field(default=None, description="Its speculation, if its metrics do not include it.")
-    cost: CostSettings | None = Field(default=None, description="Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole.")
-    baseline: BaselineSettings | None = Field(default=None, description="The source of its baseline, as under [`baseline`](#baseline). It replaces the general one as a whole.")
-    reference: ReferenceSettings | None = Field(default=None, description="The acceptance rate to compare it with, as under [`reference`](#reference). It replaces the general one as a whole.")
-    policy: Policy | None = Field(default=None, description="Its own thresholds, as under [`policy`](#policy). Each overrides the general one.")
+    cost: CostSettings | None = Field(default=None, description="Its [`cost`](#cost), instead of the general one.")
+    baseline: BaselineSettings | None = Field(default=None, description="Its [`baseline`](#baseline), instead of the general one.")
+    reference: ReferenceSettings | None = Field(default=None, description="Its [`reference`](#reference), instead of the general one.")
+    policy: Policy | None = Field(default=None, description="Its own thresholds of [`policy`](#policy). Each overrides the general one.")
 
     @property
     def called(self) -> str:
@@ -186,10 +186,10 @@ class KubernetesDiscovery(HttpSettings):
     namespaces: tuple[Namespace, ...] = Field(default=(), description="The namespaces of the pods. By default, the exporter's own.")
     all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Find pods in all namespaces. The service account then needs a ClusterRole.")
     label_selector: LabelSelector | None = Field(default=None, description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of `ports`.")
-    ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or by their name in the container. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
+    ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or container port name. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
     only_ready: bool = Field(default=False, description="Omit pods that are not ready. An overloaded server may be one of them.")
-    labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict, description="Further labels of the targets, besides `namespace` and `pod`: each with the label of the pod that holds its value.")
-    api_server: Endpoint | None = Field(default=None, description="The address of the API, for an exporter outside the cluster. `authorization` and `tls_config` are then required.")
+    labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict, description="Labels of the targets in addition to `namespace` and `pod`: each with the pod label that holds its value.")
+    api_server: Endpoint | None = Field(default=None, description="The address of the API, for an exporter outside the cluster; requires `authorization` and `tls_config`.")
 
     @property
     def watched(self) -> tuple[str | None, ...]:
@@ -205,7 +205,7 @@ class ShardSettings(Section):
     """
 
     count: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="The number of exporters that share the targets.")
-    index: Annotated[int, BeforeValidator(_index), Field(ge=0), WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"})] = Field(default=0, description="The index of this exporter, from 0. `auto` is the number at the end of the host name, as in the pods of a StatefulSet.")
+    index: Annotated[int, BeforeValidator(_index), Field(ge=0), WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"})] = Field(default=0, description="The index of this exporter, from 0. `auto` is the number at the end of the host name, as in a StatefulSet.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield an index beyond the number of exporters."""
@@ -216,7 +216,7 @@ class ShardSettings(Section):
 class Discovery(Section):
     """Discovery of servers."""
 
-    files: tuple[Annotated[LocatedPath, refuses(_list_file_problem)], ...] = Field(default=(), description="Files that list targets, in the format of Prometheus' `file_sd_configs`, YAML or JSON. The last part of a path may have wildcards. Changes are applied without a reload.")
+    files: tuple[Annotated[LocatedPath, refuses(_list_file_problem)], ...] = Field(default=(), description="Files that list targets, in the format of Prometheus' `file_sd_configs`. The last part of a path may have wildcards. Changes apply without a reload.")
     http: tuple[HttpDiscovery, ...] = Field(default=(), description="Servers that list targets.")
     dns: tuple[DnsDiscovery, ...] = Field(default=(), description="DNS names whose records are the targets.")
     kubernetes: tuple[KubernetesDiscovery, ...] = Field(default=(), description="Pods of a Kubernetes cluster.")

@@ -73,8 +73,8 @@ FAULTS.conditions |= {f"broken_{check}": (always, partial(_broken, check)) for c
 
 
 _LIVE_DROPS: Final = {
-    DropKind.SUDDEN: "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a release.",
-    DropKind.DRAFTING: "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time. Other drafters skip requests that are longer than their context: read the server's log.",
+    DropKind.SUDDEN: "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Check what changed then: prompts, sampling temperature, or a deployment.",
+    DropKind.DRAFTING: "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: check whether the requests changed then. Other drafters skip requests that are longer than their context: read the server's log.",
 }
 
 
@@ -125,7 +125,7 @@ def drafts_not_counted(context: FindingContext) -> Found | None:
 
 @HINTS.finding(always)
 def decodes_nothing(context: FindingContext) -> Found | None:
-    text = "It decodes nothing: {requests:.0f} requests got their first token here, and none a second one. It is a prefill server: watch the decode servers."
+    text = "It decodes nothing: {requests:.0f} requests got their first token here, none a second one. It is a prefill server: watch the decode servers."
     total, window = context.its.total, context.its.window
     requests = total.first_tokens or 0
     is_decoding = total.drafts or decoded_steps(window) != 0
@@ -145,7 +145,7 @@ def stalled(context: FindingContext) -> Found | None:
 @FAULTS.finding(drafting)
 def drafter_dead(context: FindingContext) -> Found | None:
     finds_nothing = "It finds almost nothing to draft: the first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}. The drafts are chance hits or padding, and only cost time: disable speculation, unless answers that repeat their prompts are expected."
-    text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that prompts fit into its context; until then, disable speculation."
+    text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantization) and that prompts fit into its context; until then, disable speculation."
     text = finds_nothing if context.known.drafts_what_it_finds else text
     first = context.its.first_acceptance_ratio
     return found(text, below("acceptance", first, DEAD), drafts=context.drafts)
@@ -153,7 +153,7 @@ def drafter_dead(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(accepting)
 def repetition(context: FindingContext) -> Found | None:
-    text = "For {seconds:.0f} s position 0 was accepted in {acceptance:.3f} of the drafts, at least {threshold:g}. This is typical of a model that repeats itself without end, or of synthetic acceptance: read some of the answers."
+    text = "For {seconds:.0f} s the first position was accepted in {acceptance:.3f} of the drafts, at least {threshold:g}. This is typical of a model in a loop, or of synthetic acceptance: read some answers."
     first, threshold = context.acceptance(0), context.policy.findings.repetition_first_position
     if first is None or first < threshold or not context.evaluation.is_whole:
         return None
@@ -180,7 +180,7 @@ def cliff(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(accepting)
 def below_expectation(context: FindingContext) -> Found | None:
-    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, at most {upper:.3f}. The drafter's training report expects {expected:.3f} (speculative.expected_positions). Likely causes: another revision of the drafter or the target model, another tokenizer or chat template, quantisation, a higher temperature, prompts unlike the training data. Compare each with the training."
+    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, at most {upper:.3f}. The drafter's training report expects {expected:.3f} (speculative.expected_positions). Likely causes: another revision of the drafter or the target model, another tokenizer or chat template, quantization, a higher temperature, prompts unlike the training data. Compare each with the training."
     # It needs no earlier measurement: in speculators' issue 613 the first draft token was right in 0.87 of the
     # cases in training, and in 0.04 to 0.07 when served. Each position is compared given that the tokens before
     # it are accepted, so a weak first position does not lower the next ones.
@@ -241,7 +241,7 @@ def prefix_cache_lost(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(covered)
 def token_time_tail(context: FindingContext) -> Found | None:
-    text = "One request in a hundred waits {p99:.3g} s or longer for a token, {ratio:.1f} times the median of {p50:.3g} s. Look for requests whose drafts are rejected, for preemptions, and for long prompts beside them (max_num_batched_tokens)."
+    text = "One request in a hundred waits {p99:.3g} s or longer for a token, {ratio:.1f} times the median of {p50:.3g} s. Check for requests whose drafts are rejected, for preemptions, and for long prompts in the same batch (max_num_batched_tokens)."
     return tail(context, Latency.TIME_PER_OUTPUT_TOKEN, text)
 
 
@@ -347,7 +347,7 @@ def another_depth(context: FindingContext) -> Found | None:
 
 @HINTS.finding(accepting)
 def low_first_position(context: FindingContext) -> Found | None:
-    text = "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the very next token is often another one. Look at the requests first: a high temperature and unusual prompts cause this. If they are as intended, use a drafter trained for this target model and these texts; another number of draft tokens does not help."
+    text = "The first position is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the very next token is often another one. Check the requests first: a high temperature and unusual prompts cause this. If they are as intended, use a drafter trained for this target model and these texts; another number of draft tokens does not help."
     threshold = context.policy.findings.low_first_position
     return found(text, below("acceptance", context.acceptance(0), threshold))
 
@@ -385,7 +385,7 @@ def short_parallel_draft(context: FindingContext) -> Found | None:
 
 @HINTS.finding(drafting)
 def cost_without_load(context: FindingContext) -> Found | None:
-    text = "The configured cost has no load, so that of {assumed_load:g} running requests is assumed; {running:.1f} run. A draft token may cost {lowest_cost:.3g} to {highest_cost:.3g} decode steps here. Add the load at which it was measured (cost.running_requests), or the cost at several loads (cost.loads)."
+    text = "The configured cost has no load: {assumed_load:g} running requests are assumed, {running:.1f} run. A draft token may cost {lowest_cost:.3g} to {highest_cost:.3g} decode steps here. Add the load at which it was measured (cost.running_requests), or the cost at several loads (cost.loads)."
     cost, running, settings = context.its.cost, context.its.drafting_requests, context.known.cost.settings
     if settings is None or settings.draft_cost_ratio is None or settings.running_requests is not None:
         return None
@@ -407,13 +407,13 @@ def cost_out_of_range(context: FindingContext) -> Found | None:
 
 @HINTS.finding(covered)
 def few_drafts(context: FindingContext) -> Found | None:
-    text = "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more requests, or configure a longer window."
+    text = "Not enough drafts: {drafts:.0f} so far, {threshold:.0f} needed for a verdict. Wait for more requests, or configure a longer window."
     return found(text, below("drafts", context.drafts or None, context.policy.min_drafts))
 
 
 @HINTS.finding(drafting)
 def few_requests(context: FindingContext) -> Found | None:
-    text = "{requests:.1f} requests passed through the window one after the other. They count as {counted:.1f}, because the lengths of answers differ. Bounds need {threshold:g}; until then the verdict is never harmful and there is no advice. A verdict needs {least:g}. A longer window covers more requests."
+    text = "Not enough traffic: {counted:.1f} effective requests so far, {threshold:g} needed for bounds and advice, and {least:g} for a verdict. A longer window covers more requests."
     requests, counted = context.its.passing_requests, context.its.effective_requests
     if context.its.acceptance_length_bounds is not None or requests is None or counted is None:
         return None

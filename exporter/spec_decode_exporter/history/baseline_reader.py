@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from math import ceil, inf
 from typing import Final
@@ -98,17 +98,48 @@ class FoundBaseline:
     server: HistoryTarget
 
 
-@dataclass(slots=True)
 class Activity:
     """Work of a server, by few readings of its counters."""
 
-    begin: float = inf
-    """Unix time of its first reading."""
-    end: float = -inf
-    drafted: dict[EngineName, float] = field(default_factory=dict)
-    """Unix time by which each engine has drafted for the last time."""
-    periods: Mapping[str, Sequence[FoundPeriod]] = field(default_factory=dict)
-    """Periods without drafts of each model, newest first."""
+    def __init__(self) -> None:
+        self.drafted: dict[EngineName, float] = {}
+        """Unix time by which each engine has drafted for the last time."""
+        self._drafts: dict[EngineName, float] = {}
+        self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
+        """Generated tokens and drafts, summed over engines, by model and Unix time."""
+        self.begin, self.end = inf, -inf
+        """Unix times of the first and the last reading."""
+        self.periods: Mapping[str, Sequence[FoundPeriod]] = {}
+        """Periods without drafts of each model, newest first."""
+
+    def add(self, series: Iterable[SampledSeries]) -> None:
+        """Add a page of readings; a value that no counter can have is left out."""
+        for each in series:
+            meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
+            quantity = (
+                Counter.DRAFTS if meaning and meaning.quantity in DRAFTS else meaning and meaning.quantity
+            )
+            if not isinstance(quantity, Counter):
+                continue
+            try:
+                name = engine_name(each.labels)
+            except PageError:
+                continue
+            times = self._sums[name.model_name]
+            for time, value in zip(each.times, each.values, strict=True):
+                if 0 <= value < MAX_COUNT:
+                    counters = times.setdefault(time, {})
+                    counters[quantity] = counters.get(quantity, 0.0) + value
+                    if quantity is Counter.DRAFTS and value != self._drafts.get(name, 0.0):
+                        self._drafts[name], self.drafted[name] = value, time
+
+    def finish(self, now: float, step: float) -> None:
+        """Find the periods by readings every ``step`` seconds until ``now`` (Unix time), and drop these."""
+        times = [time for sums in self._sums.values() for time in sums]
+        self.begin, self.end = min(times, default=inf), max(times, default=-inf)
+        last = min(now, self.end + step)
+        self.periods = {model: plain_periods(sums, last) for model, sums in self._sums.items()}
+        self._sums.clear()
 
 
 class BaselineReader:
@@ -159,12 +190,13 @@ class BaselineReader:
     async def activity(self, server: HistoryTarget) -> Activity:
         """Return the work of a server; raise HistoryError if it cannot be read."""
         if server.name not in self._activities:
-            reading, pace = ActivityReading(), Pace(1)
+            activity, pace = Activity(), Pace(1)
             values = _every(self.api, server.activity, self.step)
             async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
-                reading.add(page)
+                activity.add(page)
                 await pace.done()
-            self._activities[server.name] = reading.result(self._end, self.step)
+            activity.finish(self._end, self.step)
+            self._activities[server.name] = activity
         return self._activities[server.name]
 
     def _reason(self, server: HistoryTarget) -> str:
@@ -221,45 +253,6 @@ class BaselineReader:
 def hidden_drafts(server: HistoryTarget) -> str:
     """Return the sentence that a server drafts, by its tokens a step, without counters of it."""
     return f"its drafts are not in this Prometheus: add `{server.prefix}spec_decode_.*` to the allow-list"
-
-
-class ActivityReading:
-    """Sums the readings of a server."""
-
-    def __init__(self) -> None:
-        self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
-        """Generated tokens and drafts, summed over engines, by model and Unix time."""
-        self._drafted: dict[EngineName, float] = {}
-        self._drafts: dict[EngineName, float] = {}
-
-    def add(self, series: Iterable[SampledSeries]) -> None:
-        """Add a page of readings; a value that no counter can have is left out."""
-        for each in series:
-            meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
-            quantity = (
-                Counter.DRAFTS if meaning and meaning.quantity in DRAFTS else meaning and meaning.quantity
-            )
-            if not isinstance(quantity, Counter):
-                continue
-            try:
-                name = engine_name(each.labels)
-            except PageError:
-                continue
-            times = self._sums[name.model_name]
-            for time, value in zip(each.times, each.values, strict=True):
-                if 0 <= value < MAX_COUNT:
-                    counters = times.setdefault(time, {})
-                    counters[quantity] = counters.get(quantity, 0.0) + value
-                    if quantity is Counter.DRAFTS and value != self._drafts.get(name, 0.0):
-                        self._drafts[name], self._drafted[name] = value, time
-
-    def result(self, now: float, step: float) -> Activity:
-        """Return what readings every ``step`` seconds say at ``now`` (Unix time)."""
-        times = [time for sums in self._sums.values() for time in sums]
-        begin, end = min(times, default=inf), max(times, default=-inf)
-        last = min(now, end + step)
-        periods = {model: plain_periods(sums, last) for model, sums in self._sums.items()}
-        return Activity(begin, end, self._drafted, periods)
 
 
 class _Learner:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
@@ -88,7 +89,7 @@ class SlotOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """An engine between two Unix times, in one process of its server."""
+    """An engine between two Unix times, in one process of its server; or the sum of several slots."""
 
     begin: float
     """Unix time."""
@@ -114,6 +115,16 @@ class Slot:
     speedup: Estimate | None
     """Speed-up of decoding with its bounds; None with too few data."""
 
+    @property
+    def length(self) -> float | None:
+        """Tokens of a draft, the bonus token included."""
+        return 1 + self.accepted_tokens / self.drafts if self.drafts else None
+
+    @property
+    def saved_decode_seconds(self) -> tuple[float, ...] | None:
+        """Decode seconds that speculation saved, with their bounds; negative if it cost time."""
+        return self.speedup and tuple((each - 1) * self.decode_seconds for each in self.speedup[:3])
+
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
@@ -131,25 +142,25 @@ class HistoryQuery:
         return SHORT_SLOT if self.end - self.begin <= SHORT_SLOTS_UP_TO else LONG_SLOT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EngineHistory:
-    """History of one engine."""
+    """History of one engine, which its reading completes."""
 
     target: HistoryTarget
     name: EngineName
     interval: float
     """Usual seconds between two scrapes."""
-    scrapes: int
-    slots: Sequence[Slot]
+    scrapes: int = 0
+    slots: list[Slot] = field(default_factory=list)
     """In the order of time."""
-    events: Sequence[tuple[float, Event]]
+    events: list[tuple[float, Event]] = field(default_factory=list)
     """Events with the Unix times of their scrapes, oldest first."""
-    baseline: BaselineSummary | None
-    baseline_of: str
+    baseline: BaselineSummary | None = None
+    baseline_of: str = ""
     """Name of the server that the baseline is of; empty for its own."""
-    snapshot: EngineSnapshot | None
+    snapshot: EngineSnapshot | None = None
     """Observation of the newest time with drafts; of its end without drafts."""
-    reported_seconds: float
+    reported_seconds: float = 0.0
     """Length of that observation."""
 
     @property
@@ -245,18 +256,11 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
 class _EngineReading:
     """Drives the monitor of one engine by its samples, and evaluates it at the end of each slot."""
 
+    past: EngineHistory
     monitor: EngineMonitor
     slot_seconds: float
-    interval: float
-    drafted: float | None
-    """Unix time about which it drafted last; None if that is unknown."""
-    margin: float
-    """Seconds by which that time may be too late."""
-    slots: list[Slot] = field(default_factory=list)
-    events: list[tuple[float, Event]] = field(default_factory=list)
-    scrapes: int = 0
-    snapshot: EngineSnapshot | None = None
-    reported_seconds: float = 0.0
+    drafted: float
+    """Unix time after which it drafted last; infinite if that is unknown."""
     _since: float | None = None
     _process: int = 0
 
@@ -267,18 +271,18 @@ class _EngineReading:
         """
         history = self.monitor.history
         last = history.last_seen if self._since is not None else None
-        is_gap = last is not None and wall - last > max(GONE_POLLS * self.interval, GONE_SECONDS)
+        is_gap = last is not None and wall - last > max(GONE_POLLS * self.past.interval, GONE_SECONDS)
         is_next = last is None or last // self.slot_seconds != wall // self.slot_seconds
         is_reset = _is_reset(history.poll, sample)
         if is_next or is_gap or is_reset:
             self.close()
             self._since = wall if last is None or is_gap else last
             self._process += is_reset
-            if len(self.slots) > MAX_SLOTS:
+            if len(self.past.slots) > MAX_SLOTS:
                 raise HistoryError(f"its counters fell {self._process} times: they are of several servers")
-        self.scrapes += 1
-        events = self.monitor.observe(sample, wall, wall, self.interval, self.slot_seconds)
-        self.events += [(wall, event) for event in events]
+        self.past.scrapes += 1
+        events = self.monitor.observe(sample, wall, wall, self.past.interval, self.slot_seconds)
+        self.past.events += [(wall, event) for event in events]
         baseline = self.monitor.learned.baseline
         if self.monitor.counters.begins_again and not is_reset and baseline.present is baseline.kept:
             baseline.kept = None  # the same process drafted before its counters of drafts were kept
@@ -291,21 +295,20 @@ class _EngineReading:
         figures = self.monitor.evaluation_over(history.last_seen - since).longest
         if not figures.window.polls:
             return
-        self.slots.append(self._slot(since, figures))
-        is_last = self.drafted is not None and history.wall >= self.drafted - self.margin
-        if self.slots[-1].drafts and is_last:
+        self.past.slots.append(self._slot(since, figures))
+        if self.past.slots[-1].drafts and history.wall >= self.drafted:
             self.report()
 
     def report(self) -> None:
         """Observe the time up to now in which it drafted with the present K, or in which it did not draft."""
-        newest = self.slots[-1]
+        newest = self.past.slots[-1]
         begin = newest.begin
-        for slot in reversed(self.slots):
+        for slot in reversed(self.past.slots):
             if slot.era != newest.era or (bool(slot.drafts) != bool(newest.drafts) and _worked(slot)):
                 break
             begin = slot.begin if _worked(slot) else begin
-        self.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
-        self.snapshot = self.monitor.snapshot_over(self.reported_seconds, newest.end)
+        self.past.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
+        self.past.snapshot = self.monitor.snapshot_over(self.past.reported_seconds, newest.end)
 
     def _slot(self, begin: float, figures: WindowEvaluation) -> Slot:
         history, total = self.monitor.history, figures.window.total
@@ -421,32 +424,20 @@ class _TargetReading:
             # It is the newest of all: times without speculation before it do not replace it.
             baseline = Baseline(found.baseline.kept, ended=True)
         monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
-        return _EngineReading(
-            monitor,
-            self._query.slot_seconds,
-            self.samples.interval or DEFAULT_INTERVAL,
-            self._activity.drafted.get(name),
-            self._reader.step + self._query.slot_seconds,
-        )
+        slot = self._query.slot_seconds
+        drafted = self._activity.drafted.get(name, inf) - self._reader.step - slot
+        past = EngineHistory(self._target, name, self.samples.interval or DEFAULT_INTERVAL)
+        return _EngineReading(past, monitor, slot, drafted)
 
     def results(self) -> Iterator[EngineHistory]:
         """Yield the history of each engine."""
         for name, engine in sorted(self._engines.items()):
             engine.close()
-            if engine.slots and engine.snapshot is None:
+            past, kept = engine.past, engine.monitor.learned.baseline
+            if past.slots and past.snapshot is None:
                 engine.report()
-            found, kept = self._baselines.get(name.model_name), engine.monitor.learned.baseline
-            is_others = found is not None and found.server is not self._target
-            is_found = found is not None and kept.kept is found.baseline.kept
-            yield EngineHistory(
-                self._target,
-                name,
-                engine.interval,
-                engine.scrapes,
-                engine.slots,
-                engine.events,
-                kept.summary(engine.monitor.history.wall),
-                found.server.name if found is not None and is_others and is_found else "",
-                engine.snapshot,
-                engine.reported_seconds,
-            )
+            past.baseline = kept.summary(engine.monitor.history.wall)
+            found = self._baselines.get(name.model_name)
+            if found is not None and found.server is not self._target and kept.kept is found.baseline.kept:
+                past.baseline_of = found.server.name
+            yield past

@@ -131,12 +131,12 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "state": _STATES,
     "before": _STATES,
     "recommendation": {
-        "keep": "keep it as it is",
+        "keep": "keep the setting",
         "increase": "draft more tokens at a time|: {recommended_tokens}",
         "decrease": "draft fewer tokens at a time|: {recommended_tokens}",
-        "disable": "switch speculation off",
+        "disable": "disable speculation",
         "limit_batch": "speculate only while few requests run",
-        "switch_method": "draft by another engine's method",
+        "switch_method": "use the other arm's method",
         "measure_cost": "measure the cost of drafting",
     },
     "cause": {

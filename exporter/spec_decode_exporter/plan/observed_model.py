@@ -7,11 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from spec_decode_exporter.core.files import read_bounded
-from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.plan.model_config import ModelError
-from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, SavedWindow, parsed
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot, SavedWindow, read_observation
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import CostView
 
@@ -44,18 +42,10 @@ def read(path: Path) -> ObservedModel:
     """Read an observation; of several reports, one a line, the last.
 
     Raises:
-        ModelError: The file is no observation of exactly one model that drafts.
+        SavedFileError: The file cannot be read, or is no observation.
+        ModelError: It is not of exactly one model that drafts.
     """
-    try:
-        observation = parsed(read_bounded(path, MAX_BYTES))
-    except (OSError, TooManyValuesError) as error:
-        raise ModelError(f"{path} cannot be read: {getattr(error, 'strerror', '') or error}") from None
-    except ValueError:
-        observation = None
-    if observation is None or observation.seconds is None:  # a snapshot of the API has no length
-        writer = "spec-decode-exporter observe --format json of this version"
-        raise ModelError(f"{path}: it is nothing that {writer} wrote")
-    return measured(observation)
+    return measured(read_observation(path))
 
 
 def measured(observation: SavedSnapshot) -> ObservedModel:

@@ -1,9 +1,8 @@
-"""Compare two measurements: differences with 95 % bounds, and traffic that makes the comparison unfair.
+"""Compare two observations: differences with 95 % bounds, and traffic that makes the comparison unfair.
 
-The measurements are independent, so the variance of a difference is the sum of both (``welch``). If only
-bounds are known, as of a quantile, the distances to them take the place of t times the errors, each in its
-own direction (Zou and Donner, *Construction of confidence limits about effect measures*, Statistics in
-Medicine 27, 2008):
+The observations are independent, so the distances of the bounds to the values take the place of t times the
+errors, each in its own direction (Zou and Donner, *Construction of confidence limits about effect measures*,
+Statistics in Medicine 27, 2008):
 
     lower = d - √((after - after's lower)² + (before's upper - before)²)        and upper the other way round
 """
@@ -13,129 +12,139 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import hypot
-from typing import Annotated, Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field, PlainSerializer
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.number_formats import percent, plain, plural, three_digits, within
+from spec_decode_exporter.core.number_formats import percent, plain, plural, three_digits
 from spec_decode_exporter.experiments.traffic import LOADS, TRAFFIC, Traffic, ratios
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS
-from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, Edges
-from spec_decode_exporter.figures.student_t import welch
-from spec_decode_exporter.reports.references import (
-    Measured,
-    MeasuredEngine,
-    MeasuredFigure,
-    MeasuredModel,
-    ReferenceDocument,
-)
-from spec_decode_exporter.reports.text import TextStyle, json_text, render
-from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.reports.observation_view import Measured, ModelView
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedSnapshot
+from spec_decode_exporter.reports.text import TextStyle, json_text, moment, render
 from spec_decode_exporter.views.document import View, computed
 
 DRAFT_TOKENS: Final = "draft_tokens"
 """Reason of the caution about another number of draft tokens; the others are parts of the traffic."""
+_RATE: Final = "draft_acceptance_ratio"
 _ABSENT: Final = "-"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
-Either = TypeVar("Either", MeasuredModel, MeasuredEngine)
 
 
 class Outcome(StrEnum):
-    """Change of the acceptance rate."""
+    """Change of the acceptance rate, the worst first."""
 
-    BETTER = "better"
-    """It rose, statistically significant (95 %)."""
-    SAME = "same"
-    """Chance explains the difference, and it certainly fell by at most the threshold."""
-    LOWER = "lower"
-    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
     FELL = "fell"
     """It certainly fell by more than the threshold."""
-    UNCERTAIN = "uncertain"
-    """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
     NOT_COMPARABLE = "not_comparable"
     """The number of draft tokens differs, which changes the acceptance rate by itself."""
+    UNCERTAIN = "uncertain"
+    """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
+    LOWER = "lower"
+    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
+    SAME = "same"
+    """Chance explains the difference, and it certainly fell by at most the threshold."""
+    BETTER = "better"
+    """It rose, statistically significant (95 %)."""
 
 
-_WORST_FIRST: Final = (
-    Outcome.FELL,
-    Outcome.NOT_COMPARABLE,
-    Outcome.UNCERTAIN,
-    Outcome.LOWER,
-    Outcome.SAME,
-    Outcome.BETTER,
-)
-
-
-class Caution(View):
-    """A difference between the measurements beside the intended change."""
-
-    reason: str
-    before: float
-    after: float
-    text: str
+TONES: Final = {
+    Outcome.BETTER: "good",
+    Outcome.SAME: "good",
+    Outcome.LOWER: "unsure",
+    Outcome.FELL: "bad",
+}
+"""Tone of an outcome; others are neutral."""
 
 
 class Difference(View):
     """A figure before and after, in its own unit. Bounds are null if one of the two has none."""
 
-    before: MeasuredFigure
-    after: MeasuredFigure
+    before: Measured
+    after: Measured
     change: float
     """After minus before."""
-    lower: float | None
-    upper: float | None
-    beyond_chance: bool | None
-    """Whether it is statistically significant (95 %)."""
-
-
-def difference(before: MeasuredFigure, after: MeasuredFigure) -> Difference:
-    """Return the difference of a figure."""
-    change, distances = after.value - before.value, _distances(before, after)
-    lower = upper = beyond = None
-    if distances is not None:
-        lower, upper = change - distances[0], change + distances[1]
-        beyond = not lower <= 0 <= upper
-    return Difference(
-        before=before, after=after, change=change, lower=lower, upper=upper, beyond_chance=beyond
-    )
-
-
-def _distances(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
-    """Return the distances of the bounds of a difference; None if a side has no bounds."""
-    if before.standard_error is not None and after.standard_error is not None:
-        errors = [before.standard_error, after.standard_error]
-        _, half = welch(errors, [before.degrees or 1, after.degrees or 1])
-        return half, half
-    if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
-        return None
-    return (
-        hypot(after.value - after.lower, before.upper - before.value),
-        hypot(after.upper - after.value, before.value - before.lower),
-    )
-
-
-def _described(its: Measured) -> dict[str, Any]:
-    labels = its.model_dump(exclude={"measurement", "restarts", "broken_checks"})
-    return {**labels, "draft_tokens": its.measurement.tokens, "counts": dict(its.measurement.counts)}
-
-
-class Comparison(View):
-    """Changes between two measurements of a model or an engine."""
-
-    before: Annotated[MeasuredModel | MeasuredEngine, PlainSerializer(_described)]
-    after: Annotated[MeasuredModel | MeasuredEngine, PlainSerializer(_described)]
-    threshold: float = Field(exclude=True)
-    """Tolerated fall of the acceptance rate, between 0 and 1."""
+    lower: float | None = None
+    upper: float | None = None
 
     @computed
-    def quantities(self) -> dict[str, Difference]:
+    def beyond_chance(self) -> bool | None:
+        """Whether it is statistically significant (95 %); null without bounds."""
+        return None if self.lower is None or self.upper is None else not self.lower <= 0 <= self.upper
+
+
+def difference(before: Measured, after: Measured) -> Difference:
+    """Return the difference of a figure."""
+    change = after.value - before.value
+    if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
+        return Difference(before=before, after=after, change=change)
+    down = hypot(after.value - after.lower, before.upper - before.value)
+    up = hypot(after.upper - after.value, before.value - before.lower)
+    return Difference(before=before, after=after, change=change, lower=change - down, upper=change + up)
+
+
+def outcome_of(change: Difference | None, threshold: float) -> Outcome:
+    """Return what a difference of acceptance rates says; ``threshold`` is the tolerated fall, 0 to 1."""
+    if change is None or change.lower is None or change.upper is None:
+        return Outcome.UNCERTAIN
+    if change.upper < -threshold:
+        return Outcome.FELL
+    if change.lower < -threshold:
+        return Outcome.UNCERTAIN
+    if not change.beyond_chance:
+        return Outcome.SAME
+    return Outcome.BETTER if change.change > 0 else Outcome.LOWER
+
+
+def sentence(change: Difference | None, outcome: Outcome, threshold: float) -> str:
+    """Return an outcome in a sentence."""
+    if change is None:
+        return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
+    levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
+    limit, moved = f"{threshold * 100:g}", "rose" if change.change > 0 else "fell"
+    if outcome is Outcome.NOT_COMPARABLE:
+        return f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on it: it cannot be compared. Compare the positions."
+    if change.lower is None or change.upper is None:
+        return f"Acceptance {moved} {levels}, but {MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds: measure for longer, or under more load."
+    points, ends = change.change * 100, (change.lower * 100, change.upper * 100)
+    if outcome is Outcome.SAME:
+        return f"Acceptance is the same within chance, {levels}: {points:+.1f} points ({ends[0]:+.1f} to {ends[1]:+.1f}), certainly no fall of more than {limit}."
+    low, high = ends if points > 0 else (-ends[1], -ends[0])
+    words = _WORDS[outcome].format(threshold=limit, chance="beyond" if change.beyond_chance else "within")
+    return f"Acceptance {moved} by {abs(points):.1f} points ({low:.1f} to {high:.1f}), {levels}: {words}."
+
+
+_WORDS: Final[Mapping[Outcome, str]] = {
+    Outcome.BETTER: "beyond chance",
+    Outcome.LOWER: "beyond chance, but certainly by no more than {threshold}",
+    Outcome.FELL: "more than {threshold}, and beyond chance",
+    Outcome.UNCERTAIN: "{chance} chance, but whether it is a fall of more than {threshold} is not certain; measure for longer",
+}
+_SETUP: Final = ("model_name", "method", "draft_model", "server_version", "engines")
+
+
+def _described(model: ModelView) -> dict[str, Any]:
+    return {name: getattr(model, name) for name in (*_SETUP, "tokens")}
+
+
+Described = Annotated[ModelView, PlainSerializer(_described)]
+
+
+class ModelComparison(View):
+    """Changes of a model, summed over its engines."""
+
+    before: Described
+    after: Described
+    threshold: float = Field(exclude=True)
+
+    @computed
+    def figures(self) -> dict[str, Difference]:
         """Figures that both have, by key."""
-        before, after = (side.measurement.quantities for side in (self.before, self.after))
-        return {key: difference(one, after[key]) for key, one in before.items() if key in after}
+        before, after = self.before.figures, self.after.figures
+        return {key: difference(figure, after[key]) for key, figure in before.items() if key in after}
 
     @computed
     def position_acceptance_ratio(self) -> tuple[Difference | None, ...]:
@@ -148,83 +157,35 @@ class Comparison(View):
         return self._at_positions("position_conditional_acceptance_ratio")
 
     @computed
-    def latency_seconds(self) -> dict[Latency, dict[str, Difference]]:
-        """Quantiles that both have, by latency and name."""
-        before, after = (side.measurement.latency_seconds for side in (self.before, self.after))
-        found: dict[Latency, dict[str, Difference]] = {}
-        for latency, histogram in before.items():
-            others = after[latency].quantiles if latency in after else {}
-            for quantile, one in histogram.quantiles.items():
-                other = others.get(quantile)
-                if one is not None and other is not None:
-                    found.setdefault(latency, {})[quantile.name] = difference(one, other)
-        return found
-
-    @computed
     def outcome(self) -> Outcome:
         """Change of the acceptance rate in a word."""
-        change = self.acceptance
-        if self._have_other_depths:
+        if self.before.tokens and self.after.tokens and self.before.tokens != self.after.tokens:
             return Outcome.NOT_COMPARABLE
-        if change is None or change.lower is None or change.upper is None:
-            return Outcome.UNCERTAIN
-        if change.upper < -self.threshold:
-            return Outcome.FELL
-        if change.lower < -self.threshold:
-            return Outcome.UNCERTAIN
-        if not change.beyond_chance:
-            return Outcome.SAME
-        return Outcome.BETTER if change.change > 0 else Outcome.LOWER
+        return outcome_of(self.figures.get(_RATE), self.threshold)
 
     @computed
     def text(self) -> str:
         """Change of the acceptance rate in a sentence."""
-        change = self.acceptance
-        if change is None:
-            return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
-        levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
-        threshold, moved = f"{self.threshold * 100:g}", "rose" if change.change > 0 else "fell"
-        if self.outcome is Outcome.NOT_COMPARABLE:
-            return f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on it: it cannot be compared. Compare the positions."
-        if change.lower is None or change.upper is None:
-            return f"Acceptance {moved} {levels}, but {MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds: measure for longer, or under more load."
-        points, ends = change.change * 100, (change.lower * 100, change.upper * 100)
-        if self.outcome is Outcome.SAME:
-            return f"Acceptance is the same within chance, {levels}: {points:+.1f} points ({ends[0]:+.1f} to {ends[1]:+.1f}), certainly no fall of more than {threshold}."
-        low, high = ends if points > 0 else (-ends[1], -ends[0])
-        found = _WORDS[self.outcome].format(
-            threshold=threshold, chance="beyond" if change.beyond_chance else "within"
-        )
-        return f"Acceptance {moved} by {abs(points):.1f} points ({low:.1f} to {high:.1f}), {levels}: {found}."
+        return sentence(self.figures.get(_RATE), self.outcome, self.threshold)
 
     @computed
-    def cautions(self) -> tuple[Caution, ...]:
-        """Conditions that differ by more than their limit, and by more than chance."""
-        return tuple(self._cautions())
-
-    @property
-    def acceptance(self) -> Difference | None:
-        """The acceptance rates, if both drafted."""
-        return self.quantities.get("draft_acceptance_ratio")
+    def cautions(self) -> dict[str, str]:
+        """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
+        return dict(self._cautions())
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:
         """Each changed property: its name and both values, empty if unknown."""
-        pairs = ((key, getattr(self.before, key), getattr(self.after, key)) for key in _SETUP)
-        return [(key, old, new) for key, old, new in pairs if old != new]
+        pairs = ((key, str(getattr(self.before, key)), str(getattr(self.after, key))) for key in _SETUP)
+        return [(key.replace("_", " "), old, new) for key, old, new in pairs if old != new]
 
     def _at_positions(self, key: str) -> tuple[Difference | None, ...]:
-        pairs = zip(*(getattr(side.measurement, key) for side in (self.before, self.after)), strict=False)
-        return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
+        pairs = zip(getattr(self.before, key), getattr(self.after, key), strict=False)
+        return tuple(None if old is None or new is None else difference(old, new) for old, new in pairs)
 
-    @property
-    def _have_other_depths(self) -> bool:
-        before, after = self.before.measurement.tokens, self.after.measurement.tokens
-        return bool(before and after) and before != after
-
-    def _cautions(self) -> Iterator[Caution]:
-        if self._have_other_depths:
-            yield _caution(DRAFT_TOKENS, self.before.measurement.tokens, self.after.measurement.tokens)
+    def _cautions(self) -> Iterator[tuple[str, str]]:
+        if self.outcome is Outcome.NOT_COMPARABLE:
+            yield _caution(DRAFT_TOKENS, self.before.tokens, self.after.tokens)
         before, after = map(_of_an_engine, (self.before, self.after))
         values = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
         for part, work in ratios(*values):
@@ -235,13 +196,6 @@ class Comparison(View):
                 yield _caution(part, before[key].value, after[key].value)
 
 
-_SETUP: Final = ("model_name", "method", "draft_model", "server_version")
-_WORDS: Final[Mapping[Outcome, str]] = {
-    Outcome.BETTER: "beyond chance",
-    Outcome.LOWER: "beyond chance, but certainly by no more than {threshold}",
-    Outcome.FELL: "more than {threshold}, and beyond chance",
-    Outcome.UNCERTAIN: "{chance} chance, but whether it is a fall of more than {threshold} is not certain; measure for longer",
-}
 _OTHER_WORK: Final = "the work differs, and acceptance depends on the work."
 _CAUTIONS: Final[Mapping[str, str]] = {
     DRAFT_TOKENS: "{0:.0f} tokens were drafted at a time, and {1:.0f} are now: the acceptance rate falls with their number, and latency differs for that reason too. Only positions can be compared.",
@@ -253,140 +207,124 @@ _CAUTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def _caution(reason: str, before: float, after: float) -> Caution:
-    text = _CAUTIONS[reason].format(before, after).replace("%", " %")
-    return Caution(reason=reason, before=before, after=after, text=text)
+def _caution(reason: str, before: float, after: float) -> tuple[str, str]:
+    return reason, _CAUTIONS[reason].format(before, after).replace("%", " %")
 
 
-def _of_an_engine(side: Measured) -> dict[str, MeasuredFigure]:
+def _of_an_engine(model: ModelView) -> dict[str, Measured]:
     """Return the figures; those of the load are of one engine in the mean."""
-    number = side.engines if isinstance(side, MeasuredModel) else 1
-    figures = side.measurement.quantities
-    return {key: figure.divided(number) if key in LOADS else figure for key, figure in figures.items()}
+    loads = {
+        key: Measured(**{name: part and part / model.engines for name, part in dict(figure).items()})
+        for key, figure in model.figures.items()
+        if key in LOADS
+    }
+    return {**model.figures, **loads}
 
 
-class ModelComparison(Comparison):
-    """Changes of a model, summed over its engines."""
-
-    engines: tuple[Comparison, ...]
-    """Engines that both sides have; empty if the model has one engine only."""
+def _begin_and_length(observation: SavedSnapshot) -> dict[str, float | None]:
+    return {"time": observation.time, "seconds": observation.seconds}
 
 
-Measurements = Annotated[
-    ReferenceDocument, PlainSerializer(lambda its: its.model_dump(mode="json", exclude={"engines", "models"}))
-]
-Models = tuple[Annotated[MeasuredModel, PlainSerializer(_described)], ...]
+Times = Annotated[SavedSnapshot, PlainSerializer(_begin_and_length)]
+Models = tuple[Described, ...]
 
 
-class ReferenceComparison(View):
-    """Comparison with a reference, model by model. Ratios are between 0 and 1, times in seconds."""
+class Comparison(View):
+    """Comparison with an earlier observation, model by model. Ratios are 0 to 1, times in seconds."""
 
     threshold: float
-    before: Measurements
-    after: Measurements
+    """Tolerated fall of the acceptance rate."""
+    before: Times
+    after: Times
     models: tuple[ModelComparison, ...]
     only_before: Models
-    """Models of the reference that were not measured now."""
+    """Models that are not there now."""
     only_after: Models
-    """Models that the reference lacks."""
+    """Models that were not there before."""
+
+    @computed
+    def fallen_engines(self) -> dict[str, str]:
+        """Text of each engine whose rate certainly fell by more than the threshold, by its name."""
+        return dict(self._fallen_engines())
 
     @computed
     def outcome(self) -> Outcome:
         """Worst outcome of a model; uncertain for one that is gone. An engine's counts if it fell."""
-        found = {model.outcome for model in self.models}
-        if any(engine.outcome is Outcome.FELL for model in self.models for engine in model.engines):
+        if self.fallen_engines:
             return Outcome.FELL
-        if self.only_before:
-            found.add(Outcome.UNCERTAIN)
-        return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.UNCERTAIN)
+        outcomes = [model.outcome for model in self.models]
+        if self.only_before or not outcomes:
+            outcomes.append(Outcome.UNCERTAIN)
+        return min(outcomes, key=[*Outcome].index)
 
     @computed
     def doubts(self) -> tuple[str, ...]:
         """Counter resets and contradictions, which make the figures of an engine doubtful."""
-        times = ("while the reference was measured", "during this measurement")
-        sides = zip((self.before, self.after), times, strict=True)
-        return tuple(
-            text for side, when in sides for engine in side.engines for text in _doubts(engine, when)
-        )
+        sides = ((self.before, "in the earlier observation"), (self.after, "in this observation"))
+        return tuple(text for side, when in sides for each in side.engines for text in _doubts(each, when))
+
+    def _fallen_engines(self) -> Iterator[tuple[str, str]]:
+        earlier = {engine.id: engine for engine in self.before.engines}
+        for engine in self.after.engines:
+            before, after = _rate(earlier.get(engine.id)), _rate(engine)
+            if before and after and earlier[engine.id].configured_tokens == engine.configured_tokens:
+                change = difference(before, after)
+                if outcome_of(change, self.threshold) is Outcome.FELL:
+                    yield _name(engine), sentence(change, Outcome.FELL, self.threshold)
 
 
-def _doubts(engine: MeasuredEngine, when: str) -> Iterator[str]:
-    name = f"{engine.model_name} on {engine.target} (engine {engine.engine})"
-    if engine.restarts:
-        yield f"{name}: its counters were reset {when}, {plural(engine.restarts, 'time')}."
+def _rate(engine: SavedEngine | None) -> Measured | None:
+    return engine.windows[-1].draft_acceptance_ratio if engine and engine.windows else None
+
+
+def _name(engine: SavedEngine) -> str:
+    return f"{engine.model_name} on {engine.target} (engine {engine.engine})"
+
+
+def _doubts(engine: SavedEngine, when: str) -> Iterator[str]:
+    if resets := sum(engine.resets.values()):
+        yield f"{_name(engine)}: its counters were reset {when}, {plural(resets, 'time')}."
     if engine.broken_checks:
-        yield f"{name}: its counters contradicted each other {when}: {', '.join(engine.broken_checks)}."
+        yield f"{_name(engine)}: its counters contradicted each other {when}: {', '.join(engine.broken_checks)}."
 
 
-def compared(before: ReferenceDocument, after: ReferenceDocument, threshold: float) -> ReferenceComparison:
-    """Compare a measurement with a reference, model by model and engine by engine.
+def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> Comparison:
+    """Compare an observation with an earlier one, model by model.
 
     Models match by name and number of draft tokens, then by name. If one model is left on each side, these
     two match: a quantized model has another name.
     """
-    keys: tuple[Callable[[MeasuredModel], Hashable], ...] = (
-        lambda model: (model.model_name, model.measurement.tokens),
+    pairs: list[tuple[ModelView, ModelView]] = []
+    keys: tuple[Callable[[ModelView], Hashable], ...] = (
+        lambda model: (model.model_name, model.tokens),
         lambda model: model.model_name,
         lambda _: None,
     )
-    pairs = _paired(before.models, after.models, keys)
-    return ReferenceComparison(
+    for key in keys:
+        old = _unique(before.models, [model for model, _ in pairs], key)
+        new = _unique(after.models, [model for _, model in pairs], key)
+        pairs += [(old[name], new[name]) for name in old if name in new]
+    return Comparison(
         threshold=threshold,
         before=before,
         after=after,
-        models=tuple(_model(*pair, before, after, threshold) for pair in pairs),
+        models=tuple(ModelComparison(before=old, after=new, threshold=threshold) for old, new in pairs),
         only_before=_others(before.models, [old for old, _ in pairs]),
         only_after=_others(after.models, [new for _, new in pairs]),
     )
 
 
-def _model(
-    old: MeasuredModel,
-    new: MeasuredModel,
-    before: ReferenceDocument,
-    after: ReferenceDocument,
-    threshold: float,
-) -> ModelComparison:
-    keys: tuple[Callable[[MeasuredEngine], Hashable], ...] = (
-        lambda engine: (engine.target, engine.engine),
-        lambda engine: engine.engine,
-    )
-    several = old.engines > 1 or new.engines > 1
-    pairs = _paired(_engines_of(old, before), _engines_of(new, after), keys) if several else []
-    engines = tuple(Comparison(before=one, after=other, threshold=threshold) for one, other in pairs)
-    return ModelComparison(before=old, after=new, threshold=threshold, engines=engines)
-
-
-def _engines_of(model: MeasuredModel, document: ReferenceDocument) -> list[MeasuredEngine]:
-    key = model.model_name, model.measurement.tokens
-    return [each for each in document.engines if (each.model_name, each.measurement.tokens) == key]
-
-
-def _paired(
-    before: Sequence[Either], after: Sequence[Either], keys: Sequence[Callable[[Either], Hashable]]
-) -> list[tuple[Either, Either]]:
-    """Pair items whose key is the same and unique on both sides; pair the rest by the next key."""
-    pairs: list[tuple[Either, Either]] = []
-    for key in keys:
-        old, new = (
-            _unique(before, [one for one, _ in pairs], key),
-            _unique(after, [one for _, one in pairs], key),
-        )
-        pairs += [(old[name], new[name]) for name in old if name in new]
-    return pairs
-
-
 def _unique(
-    items: Sequence[Either], taken: Sequence[Either], key: Callable[[Either], Hashable]
-) -> dict[Hashable, Either]:
-    """Return the items with a unique key, without those ``taken``, by key."""
-    left = _others(items, taken)
+    models: Sequence[ModelView], taken: Sequence[ModelView], key: Callable[[ModelView], Hashable]
+) -> dict[Hashable, ModelView]:
+    """Return the models with a unique key, without those ``taken``, by key."""
+    left = _others(models, taken)
     keys = list(map(key, left))
-    return {name: item for name, item in zip(keys, left, strict=True) if keys.count(name) == 1}
+    return {name: model for name, model in zip(keys, left, strict=True) if keys.count(name) == 1}
 
 
-def _others(items: Sequence[Either], taken: Sequence[Either]) -> tuple[Either, ...]:
-    return tuple(item for item in items if not any(item is other for other in taken))
+def _others(models: Sequence[ModelView], taken: Sequence[ModelView]) -> tuple[ModelView, ...]:
+    return tuple(model for model in models if not any(model is other for other in taken))
 
 
 class _Format(NamedTuple):
@@ -415,97 +353,49 @@ _FORMATS: Final = {
     Unit.PER_SECOND: _NUMBER,
     Unit.REQUESTS: _NUMBER,
 }
-_LATENCIES: Final = {
-    Latency.TIME_TO_FIRST_TOKEN: "time to first token",
-    Latency.TIME_PER_OUTPUT_TOKEN: "time per output token",
-    Latency.END_TO_END: "end to end",
-    Latency.QUEUE: "queue",
-}
-"""Latencies that users notice, without that of a decode step."""
 
 
-TONES: Final = {
-    Outcome.BETTER: "good",
-    Outcome.SAME: "good",
-    Outcome.LOWER: "unsure",
-    Outcome.FELL: "bad",
-}
-"""Tone of an outcome; others are neutral."""
-
-
-def tables(its: Comparison) -> Iterator[tuple[str, list[Row]]]:
+def tables(model: ModelComparison) -> Iterator[tuple[str, list[Row]]]:
     """Yield title and rows of each table, the most important first."""
     sections: dict[str, list[tuple[int, Row]]] = {}
     for figure in COMPARED:
-        line, found = figure.compared, its.quantities.get(figure.key)
+        line, change = figure.compared, model.figures.get(figure.key)
         if line is not None and line.section:
             rows = sections.setdefault(line.section, [])
-            rows += [(line.place, _row(line.name, found, _FORMATS[figure.unit]))] if found else []
+            rows += [(line.place, _row(line.name, change, _FORMATS[figure.unit]))] if change else []
     (title, first), *others = sections.items()
     yield title, _in_order(first)
-    yield "Accepted up to and including each position", _positions(its.position_acceptance_ratio)
-    yield (
-        "Accepted at each position, of those that got there",
-        _positions(its.position_conditional_acceptance_ratio),
-    )
+    for title, places in (
+        ("Accepted up to and including each position", model.position_acceptance_ratio),
+        ("Accepted at each position, of those that got there", model.position_conditional_acceptance_ratio),
+    ):
+        yield title, [_row(f"position {place}", each, _SHARE) for place, each in enumerate(places) if each]
     yield from ((title, _in_order(rows)) for title, rows in others)
-    yield "Latency of requests, by the server's histograms", list(_latencies(its))
 
 
 def _in_order(rows: list[tuple[int, Row]]) -> list[Row]:
     return [row for _, row in sorted(rows, key=lambda each: each[0])]
 
 
-def _positions(differences: Sequence[Difference | None]) -> list[Row]:
-    return [_row(f"position {place}", each, _SHARE) for place, each in enumerate(differences) if each]
-
-
-def _latencies(its: Comparison) -> Iterator[Row]:
-    sides = [side.measurement.latency_seconds for side in (its.before, its.after)]
-    for latency, name in _LATENCIES.items():
-        for quantile in LATENCY_QUANTILES:
-            found = its.latency_seconds.get(latency, {}).get(quantile.name)
-            if found is not None:
-                row = _row(f"{name} {quantile.name}", found, _TIME)
-                yield _within(row, found, [side[latency].edges(quantile) for side in sides])
-
-
-def _within(row: Row, found: Difference, edges: Sequence[Edges | None]) -> Row:
-    """Write the edges of buckets that are far apart instead of the interpolated quantile."""
-    name, *values, _, bounds = row
-    wide = [its if its is not None and its.are_far_apart else None for its in edges]
-    if not any(wide):
-        return row
-    texts = (
-        value if its is None else within(*its, 1e-3, "ms") for value, its in zip(values, wide, strict=True)
-    )
-    moved = f"{'more' if found.change > 0 else 'less'} *" if found.beyond_chance else _ABSENT
-    return name, *texts, moved, bounds
-
-
-def _row(name: str, its: Difference, unit: _Format) -> Row:
-    relative = (
-        f" ({(its.after.value / its.before.value - 1) * 100:+.0f} %)"
-        if unit.relative and its.before.value
-        else ""
-    )
-    known = its.lower is not None and its.upper is not None
+def _row(name: str, change: Difference, form: _Format) -> Row:
+    before, after = change.before.value, change.after.value
+    relative = f" ({(after / before - 1) * 100:+.0f} %)" if form.relative and before else ""
+    known = change.lower is not None and change.upper is not None
     return (
         name,
-        unit.value(its.before.value),
-        unit.value(its.after.value),
-        f"{unit.change(its.change)}{relative}{' *' if its.beyond_chance else ''}",
-        f"{unit.change(its.lower or 0.0)} to {unit.change(its.upper or 0.0)}" if known else _ABSENT,
+        form.value(before),
+        form.value(after),
+        f"{form.change(change.change)}{relative}{' *' if change.beyond_chance else ''}",
+        f"{form.change(change.lower or 0.0)} to {form.change(change.upper or 0.0)}" if known else _ABSENT,
     )
 
 
-def as_text(its: ReferenceComparison, style: TextStyle) -> str:
+def as_text(comparison: Comparison, style: TextStyle) -> str:
     """Return a comparison as text, which is Markdown too."""
-    return render(
-        "comparison.md.jinja", style, its=its, tables=tables, tones=TONES, format_duration=format_duration
-    )
+    names = {"tables": tables, "tones": TONES, "format_duration": format_duration, "moment": moment}
+    return render("comparison.md.jinja", style, comparison=comparison, **names)
 
 
-def as_json(its: ReferenceComparison) -> str:
+def as_json(comparison: Comparison) -> str:
     """Return a comparison as JSON; unknown is null."""
-    return json_text(its.model_dump(mode="json"))
+    return json_text(comparison.model_dump(mode="json"))

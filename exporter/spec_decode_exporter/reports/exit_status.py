@@ -9,8 +9,8 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
 from spec_decode_exporter.reports.comparison import Outcome
+from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import ObservationView
 
 
 class ExitStatus(IntEnum):
@@ -32,12 +32,9 @@ class ExitStatus(IntEnum):
 
 
 COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
-    Outcome.BETTER: ExitStatus.GOOD,
-    Outcome.SAME: ExitStatus.GOOD,
-    Outcome.LOWER: ExitStatus.GOOD,
+    **dict.fromkeys((Outcome.BETTER, Outcome.SAME, Outcome.LOWER), ExitStatus.GOOD),
+    **dict.fromkeys((Outcome.UNCERTAIN, Outcome.NOT_COMPARABLE), ExitStatus.UNKNOWN),
     Outcome.FELL: ExitStatus.BAD,
-    Outcome.UNCERTAIN: ExitStatus.UNKNOWN,
-    Outcome.NOT_COMPARABLE: ExitStatus.UNKNOWN,
 }
 
 _WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)

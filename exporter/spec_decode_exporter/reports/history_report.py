@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import groupby
@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from spec_decode_exporter.core.number_formats import bounds, long_time, plain, three_digits
-from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.history.baseline_reader import hidden_drafts
 from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -23,9 +23,10 @@ from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
 from spec_decode_exporter.reports.observation import ObservedFleet
 from spec_decode_exporter.reports.observation_report import report
-from spec_decode_exporter.reports.text import TextStyle, badge, json_text, name, printable, render
+from spec_decode_exporter.reports.observation_view import ObservationView
+from spec_decode_exporter.reports.text import TextStyle, badge, json_text, moment, name, printable, render
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView, target_view
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.templating import environment
 
 MAX_WHOLE: Final = 3
@@ -56,37 +57,9 @@ _WORST_FIRST: Final = (
 )
 _TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
 _WORDS: Final = {SlotOutcome.PLAIN: "without drafts"}
+_SUMMED: Final = ("seconds", "drafts", "draft_tokens", "accepted_tokens", "generated")
 _DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
 _HEADS: Final = ("from (UTC)", "to", "", "speed-up", "95 % bounds", "length", "running", "K", "time saved")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """Some slots of one or more engines."""
-
-    begin: float
-    end: float
-    outcome: SlotOutcome
-    """That of all slots; of several, by the bounds of their speed-up together."""
-    speedup: tuple[float, float, float] | None
-    """Means by decode time of the speed-ups and of their bounds: the error of a cost does not cancel."""
-    decode_seconds: float
-    """Decode time of the slots with a speed-up, summed over requests."""
-    drafts: int
-    draft_tokens: int
-    accepted_tokens: int
-    running_requests: float | None
-    tokens: int
-
-    @property
-    def length(self) -> float | None:
-        """Tokens of a draft, the bonus token included."""
-        return 1 + self.accepted_tokens / self.drafts if self.drafts else None
-
-    @property
-    def saved_decode_seconds(self) -> tuple[float, ...] | None:
-        """Decode seconds that speculation saved, with their bounds; negative if it cost time."""
-        return self.speedup and tuple((each - 1) * self.decode_seconds for each in self.speedup)
 
 
 class Change(NamedTuple):
@@ -99,42 +72,42 @@ class Change(NamedTuple):
     text: str
 
 
-def row_of(slots: Sequence[Slot]) -> Row:
-    """Return the row of some slots, of one at least."""
-    known = [
-        (each.speedup[:3], each.decode_seconds) for each in slots if each.speedup and each.decode_seconds
-    ]
+def sum_of(slots: Sequence[Slot]) -> Slot:
+    """Return the sum of some slots, of one at least.
+
+    The speed-up and its bounds are means by decode time, since the error of a cost does not cancel; the
+    decode time is that of the slots with a speed-up, and the outcome of several is that of these bounds.
+    """
+    known = [(each.speedup, each.decode_seconds) for each in slots if each.speedup and each.decode_seconds]
     total = sum(seconds for _, seconds in known)
     value, lower, upper = (sum(each[place] * seconds for each, seconds in known) for place in range(3))
-    speedup = (value / total, lower / total, upper / total) if total else None
+    speedup = Estimate(value / total, lower / total, upper / total, 0.0) if total else None
     drafted = [each for each in slots if each.drafts]
     loads = [each for each in drafted or slots if each.running_requests is not None]
     load = sum((each.running_requests or 0.0) * each.seconds for each in loads)
-    return Row(
+    return replace(
+        slots[-1],
         begin=slots[0].begin,
-        end=slots[-1].end,
         outcome=_outcome(slots, speedup),
         speedup=speedup,
         decode_seconds=total,
-        drafts=sum(each.drafts for each in slots),
-        draft_tokens=sum(each.draft_tokens for each in slots),
-        accepted_tokens=sum(each.accepted_tokens for each in slots),
+        **{name: sum(getattr(each, name) for each in slots) for name in _SUMMED},
         running_requests=ratio(load, sum(each.seconds for each in loads)),
         tokens=drafted[-1].tokens if drafted else 0,
     )
 
 
-def _outcome(slots: Iterable[Slot], speedup: tuple[float, float, float] | None) -> SlotOutcome:
+def _outcome(slots: Iterable[Slot], speedup: Estimate | None) -> SlotOutcome:
     found = {each.outcome for each in slots}
     drafting = found & _STATUS.keys()
     if len(drafting) > 1:
-        if speedup is None or speedup[1] < 1 <= speedup[2]:
+        if speedup is None or speedup.lower < 1 <= speedup.upper:
             return SlotOutcome.UNCLEAR
-        return SlotOutcome.PAID if speedup[1] >= 1 else SlotOutcome.HURT
+        return SlotOutcome.PAID if speedup.lower >= 1 else SlotOutcome.HURT
     return next(each for each in _WORST_FIRST if each in (drafting or found))
 
 
-def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Row]:
+def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
     """Return the rows of a table: runs of one outcome and process, or days, or several days each."""
     if not slots:
         return []
@@ -146,9 +119,9 @@ def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Row]:
         lambda slot: (slot.era, slot.begin // _DAY),
         lambda slot: (slot.begin - first) // (_DAY * days),
     )
-    found = list[Row]()
+    found = list[Slot]()
     for key in keys:
-        found = [row_of(list(members)) for _, members in groupby(slots, key)]
+        found = [sum_of(list(members)) for _, members in groupby(slots, key)]
         if len(found) <= most:
             break
     return found
@@ -168,7 +141,7 @@ def changes(engine: EngineHistory) -> list[Change]:
 
 def history_status(history: PrometheusHistory) -> ExitStatus:
     """Return the worst status of all engines that drafted, by the bounds of their mean speed-up."""
-    outcomes = (row_of(engine.slots).outcome for engine in history.engines if engine.slots)
+    outcomes = (sum_of(engine.slots).outcome for engine in history.engines if engine.slots)
     statuses = {_STATUS[outcome] for outcome in outcomes if outcome in _STATUS}
     return worst(statuses | ({ExitStatus.FAILED} if history.incomplete else set()))
 
@@ -178,9 +151,9 @@ def observation(history: PrometheusHistory) -> ObservationView | None:
     known = [
         (engine, engine.snapshot)
         for engine in history.engines
-        if engine.snapshot is not None and row_of(engine.slots).outcome in {*_STATUS, SlotOutcome.PLAIN}
+        if engine.snapshot is not None and sum_of(engine.slots).outcome in {*_STATUS, SlotOutcome.PLAIN}
     ]
-    drafted = [each for each in known if row_of(each[0].slots).drafts] or known
+    drafted = [each for each in known if sum_of(each[0].slots).drafts] or known
     if not drafted:
         return None
     targets = groupby(drafted, lambda each: each[0].target)
@@ -212,7 +185,7 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
     shown = sorted(engines, key=_badness)[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
     context = {"history": history, "engines": engines, "shown": shown}
     every = [slot for engine in engines for slot in engine.slots]
-    total = row_of(sorted(every, key=lambda slot: slot.begin)) if every else None
+    total = sum_of(sorted(every, key=lambda slot: slot.begin)) if every else None
     yield render("history.md.jinja", style, **_CONTEXT, **context, total=total, part="first"), None
     if view is not None:
         yield report(view, style, sections=not are_many), None
@@ -220,14 +193,14 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
     for engine in shown:
         most = MAX_ROWS // 3 if are_many else MAX_ROWS
         cells = list(_cells(rows(engine.slots, most), style))
-        its = {"engine": engine, "its": row_of(engine.slots), "rows": cells}
+        its = {"engine": engine, "its": sum_of(engine.slots), "rows": cells}
         limit = most if are_many else MAX_CHANGES
         told = {"changes": changes(engine), "limit": limit}
         yield render("history.md.jinja", style, **_CONTEXT, **context, **its, **told, part="engine"), engine
 
 
 def _badness(engine: EngineHistory) -> tuple[int, float]:
-    row = row_of(engine.slots)
+    row = sum_of(engine.slots)
     return _WORST_FIRST.index(row.outcome), row.speedup[0] if row.speedup else 1.0
 
 
@@ -302,18 +275,11 @@ def history_json(history: PrometheusHistory) -> str:
 
 
 def _document(engine: EngineHistory) -> Mapping[str, Any]:
-    whole, baseline = row_of(engine.slots), engine.baseline
-    named = ("value", "lower", "upper")
-    slots = [
-        {**asdict(slot), "speedup": slot.speedup and dict(zip(named, slot.speedup[:3], strict=True))}
-        for slot in engine.slots
-    ]
+    whole, baseline = sum_of(engine.slots), engine.baseline
     summary = {
-        **asdict(whole),
+        **_slot(whole),
         "length": whole.length,
-        "speedup": whole.speedup and dict(zip(named, whole.speedup, strict=True)),
-        "saved_decode_seconds": whole.saved_decode_seconds
-        and dict(zip(named, whole.saved_decode_seconds, strict=True)),
+        "saved_decode_seconds": _bounded(whole.saved_decode_seconds),
     }
     known = None
     if baseline is not None:
@@ -327,8 +293,16 @@ def _document(engine: EngineHistory) -> Mapping[str, Any]:
         "summary": summary,
         "baseline": known and {**known, "of": engine.baseline_of or engine.target.name},
         "changes": [each._asdict() for each in changes(engine)],
-        "slots": slots,
+        "slots": [_slot(each) for each in engine.slots],
     }
+
+
+def _slot(slot: Slot) -> dict[str, Any]:
+    return {**asdict(slot), "speedup": _bounded(slot.speedup)}
+
+
+def _bounded(values: Sequence[float] | None) -> Mapping[str, float] | None:
+    return None if values is None else dict(zip(("value", "lower", "upper"), values, strict=False))
 
 
 HISTORY_FORMATS: Final[Mapping[str, Callable[[PrometheusHistory, TextStyle], str]]] = {
@@ -344,17 +318,12 @@ def word(outcome: SlotOutcome) -> str:
     return _WORDS.get(outcome, str(outcome))
 
 
-def moment(time: float) -> str:
-    """Write a Unix time to the minute."""
-    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
-
-
-def saved(row: Row) -> str:
+def saved(row: Slot) -> str:
     """Write the decode-hours that speculation saved, with their bounds; negative if it cost time."""
     return "" if row.saved_decode_seconds is None else _hours(row.saved_decode_seconds)
 
 
-def saved_text(row: Row) -> str:
+def saved_text(row: Slot) -> str:
     """Write the same in words: saved, or lost."""
     times = row.saved_decode_seconds or (0.0, 0.0, 0.0)
     if times[0] >= 0:
@@ -371,24 +340,24 @@ def _hours(seconds: Iterable[float]) -> str:
 def overview(engines: Iterable[EngineHistory], style: TextStyle) -> Iterator[Sequence[object]]:
     """Yield answer, speed-up, saved time and names of each engine, the worst first."""
     for engine in sorted(engines, key=_badness):
-        row, labels = row_of(engine.slots), engine.labels
+        row, labels = sum_of(engine.slots), engine.labels
         names = [name(labels[each]) for each in ("target", "model_name", "engine")]
-        speedup = f"{row.speedup[0]:.2f} ({bounds(*row.speedup[1:])})" if row.speedup else ""
+        speedup = f"{row.speedup[0]:.2f} ({bounds(*row.speedup[1:3])})" if row.speedup else ""
         yield _badge(row, style, str.upper), speedup, saved(row), *names
 
 
-def _badge(row: Row, style: TextStyle, written: Callable[[str], str] = str) -> Markup:
+def _badge(row: Slot, style: TextStyle, written: Callable[[str], str] = str) -> Markup:
     return badge(written(word(row.outcome)), _TONES.get(row.outcome, "off"), style)
 
 
-def _cells(found: Iterable[Row], style: TextStyle) -> Iterator[Sequence[object]]:
+def _cells(found: Iterable[Slot], style: TextStyle) -> Iterator[Sequence[object]]:
     for row in found:
         yield (
             moment(row.begin),
             moment(row.end)[11:] if row.end - row.begin < _DAY else moment(row.end),
             _badge(row, style) if row.outcome in _TONES else word(row.outcome),
             plain(row.speedup[0]) if row.speedup else "",
-            bounds(*row.speedup[1:]) if row.speedup else "",
+            bounds(*row.speedup[1:3]) if row.speedup else "",
             "" if row.length is None else plain(row.length),
             "" if row.running_requests is None else f"{row.running_requests:.1f}",
             row.tokens or "",

@@ -28,7 +28,7 @@ from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.urls import model_of
-from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
@@ -38,12 +38,13 @@ from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.reports.references import read_rates
+from spec_decode_exporter.reports.observation_view import ObservationView
+from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 from spec_decode_exporter.scrape.poll_record import RawPoll, Recorded
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView, target_view
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
 
 MAX_WINDOW: Final = 3600.0
 """Longest window, in seconds, of an observation without an end."""
@@ -56,7 +57,7 @@ MIN_POLLS: Final = 6
 BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
 HOPELESS_SECONDS: Final = 10.0
-"""Seconds after which an observation of servers that never answered ends."""
+"""Seconds after which servers that never answered end an observation, or one of them if all are needed."""
 _HOPELESS: Final = frozenset(
     {"dns", "tls", "no TLS", "malformed", "status 400", "status 401", "status 403", "status 404"}
 )
@@ -84,6 +85,10 @@ LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
 """Labels and snapshot of each engine."""
 
 
+class NotMeasuredError(ExporterError):
+    """A server did not answer, or shows no engine. The text has the reason for each server."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedFleet:
     """Result of an observation up to one moment."""
@@ -100,6 +105,16 @@ class ObservedFleet:
     """Events of the observation, oldest first."""
     errors: Isolation = field(default_factory=Isolation, repr=False, compare=False)
     """Omits engines that cannot be shown."""
+
+    def check_complete(self) -> None:
+        """Check that every target was measured: without one, the figures of its model would differ.
+
+        Raises:
+            NotMeasuredError: A target is missing.
+        """
+        missing = [target for target in self.targets if not target.up or not target.engines]
+        if missing:
+            raise NotMeasuredError("; ".join(map(_missing, missing)))
 
     def view(self) -> ObservationView:
         """Return the JSON documents; an engine that cannot be shown has only its id, in ``targets``."""
@@ -160,19 +175,21 @@ class Observation:
         *,
         stopped: Callable[[], bool] = lambda: False,
         gives_up: bool = True,
+        needs_all: bool = False,
     ) -> None:
         """Poll every server until ``end`` is done, and once more to complete the window.
 
         Configured baselines are read at the same time. They are waited for after the end, unless the
         observation was ``stopped`` before its time. If it ``gives_up``, it ends early once every server has
-        failed for ``HOPELESS_SECONDS`` from the begin, or in a way that waiting cannot cure.
+        failed for ``HOPELESS_SECONDS`` from the begin, or in a way that waiting cannot cure; if it
+        ``needs_all``, once one has, or shows no engine.
         """
         self._began = self._clock.monotonic()
         self._ended = None
         async with self._reading_baselines(stopped):
             pollers = [monitor.poller() for monitor in self._monitors]
             polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
-            ends = [_awaited(end), *([self._hopeless(pollers)] if gives_up else [])]
+            ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
             ending = [asyncio.ensure_future(each) for each in ends]
             try:
                 done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
@@ -227,16 +244,28 @@ class Observation:
         finally:
             await cancel([reading])
 
-    async def _hopeless(self, pollers: Sequence[Poller]) -> None:
-        """Return when every server has failed since the begin; wait forever once one has answered."""
+    async def _hopeless(self, pollers: Sequence[Poller], *, needs_all: bool) -> None:
+        """Return when every server has failed since the begin, or one if all are needed; else never."""
         records = [poller.record for poller in pollers]
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
-            if any(record.last_success is not None for record in records):
-                await asyncio.Event().wait()
             is_late = self._clock.monotonic() >= self._began + HOPELESS_SECONDS
-            if all(record.up is False and (is_late or record.failure in _HOPELESS) for record in records):
+            failed = [record.up is False and (is_late or record.failure in _HOPELESS) for record in records]
+            if needs_all and is_late:
+                failed += [record.engines == 0 for record in records]
+            if any(failed) if needs_all else all(failed):
                 return
+            is_known = is_late and all(record.up is not None for record in records)
+            if is_known if needs_all else any(record.last_success is not None for record in records):
+                await asyncio.Event().wait()
+
+
+def _missing(target: TargetView) -> str:
+    """Return why a server was not measured, with the remedy."""
+    if target.up:
+        return f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
+    reason = target.error or "no answer came in time"
+    return f"{target.target} does not answer: {reason}" + (f"; {target.remedy}" if target.remedy else "")
 
 
 async def _poll_on(poller: Poller) -> None:

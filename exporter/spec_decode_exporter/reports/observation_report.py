@@ -16,8 +16,10 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.figures.quantile import Edges
+from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import event_text
+from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle, json_text, name, render
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import (
@@ -27,10 +29,10 @@ from spec_decode_exporter.views.engine_view import (
     Standing,
     WindowView,
 )
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
-from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, no_verdict
+from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -104,13 +106,12 @@ def _again(engine: EngineView) -> str:
     """Advise how long to observe an engine: this observation has ended before its countdown."""
     if is_past(engine):
         return "Report a longer time: --since 30d."
-    values = {key: number for _, found in doubts(engine) for key, number in found.items()}
     if engine.longest is not None and not engine.longest.counts.drafts:
         return "Observe it while it drafts."
-    if engine.longest is None or "threshold" not in values:
+    few = [each for each in doubts(engine) if "threshold" in each.values]
+    if engine.longest is None or not few:
         return "Observe it again, for longer."
-    present = values.get("counted", values.get("drafts", 0.0))
-    return longer(present, values["threshold"], engine.longest, "Observe it again with")
+    return longer(few[-1], engine.longest, "Observe it again with")
 
 
 def is_past(engine: EngineView) -> bool:
@@ -150,15 +151,20 @@ def failure(target: TargetView) -> str:
     return target.error.replace(f" {target.address.partition('/')[0]}: ", " ", 1)
 
 
-def doubts(engine: EngineView) -> list[tuple[str, Mapping[str, float]]]:
-    """Return name and values of the findings that explain why there is no verdict or advice."""
-    found = {finding.name: finding.values for finding in engine.findings}
-    return [(each, found[each]) for each in _DOUBTS if each in found]
+def doubts(engine: EngineView) -> list[Finding]:
+    """Return the findings that explain why there is no verdict or advice."""
+    return sorted(
+        (each for each in engine.findings if each.name in _DOUBTS), key=lambda each: _DOUBTS.index(each.name)
+    )
 
 
-def longer(present: float, enough: float, window: WindowView, begin: str = "At this rate that takes") -> str:
+def longer(doubt: Finding, window: WindowView, begin: str = "At this rate that takes") -> str:
     """Advise a length of the observation, extrapolated at the present rate."""
-    seconds = window.seconds * enough / present * _SPARE if present else _MAX_SECONDS
+    values = doubt.values
+    if "threshold" not in values:
+        return "Four times as long halves the distance of the bounds."
+    present = values.get("counted", values.get("drafts", 0.0))
+    seconds = window.seconds * values["threshold"] / present * _SPARE if present else _MAX_SECONDS
     if seconds >= _MAX_SECONDS:
         return "Observe while there is more traffic."
     return f"{begin} --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
@@ -209,6 +215,7 @@ _CONTEXT: Final[dict[str, Any]] = {
         )
     },
     "BASES": BASES,
+    "SOURCES": SOURCES,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
     "TONES": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,

@@ -12,8 +12,8 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import count
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_report import json_report, report
+from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import bar, is_terminal, text_style
-from spec_decode_exporter.views.fleet_view import ObservationView
 
 FORMATS: Final = ("text", "json")
 """Values of ``--format`` of a report."""

@@ -27,11 +27,25 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     if form == "json":
         return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
     template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
-    texts = [text for its in engines for text in (its.setting.measure, its.setting.text) if _WAYS in text]
-    if len(engines) == 1 or not texts:
-        return render(template, style, engines=engines, quote=shlex.quote, said=str, ways=())
-    ways = texts[0].partition(_WAYS)[2].partition(": ")[2].split("; or ")
-    return render(template, style, engines=engines, quote=shlex.quote, said=_without_ways, ways=ways)
+    texts = [text for each in engines for text in (each.setting.measure, each.setting.text) if _WAYS in text]
+    ways, said = list[str](), _whole
+    if len(engines) > 1 and texts:
+        ways, said = texts[0].partition(_WAYS)[2].partition(": ")[2].split("; or "), _without_ways
+    alike: dict[tuple[str, str], list[SavedEngine]] = {}
+    for engine in engines:
+        key = _without_ways(engine.setting.text), engine.setting.speculative_config
+        alike.setdefault(key, []).append(engine)
+    names = {"quote": shlex.quote, "said": said, "first": _first_sentence, "alike": alike.values()}
+    return render(template, style, engines=engines, ways=ways, **names)
+
+
+def _whole(text: str) -> str:
+    return text
+
+
+def _first_sentence(text: str) -> str:
+    """Return the begin of a text: of several engines the whole would be too long to read."""
+    return text.partition(". ")[0].removesuffix(".")
 
 
 def _without_ways(text: str) -> str:

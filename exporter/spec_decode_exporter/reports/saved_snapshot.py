@@ -1,21 +1,37 @@
-"""Saved snapshots of the API and observations, as far as ``recommend`` and ``plan`` read them."""
+"""Saved snapshots of the API and observations, as far as commands read them back."""
 
 from __future__ import annotations
 
+import os
+import tempfile
+from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, field_validator
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
-from spec_decode_exporter.views.document import Estimated, View
+from spec_decode_exporter.core.files import read_bounded, size_text
+from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, UnixTime, check_values, decode
+from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.reports.observation_view import Measured, ModelView, ObservationView
+from spec_decode_exporter.reports.text import json_text
+from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
+from spec_decode_exporter.window.poll import Check, Reset
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""
-_MAX_VALUES: Final = 500_000
+MAX_VALUES: Final = 500_000
 """Maximum number of its JSON values."""
+_OLD_REFERENCE: Final = b'"spec-decode-exporter reference"'
+"""Format that ``observe --save`` wrote before; it is in the first line."""
+_HEAD: Final = 200
+_TAKEN: Final = "is there already; name another, or remove it"
+
+
+class SavedFileError(ExporterError):
+    """A file or a response cannot be used; the text has its name, the reason and the remedy."""
 
 
 class Saved(View):
@@ -24,18 +40,18 @@ class Saved(View):
     model_config = ConfigDict(extra="ignore")
 
 
-class SavedSpeedup(Estimated):
-    """Speed-up by speculation; one in a million is a fault of the file."""
-
-    value: Annotated[float, Field(ge=1e-6, le=1e6)] | None
+def _if_known(figure: object) -> object:
+    """Return a figure; None without a value."""
+    value = figure.get("value") if isinstance(figure, dict) else getattr(figure, "value", None)
+    return None if value is None else figure
 
 
 class SavedWindow(Saved):
     """Window of an engine."""
 
     counts: CountsView
+    draft_acceptance_ratio: Annotated[Measured | None, BeforeValidator(_if_known)]
     generation_tokens_per_second: Amount | None
-    estimated_speedup_ratio: SavedSpeedup
 
     @field_validator("counts")
     @classmethod
@@ -56,13 +72,6 @@ class SavedCost(CostView):
     fixed_cost_ratio: Amount
 
 
-class SavedFinding(Saved):
-    """Finding about an engine."""
-
-    name: str
-    text: str
-
-
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -79,16 +88,20 @@ class SavedEngine(Saved):
     cost: SavedCost | None
     setting: SettingView
     used_tokens: tuple[UsedTokensView, ...] = ()
-    findings: tuple[SavedFinding, ...] = ()
     windows: tuple[SavedWindow, ...]
+    resets: dict[Reset, int]
+    broken_checks: tuple[Check, ...]
 
 
 class SavedSnapshot(Saved):
     """Engines of a snapshot or an observation."""
 
+    time: UnixTime = 0.0
     engines: tuple[SavedEngine, ...]
     targets: tuple[TargetView, ...] = ()
     """Targets of an observation."""
+    models: tuple[ModelView, ...] = ()
+    """Models of an observation; none of an earlier version."""
     seconds: float | None = None
     """Length of an observation; None for a snapshot."""
 
@@ -101,8 +114,100 @@ def parsed(content: bytes) -> SavedSnapshot:
         ValueError: It is neither.
     """
     try:
-        return SavedSnapshot.model_validate(decode(content, _MAX_VALUES))
+        return SavedSnapshot.model_validate(decode(content, MAX_VALUES))
     except TooManyValuesError:
         raise
     except ValueError:
-        return SavedSnapshot.model_validate(decode(content.strip().rsplit(b"\n", 1)[-1], _MAX_VALUES))
+        return SavedSnapshot.model_validate(decode(content.strip().rsplit(b"\n", 1)[-1], MAX_VALUES))
+
+
+def read(path: Path) -> SavedSnapshot:
+    """Return the snapshot or the observation in a file; of several, one a line, the last.
+
+    Raises:
+        SavedFileError: The file cannot be read, or is neither.
+    """
+    try:
+        content = read_bounded(path, MAX_BYTES)
+        if _OLD_REFERENCE in content[:_HEAD]:
+            raise SavedFileError(
+                f"{path} was saved by an earlier version, in a format that is no longer read: measure again, "
+                "and save with `observe --save`"
+            )
+        return parsed(content)
+    except (OSError, TooManyValuesError) as error:
+        raise SavedFileError(f"{path} cannot be read: {getattr(error, 'strerror', '') or error}") from None
+    except ValueError:
+        raise SavedFileError(
+            f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
+            "of this version"
+        ) from None
+
+
+def read_observation(path: Path) -> SavedSnapshot:
+    """Return the observation of ``observe --save`` or ``--format json`` in a file; raise like ``read``."""
+    observation = read(path)
+    if not observation.models or observation.seconds is None:
+        raise SavedFileError(
+            f"{path}: it has no measured models; write one with `observe --save` of this version"
+        )
+    return observation
+
+
+def read_rates(path: Path, model_name: str | None) -> dict[int | None, float]:
+    """Return the acceptance rates of one model by number of draft tokens, for the key ``reference.file``.
+
+    Raises:
+        ValueError: The file cannot be read, or does not hold exactly one such model.
+    """
+    try:
+        models = read_observation(path).models
+    except SavedFileError as error:
+        raise ValueError(f"cannot be used: {error}") from None
+    rates = [(each.model_name, each.tokens, each.acceptance.value) for each in models if each.acceptance]
+    names = ", ".join(sorted({name for name, *_ in rates}))
+    chosen = [each for each in rates if model_name in (None, each[0])]
+    if not chosen:
+        problem = f"holds no acceptance of {model_name}" if model_name else "holds no acceptance"
+        raise ValueError(problem + (f"; there is {names}" if names else ""))
+    if len({name for name, *_ in chosen}) > 1:
+        raise ValueError(f"holds several models; select one by `model_name`: {names}")
+    return {tokens: rate for _, tokens, rate in chosen}
+
+
+def check_free(path: Path) -> None:
+    """Check before the measurement that a file can be written, or raise SavedFileError."""
+    try:
+        if path.exists():
+            raise SavedFileError(f"{path} {_TAKEN if path.is_file() else 'is not a plain file'}")
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass  # creating a file proves that the folder is writable
+    except OSError as error:
+        raise SavedFileError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def write(path: Path, view: ObservationView) -> None:
+    """Write an observation into a new file.
+
+    Raises:
+        SavedFileError: The file exists, cannot be written, or could not be read again.
+    """
+    content = json_text(view.model_dump(mode="json")).encode()
+    if len(content) > MAX_BYTES:
+        raise SavedFileError(f"{path} would be larger than {size_text(MAX_BYTES)}; measure fewer targets")
+    try:
+        check_values(content, MAX_VALUES)
+        with path.open("xb") as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                path.unlink()
+                raise
+    except TooManyValuesError as error:
+        raise SavedFileError(f"{path} cannot be written: {error}; measure fewer targets") from None
+    except FileExistsError:
+        raise SavedFileError(f"{path} {_TAKEN}") from None
+    except OSError as error:
+        raise SavedFileError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -11,6 +11,7 @@ import shutil
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Final, TextIO
 
@@ -167,6 +168,11 @@ def json_text(document: object, *, indented: bool = True) -> str:
     """Return a document as ASCII JSON, on one line or indented, with a final newline."""
     written = json.dumps(document, indent=2 if indented else None)
     return written.replace(_DELETE, "\\u007f") + "\n"
+
+
+def moment(time: float) -> str:
+    """Write a Unix time to the minute, in UTC."""
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
 
 
 def _joined(text: str) -> str:

@@ -146,14 +146,6 @@ class EventsView(View):
     last: str = at("Value of `since` for the next events.")
     more: bool = at("True if `limit` omitted later events; request them with `last`.")
 
-
-class ObservationView(SnapshotView):
-    """Observation of servers. The last window of each engine covers all of it and is evaluated."""
-
-    seconds: float = at("Length of the observation and of the last window of each engine.")
-    targets: tuple[TargetView, ...] = at("Every server, also unreachable ones.")
-    events: tuple[RecordedEvent, ...] = at("Events of the observation, oldest first.")
-
 # fmt: on
 
 

@@ -113,7 +113,7 @@ def advice(engine: EngineView) -> str:
 
 def finding_text(engine: EngineView) -> str:
     """Return the text of the finding that the headline is about; empty if it is about the verdict."""
-    dropped = "Acceptance dropped. Look for a change: the requests, their temperature, a release."
+    dropped = "Acceptance dropped. Check what changed then: prompts, sampling temperature, or a deployment."
     faults = (finding.text for name in _FAULTS for finding in engine.findings if finding.name == name)
     return no_verdict(engine.findings) or next(faults, dropped if engine.has_dropped else "")
 

@@ -180,7 +180,9 @@ def _memory_return(its: WindowEvaluation) -> str:
     usage = percent(its.window.mean.kv_cache_usage_ratio)
     if its.is_cache_tight:
         return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
-    return f"{gained} As KV cache they would give nothing now: {usage} is in use, and no request waits."
+    return (
+        f"{gained} Used as KV cache, that memory would gain nothing now: {usage} is in use, no request waits."
+    )
 
 
 def usual_length_text(method: str, tokens: int) -> str:

@@ -39,14 +39,14 @@ def test_every_key_of_the_configuration_is_documented_once_and_no_other_is_allow
     for name, key in keys.items():
         section = schema["$defs"].get(key.get("$ref", "").rpartition("/")[2], {})
         assert {**section, **key}["description"].endswith("."), name
-        assert re.search(rf"^\| `{name}` \| [^|]+ \| [^|]* \| .+ \|$", text, flags=re.MULTILINE), name
+        assert re.search(rf"^- `{name}` \([^)]+\): .+\.$", text, flags=re.MULTILINE), name
     assert (text.count("## `policy.drops`"), text.count("## `targets.policy")) == (1, 0)
 
 
 def test_every_metric_has_one_row_and_every_label_its_meaning():
     rows = metrics.markdown().splitlines()
-    cells = [row.split(" | ")[0] for row in rows if row.startswith("| `spec_decode_")]
-    assert sorted(name for cell in cells for name in re.findall(r"`(\w+)", cell)) == sorted(
+    names = [row.split(" (")[0] for row in rows if row.startswith("- `spec_decode_")]
+    assert sorted(name for row in names for name in re.findall(r"`(\w+)", row)) == sorted(
         metric.name for metric in METRICS
     )
     labels = {label for metric in METRICS for label in (*metric.subject.labels, *metric.label_names)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -22,10 +23,13 @@ from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import VERSION, StateFile
 from spec_decode_exporter.plan import checkpoint
 from spec_decode_exporter.plan.model_config import ModelError
-from spec_decode_exporter.reports import references as reference
+from spec_decode_exporter.reports import saved_snapshot
+from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.web.security import read_web_config
+from tests.fakes.model_configs import LLAMA_8B
+from tests.fakes.references import observation
 from tests.robustness.inputs.row import RejectedError, Row, as_json, filled, in_file
 
 
@@ -42,20 +46,8 @@ def _secret(path: Path) -> object:
 
 
 def _indexed(path: Path) -> object:
-    (path.parent / "config.json").write_text(json.dumps(_MODEL))
+    (path.parent / "config.json").write_text(json.dumps(LLAMA_8B))
     return checkpoint.model_of(str(path.parent), None, None)
-
-
-_MODEL: Final = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-}
 
 
 def _targets(number: int) -> bytes:
@@ -76,29 +68,11 @@ _TREE_BEYOND: Final = {
 }
 
 
-def _reference(engines: int) -> bytes:
-    measurement = {
-        "seconds": 1.0,
-        "polls": 1,
-        "counts": {f"counter{number}": number for number in range(100)},
-        "position_accepted_tokens": [],
-        "quantities": {"draft_acceptance_ratio": {"value": 0.5, "lower": 0.4, "upper": 0.6}},
-        "position_acceptance_ratio": [],
-        "position_conditional_acceptance_ratio": [],
-        "latency_seconds": {},
-    }
-    names = {"model_name": "m", "method": "mtp", "draft_model": "", "server_version": ""}
-    own = {"target": "t", "engine": "0", "restarts": 0, "broken_checks": []}
-    engine = {**names, **own, "measurement": measurement}
-    return reference.sealed(
-        {
-            "ended": "2026-11-22T00:00:00Z",
-            "seconds": 60.0,
-            "exporter_version": "1",
-            "engines": [engine] * engines,
-            "models": [{**names, "engines": 1, "measurement": measurement}],
-        }
-    )
+def _observation(engines: int) -> bytes:
+    with ThreadPoolExecutor(1) as thread:  # the test has an event loop of its own
+        view = thread.submit(observation, "steady", seconds=10).result()
+    observed = json.loads(json_report(view))
+    return json.dumps({**observed, "engines": observed["engines"] * engines}).encode()
 
 
 def _states(engines: int, line: bytes | None = None) -> bytes:
@@ -140,13 +114,13 @@ ROWS: tuple[Row, ...] = (
         },
     ),
     Row(
-        name="reference file",
-        read=in_file(reference.read, reference.ReferenceFileError),
-        worst={"engines": lambda: _reference(1_000)},
+        name="saved observation",
+        read=in_file(saved_snapshot.read_observation, saved_snapshot.SavedFileError),
+        worst={"engines": lambda: _observation(400)},
         beyond={
-            "bytes": filled(b"", b" ", b"", reference.MAX_BYTES + 1),
+            "bytes": filled(b"", b" ", b"", saved_snapshot.MAX_BYTES + 1),
             "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * reference.MAX_VALUES,
+            "nesting": lambda: b"[" * saved_snapshot.MAX_VALUES,
             "a text": filled(b'["', b"x", b'"]'),
         },
     ),
@@ -167,14 +141,14 @@ ROWS: tuple[Row, ...] = (
         name="config.json of a model",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
         worst={
-            "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
-            "a text": as_json(lambda: {**_MODEL, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
+            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
+            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
         },
         beyond={
             "bytes": filled(b"", b" ", b"", checkpoint.CONFIG[0] + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
             "nesting": lambda: b"[" * checkpoint.CONFIG[1],
-            "a number": lambda: json.dumps({**_MODEL, "hidden_size": 10**4000}).encode(),
+            "a number": lambda: json.dumps({**LLAMA_8B, "hidden_size": 10**4000}).encode(),
         },
     ),
     Row(

@@ -5,7 +5,6 @@
 
 import asyncio
 import json
-from datetime import UTC, datetime
 
 from spec_decode_exporter.analysis import figure_table
 from spec_decode_exporter.analysis.figure_table import RATIO, TOKENS, Figure, Line
@@ -41,19 +40,14 @@ def snapshot():
     return engine.snapshot
 
 
-def comparison_report(engine):
-    """Return the report of ``observe --against``, of an engine with itself."""
+def comparison_report(observation):
+    """Return the report of ``observe --against``, of an observation with itself."""
     from spec_decode_exporter.reports.comparison import as_text, compared
-    from spec_decode_exporter.reports.reference_measurement import measure
-    from spec_decode_exporter.reports.references import MeasuredModel, ReferenceDocument
+    from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
     from spec_decode_exporter.reports.text import TextStyle
 
-    measurement = measure(engine.evaluation.longest, engine.evaluation.latencies)
-    names = dict.fromkeys(("model_name", "method", "draft_model", "server_version"), "m")
-    model = MeasuredModel(**names, engines=1, measurement=measurement)
-    ended = datetime.fromtimestamp(WALL, UTC)
-    document = ReferenceDocument(ended=ended, seconds=25.0, exporter_version="1", engines=(), models=(model,))
-    return as_text(compared(document, document, 0.05), TextStyle())
+    saved = SavedSnapshot.model_validate(observation)
+    return as_text(compared(saved, saved, 0.05), TextStyle())
 
 
 def outputs():
@@ -61,9 +55,10 @@ def outputs():
     from docs.generate.metrics import markdown
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.reports.observation_report import report
+    from spec_decode_exporter.reports.observation_view import ObservationView
     from spec_decode_exporter.reports.text import TextStyle
     from spec_decode_exporter.views.engine_view import EngineView
-    from spec_decode_exporter.views.fleet_view import ObservationView, group_view
+    from spec_decode_exporter.views.fleet_view import group_view
     from spec_decode_exporter.web.query import PageQuery
     from tests.unit.metrics.written_page import page_of
     from tests.unit.web.pages import shown
@@ -80,7 +75,7 @@ def outputs():
         "group": group_view({}, [(LABELS, engine)]).model_dump_json(),
         "page": asyncio.run(shown(fleet, PageQuery("", (view.id,)))),
         "observe": report(observation, TextStyle()),
-        "compare": comparison_report(engine),
+        "compare": comparison_report(observation),
         "documentation": markdown(),
     }
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURE, Unit, columns_of,
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import comparison, observation_report
-from spec_decode_exporter.reports.reference_measurement import sum_of_windows
+from spec_decode_exporter.reports.observation_view import sum_of_windows
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
 from tests.every import every

@@ -1,12 +1,10 @@
 """Checks of a configuration that need other stages: credentials and reference files."""
 
-import shutil
-
 import pytest
 
 from spec_decode_exporter.app.reload import load_config
-from spec_decode_exporter.reports.references import read as read_reference
-from tests.paths import DATA
+from spec_decode_exporter.reports import saved_snapshot
+from tests.fakes.references import measured
 from tests.unit.config.conftest import mistakes, read, write
 
 __all__ = ("mistakes", "read", "write")
@@ -40,8 +38,8 @@ def test_a_reference_file_and_a_wrong_key_are_reported_together(mistakes):
 
 
 def test_the_rate_may_come_from_a_file(read, tmp_path):
-    shutil.copy(DATA / "references" / "reference_v1.json", tmp_path / "before.json")
-    (model,) = read_reference(tmp_path / "before.json").models
-    rate = model.acceptance.value
+    view = measured("steady")
+    saved_snapshot.write(tmp_path / "before.json", view)
+    rate = view.models[0].acceptance.value
     reference = read("reference: {file: before.json}").reference
     assert (reference.at(4), reference.at(0), reference.at(5)) == (rate, rate, None)

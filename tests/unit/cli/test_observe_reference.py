@@ -1,4 +1,4 @@
-"""``--save`` and ``--against`` of observe. The measurement is the recorded one of tests/data/references."""
+"""``--save`` and ``--against`` of observe."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,19 +7,20 @@ import pytest
 
 from spec_decode_exporter.cli import observe, observe_reference
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.reports.references import MeasuredFigure, ReferenceFileError, read
-from tests.paths import DATA
+from spec_decode_exporter.reports.observation_view import Measured
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError, read_observation
+from tests.fakes.references import measured
 
-STEADY = read(DATA / "references" / "reference_v1.json")
+STEADY = measured("steady")
 
 
 def without_bounds():
-    """Return the measurement, whose figures have no bounds."""
+    """Return the observation of too few requests."""
     (model,) = STEADY.models
-    figures = model.measurement.quantities.items()
-    quantities = {name: MeasuredFigure(value=figure.value) for name, figure in figures}
-    measurement = model.measurement.model_copy(update={"quantities": quantities})
-    return STEADY.model_copy(update={"models": (model.model_copy(update={"measurement": measurement}),)})
+    figures = {name: Measured(value=figure.value) for name, figure in model.figures.items()}
+    model = model.model_copy(update={"figures": figures})
+    document = {**STEADY.model_dump(mode="json"), "models": [model.model_dump(mode="json")]}
+    return SimpleNamespace(models=(model,), engines=STEADY.engines, model_dump=lambda **_: document)
 
 
 UNSURE = without_bounds()
@@ -27,19 +28,18 @@ UNSURE = without_bounds()
 
 @pytest.fixture(name="run")
 def run_fixture(monkeypatch, tmp_path):
-    """Run the command in an empty directory, where servers show a measurement."""
+    """Run the command in an empty directory, where servers give an observation."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(observe_reference, "document_of", lambda observed: observed.document)
 
     def run(*words, shows=STEADY):
-        async def measured(arguments, _, streams):
-            observed = SimpleNamespace(document=shows, view=lambda: None)
+        async def measure(arguments, _, streams):
+            observed = SimpleNamespace(view=lambda: shows, check_complete=lambda: None)
             progress = observe.ObservationOutput("text", 60, None, streams)
             progress.report = lambda _: None
             observation = SimpleNamespace(observed=lambda: observed)
             return await observe._result(arguments, observation, None, progress, None)
 
-        monkeypatch.setattr(observe, "_measure", measured)
+        monkeypatch.setattr(observe, "_measure", measure)
         arguments = parse(["observe", *words, "http://a"], {})
         observe_reference.check_reference_flags(arguments)
         return asyncio.run(observe._observe(arguments))
@@ -50,9 +50,9 @@ def run_fixture(monkeypatch, tmp_path):
 def test_a_measurement_is_saved_and_never_replaced(run, tmp_path, capsys):
     assert run("--save", "a.json") == 0
     assert "a.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in capsys.readouterr().err
-    with pytest.raises(ReferenceFileError, match=r"a\.json is there already; name another, or remove it"):
+    with pytest.raises(SavedFileError, match=r"a\.json is there already; name another, or remove it"):
         run("--save", "a.json", shows=UNSURE)
-    assert read(tmp_path / "a.json") == STEADY
+    assert read_observation(tmp_path / "a.json").models == STEADY.models
 
 
 def test_a_reference_without_bounds_is_saved_with_a_warning(run, tmp_path, capsys):

@@ -5,10 +5,12 @@ import json
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot, read_snapshot_of
+from spec_decode_exporter.cli.recommend import read_snapshot_of
 from spec_decode_exporter.reports.observation_report import json_report
+from spec_decode_exporter.reports.observation_view import ObservationView
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError, read
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
+from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.unit.web.api.conftest import target
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
@@ -46,8 +48,8 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
 )
 def test_another_file_is_rejected_by_name(file, text, problem):
     file.write_text(text)
-    with pytest.raises(NoSnapshotError, match=rf"saved\.json.*{problem}"):
-        read_snapshot(file)
+    with pytest.raises(SavedFileError, match=rf"saved\.json.*{problem}"):
+        read(file)
 
 
 def test_a_server_without_an_engine_is_an_error(program, file, snapshot):
@@ -74,7 +76,7 @@ async def test_a_page_that_is_no_exporters_is_said_to_be_none(aiohttp_server, st
     app = web.Application()
     app.router.add_get("/api/v1/snapshot", answer)
     server = await aiohttp_server(app)
-    with pytest.raises(NoSnapshotError) as caught:
+    with pytest.raises(SavedFileError) as caught:
         await read_snapshot_of(str(server.make_url("/api/v1/snapshot")))
     assert str(caught.value).endswith(reason)
 
@@ -94,6 +96,6 @@ async def test_an_untrusted_explanation_is_bounded_and_escaped(aiohttp_server, k
     app = web.Application()
     app.router.add_get("/api/v1/snapshot", answer)
     server = await aiohttp_server(app)
-    with pytest.raises(NoSnapshotError) as caught:
+    with pytest.raises(SavedFileError) as caught:
         await read_snapshot_of(str(server.make_url("/api/v1/snapshot")))
     assert str(caught.value).endswith(shown)

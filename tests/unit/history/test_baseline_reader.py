@@ -10,7 +10,7 @@ from spec_decode_exporter.costs.steps import PER_DOUBLING
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import (
-    ActivityReading,
+    Activity,
     BaselineReader,
     FoundPeriod,
     plain_periods,
@@ -156,9 +156,10 @@ def test_periods_without_drafts_are_found(tokens, drafts, expected):
 
 def activity(*series, now=600.0):
     """Return the work that readings say."""
-    reading = ActivityReading()
+    reading = Activity()
     reading.add(series)
-    return reading.result(now, 300.0)
+    reading.finish(now, 300.0)
+    return reading
 
 
 def series(name, *values, model="a", engine="0"):

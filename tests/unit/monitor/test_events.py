@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from docs.generate.log import markdown, with_tables
+from docs.generate.log import markdown, with_lists
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.drops.sums import Transition
 from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENT_TYPES, EVENTS, event_text, fields_of
@@ -162,7 +162,7 @@ def test_every_call_that_logs_has_a_row_with_its_level_and_its_fields_and_every_
             assert "…" in row.fields or call.fields >= {*row.fields.split()}, call
 
 
-def test_the_tables_of_the_document_are_replaced():
+def test_the_lists_of_the_document_are_replaced():
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert with_tables(text.replace(markdown(), "| old |\n")) == text
-    assert all(f"\n| `{row.name}` | " in text for row in ROWS)
+    assert with_lists(text.replace(markdown(), "- old\n")) == text
+    assert all(f"\n- `{row.name}` (" in text for row in ROWS)

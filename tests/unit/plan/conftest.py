@@ -7,19 +7,9 @@ import pytest
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
 from spec_decode_exporter.reports.observation_report import json_report
+from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.references import observation
 
-LLAMA_8B = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "vocab_size": 128256,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False,
-}
 LLAMA_70B = {
     **LLAMA_8B,
     "hidden_size": 8192,

@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.plan.checkpoint import model_of
 from spec_decode_exporter.plan.model_config import DTYPES, ModelError, dtype_of
-from tests.unit.plan.conftest import LLAMA_8B
+from tests.fakes.model_configs import LLAMA_8B
 from tests.unit.plan.test_model_config import CASES
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}

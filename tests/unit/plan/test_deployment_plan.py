@@ -8,7 +8,8 @@ from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.plan.model import Model
 from spec_decode_exporter.plan.model_config import DTYPES, Weights
-from tests.unit.plan.conftest import LLAMA_8B, planned
+from tests.fakes.model_configs import LLAMA_8B
+from tests.unit.plan.conftest import planned
 
 GB = 10**9
 

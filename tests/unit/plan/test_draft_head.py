@@ -3,7 +3,8 @@
 import pytest
 
 from spec_decode_exporter.plan.model_config import ModelError, sequence_elements
-from tests.unit.plan.conftest import LLAMA_8B, planned
+from tests.fakes.model_configs import LLAMA_8B
+from tests.unit.plan.conftest import planned
 from tests.unit.plan.test_model_config import CASES
 
 EAGLE3 = {**LLAMA_8B, "num_hidden_layers": 1, "draft_vocab_size": 32000}

@@ -12,7 +12,7 @@ from spec_decode_exporter.plan.model_config import (
     sequence_elements,
     weights_of,
 )
-from tests.unit.plan.conftest import LLAMA_8B
+from tests.fakes.model_configs import LLAMA_8B
 
 MLA = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
 

@@ -7,6 +7,7 @@ import pytest
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.plan.observed_model import measured, read
+from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from tests.unit.plan.conftest import planned
 
 PAIR = ("--target", "8B", "--draft", "1B")
@@ -40,5 +41,5 @@ def test_engines_of_one_model_are_merged_and_those_that_draft_differently_reject
 def test_another_file_is_rejected(tmp_path, content):
     file = tmp_path / "other.json"
     file.write_text(content, encoding="utf-8")
-    with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
+    with pytest.raises(SavedFileError, match=r"other\.json: it (is neither|has no measured models)"):
         read(file)

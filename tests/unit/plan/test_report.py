@@ -12,12 +12,14 @@ from spec_decode_exporter.plan.model_config import COMPARED, DTYPES
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.golden import is_golden
+from tests.fakes.model_configs import LLAMA_8B
 from tests.paths import CHECKOUT, DATA
-from tests.unit.plan.conftest import LLAMA_8B, planned
+from tests.unit.plan.conftest import planned
 
 GOLDEN = DATA / "plans"
 COST = ("--cost.draft-cost-ratio", "0.2")
 DOCUMENTATION = CHECKOUT / "docs" / "guide" / "plan.md"
+FLAGS = CHECKOUT / "docs" / "reference" / "command-line.md"
 
 
 def text(plan, **style):
@@ -48,7 +50,7 @@ def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_repor
 
 
 def test_every_outcome_architecture_method_dtype_and_gpu_is_documented():
-    document = DOCUMENTATION.read_text(encoding="utf-8")
+    document = DOCUMENTATION.read_text(encoding="utf-8") + FLAGS.read_text(encoding="utf-8")
     words = [*PlanOutcome, *COMPARED, *METHODS, *DTYPES, *GPUS]  # a warning explains itself
     assert [word for word in words if not re.search(rf"\b{word}\b", document)] == []
 

@@ -3,7 +3,8 @@
 import pytest
 
 from spec_decode_exporter.plan.warnings import warnings
-from tests.unit.plan.conftest import LLAMA_8B, LLAMA_70B, planned
+from tests.fakes.model_configs import LLAMA_8B
+from tests.unit.plan.conftest import LLAMA_70B, planned
 
 
 def warned(*words):

@@ -1,9 +1,8 @@
-"""Comparison of two measurements: bounds of differences, outcomes, cautions, pairs of models, text and JSON."""
+"""Comparison of two observations: bounds of differences, outcomes, cautions, pairs of models, text and JSON."""
 
 import json
 import random
 from math import sqrt
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,51 +12,44 @@ from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.student_t import t_quantile
 from spec_decode_exporter.reports.comparison import (
     DRAFT_TOKENS,
-    Comparison,
+    ModelComparison,
     Outcome,
-    ReferenceComparison,
     as_json,
     as_text,
     compared,
     difference,
 )
-from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredModel, Measurement
+from spec_decode_exporter.reports.observation_view import Measured, ModelView
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle
-from tests.fakes.references import measured
+from tests.fakes.references import saved
 
 
 def exactly(value, half=0.0):
-    return MeasuredFigure(value=value, lower=value - half, upper=value + half)
+    return Measured(value=value, lower=value - half, upper=value + half)
 
 
-def measurement(rate=None, half=0.0, tokens=4, **more):
-    """Return a measurement by the keys of figures; each is a value, or a value and its half-width."""
-    quantities = {
+def model(rate=None, half=0.0, tokens=4, engines=1, name="m", **more):
+    """Return a model by the keys of figures; each is a value, or a value and its half-width."""
+    figures = {
         name: exactly(*(value if isinstance(value, tuple) else (value,))) for name, value in more.items()
     }
     if rate is not None:
-        found = MeasuredFigure(value=rate) if half is None else exactly(rate, half)
-        quantities["draft_acceptance_ratio"] = found
+        figures["draft_acceptance_ratio"] = Measured(value=rate) if half is None else exactly(rate, half)
     shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
-    return Measurement(
-        seconds=300.0, polls=300, counts={}, position_accepted_tokens=(1,) * tokens, quantities=quantities,
-        position_acceptance_ratio=shares, position_conditional_acceptance_ratio=shares, latency_seconds={},
+    return ModelView(
+        model_name=name, engines=engines, method="", draft_model="", server_version="", tokens=tokens,
+        figures=figures, position_acceptance_ratio=shares, position_conditional_acceptance_ratio=shares,
     )  # fmt: skip
 
 
-def comparison(before, after, threshold=0.05, engines=(1, 1)):
-    """Return the comparison of two measurements of a model."""
-    sides = [
-        MeasuredModel(
-            model_name="m", engines=number, method="", draft_model="", server_version="", measurement=its
-        )
-        for number, its in zip(engines, (before, after), strict=True)
-    ]
-    return Comparison(before=sides[0], after=sides[1], threshold=threshold)
+def comparison(before, after, threshold=0.05):
+    """Return the comparison of a model."""
+    return ModelComparison(before=before, after=after, threshold=threshold)
 
 
 def reasons(found):
-    return [(caution.reason, caution.before, caution.after) for caution in found.cautions]
+    return list(found.cautions)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +69,13 @@ def reasons(found):
 )
 def test_only_a_certain_fall_counts(after, half, threshold, expected):
     """Only the later rate has an error; the earlier one is 0.7."""
-    assert comparison(measurement(0.7), measurement(after, half), threshold).outcome is expected
+    assert comparison(model(0.7), model(after, half), threshold).outcome is expected
 
 
 def test_another_number_of_draft_tokens_is_not_comparable():
-    found = comparison(measurement(0.7, tokens=4), measurement(0.5, tokens=6))
+    found = comparison(model(0.7, tokens=4), model(0.5, tokens=6))
     assert found.outcome is Outcome.NOT_COMPARABLE
-    assert found.cautions[0].reason == DRAFT_TOKENS
+    assert reasons(found) == [DRAFT_TOKENS]
     assert len(found.position_acceptance_ratio) == 4
 
 
@@ -99,12 +91,10 @@ def test_another_number_of_draft_tokens_is_not_comparable():
 )
 def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
     def cautions(after):
-        return reasons(
-            comparison(measurement(0.7, **{quantity: before}), measurement(0.7, **{quantity: after}))
-        )
+        return reasons(comparison(model(0.7, **{quantity: before}), model(0.7, **{quantity: after})))
 
     assert cautions(alike) == []
-    assert cautions(other) == [(reason, before, other)]
+    assert cautions(other) == [reason]
 
 
 BUSY = {"requests_per_second": 2.0, "running_requests": 8.0}
@@ -119,70 +109,62 @@ BUSY = {"requests_per_second": 2.0, "running_requests": 8.0}
     ],
 )  # fmt: skip
 def test_no_caution_is_for(before, after):
-    assert comparison(measurement(0.7, **before), measurement(0.7, **after)).cautions == ()
+    assert comparison(model(0.7, **before), model(0.7, **after)).cautions == {}
 
 
 @pytest.mark.parametrize(("hits", "cautions"), [(0.29, 0), (0.31, 1)])
 def test_prefix_cache_hits_count_by_the_tokens_that_are_computed_of_a_request(hits, cautions):
     lengths = {"prompt_tokens_per_request": 400.0, "output_tokens_per_request": 100.0}
-    before, after = (measurement(0.7, **lengths, prefix_cache_hit_ratio=each) for each in (0.2, hits))
-    assert reasons(comparison(before, after)) == [(Traffic.PREFIX_CACHE, 0.2, hits)] * cautions
+    before, after = (model(0.7, **lengths, prefix_cache_hit_ratio=each) for each in (0.2, hits))
+    assert reasons(comparison(before, after)) == [Traffic.PREFIX_CACHE] * cautions
 
 
 def test_load_is_compared_per_engine():
-    busy = measurement(0.7, running_requests=32.0)
-    assert reasons(comparison(busy, busy, engines=(2, 1))) == [(Traffic.LOAD, 16.0, 32.0)]
+    busy, alone = (model(0.7, running_requests=32.0, engines=number) for number in (2, 1))
+    assert (
+        comparison(busy, alone)
+        .cautions[Traffic.LOAD]
+        .startswith("16.0 requests ran on an engine in the mean, and 32.0")
+    )
 
 
 def test_unlike_measurements_without_bounds_have_a_caution():
     """Chance cannot be excluded, nor shown."""
     sides = [
-        measurement(0.7).model_copy(update={"quantities": {"running_requests": MeasuredFigure(value=value)}})
+        model(0.7).model_copy(update={"figures": {"running_requests": Measured(value=value)}})
         for value in (10.0, 20.0)
     ]
-    assert reasons(comparison(*sides)) == [(Traffic.LOAD, 10.0, 20.0)]
+    assert reasons(comparison(*sides)) == [Traffic.LOAD]
 
 
 # Differences
 
-VALUES = st.floats(-1e4, 1e4)
+VALUES = st.floats(0, 1e4)
 WIDTHS = st.floats(0, 1e3)
-DEGREES = st.integers(2, 12)
 
 
 def sure(value, error, degrees=12):
-    """Return a figure with an error and its bounds."""
-    half = t_quantile(degrees) * error
-    return MeasuredFigure(
-        value=value, lower=value - half, upper=value + half, standard_error=error, degrees=degrees
-    )
+    """Return a figure with the bounds of an error."""
+    return exactly(value, t_quantile(degrees) * error)
 
 
 def between(value, below, above):
-    """Return a figure with bounds and without an error."""
-    return MeasuredFigure(value=value, lower=value - below, upper=value + above)
+    """Return a figure with uneven bounds."""
+    return Measured(value=value, lower=max(0.0, value - below), upper=value + above)
 
 
-FIGURES = st.builds(sure, VALUES, WIDTHS, DEGREES) | st.builds(between, VALUES, WIDTHS, WIDTHS)
+FIGURES = st.builds(between, VALUES, WIDTHS, WIDTHS)
 
 
-def test_variances_add_up_by_hand():
-    """0.3² + 0.4² = 0.5², and 2.064 of Student's with the 24 degrees that two of 12 have, near enough."""
-    found = difference(sure(10.0, 0.3), sure(8.0, 0.4))
-    degrees = 0.25**2 / (0.09**2 / 12 + 0.16**2 / 12)
-    assert (found.change, degrees) == (-2.0, pytest.approx(22.26, abs=0.01))
-    assert found.upper - found.change == found.change - found.lower == pytest.approx(2.074 * 0.5)
-
-
-def test_distances_of_two_quantiles_add_up_each_in_its_own_direction():
+def test_distances_of_bounds_add_up_as_squares_each_in_its_own_direction():
     """A rise is largest from the lower bound before to the upper bound after."""
     found = difference(between(10.0, 3.0, 1.0), between(20.0, 2.0, 4.0))
     assert (found.change, found.lower, found.upper) == (10.0, 10 - sqrt(4 + 1), 10 + 5.0)
 
 
-@pytest.mark.parametrize("one", [sure(1.0, 0.1), between(1.0, 0.1, 0.1), MeasuredFigure(value=1.0)])
+@pytest.mark.parametrize("one", [between(1.0, 0.1, 0.1), Measured(value=1.0)])
 def test_without_bounds_on_one_side_there_are_none_of_the_difference(one):
-    other = MeasuredFigure(value=2.0)
+    other = Measured(value=2.0)
     for found in (difference(one, other), difference(other, one)):
         assert (abs(found.change), found.lower, found.upper) == (1.0, None, None)
         assert not found.beyond_chance
@@ -201,8 +183,8 @@ def test_bounds_contain_the_change_and_swapped_measurements_have_the_opposite(be
 def test_bounds_hold_in_95_of_100_differences(degrees, ratio):
     """Means of B independent normal figures have errors of B degrees, as those of B cosines have.
 
-    Of 4000 differences a share of 95 % is known to 0.7 points. Welch's degrees are an approximation, and are
-    rounded down: with few and unequal ones it is a little more.
+    Of 4000 differences a share of 95 % is known to 0.7 points. With few degrees of freedom it is more: the
+    bounds of both are as wide as for theirs alone.
     """
     dice, held = random.Random(f"{degrees}{ratio}"), 0
     for _ in range(4000):
@@ -210,39 +192,53 @@ def test_bounds_hold_in_95_of_100_differences(degrees, ratio):
         for spread, number in zip((1.0, ratio), degrees, strict=True):
             waves = [dice.gauss(0, spread) for _ in range(number)]
             error = sqrt(sum(wave**2 for wave in waves) / number)
-            figures.append(sure(dice.gauss(0, spread), error, number))
+            figures.append(sure(100 + dice.gauss(0, spread), error, number))
         found = difference(*figures)
         held += found.lower <= 0 <= found.upper
-    assert 0.94 <= held / 4000 <= 0.985
+    assert 0.94 <= held / 4000 <= 0.995
 
 
 # Models and engines
 
 
-def worst(*models, gone=()):
-    """Return the outcome of a comparison of models, each with its outcome and those of its engines."""
+def outcome(*models, gone=()):
+    """Return the outcome of models, each with its rates before and after, and of models that are gone."""
+    names = [str(number) for number in range(len(models))]
+    before, after = (
+        SavedSnapshot(
+            engines=(),
+            models=[
+                model(pair[side], 0.001, name=name) for name, pair in zip(names, models, strict=True)
+            ] + [model(0.7, name=name) for name in gone if not side],
+        )
+        for side in (0, 1)
+    )  # fmt: skip
+    return compared(before, after, 0.05).outcome
 
-    def fixed(outcome, engines=()):
-        return SimpleNamespace(outcome=outcome, engines=[fixed(each) for each in engines])
 
-    its = ReferenceComparison.model_construct(
-        models=tuple(fixed(*model) for model in models), only_before=tuple(gone)
-    )
-    return its.outcome
-
-
-def test_an_engine_that_fell_counts_whatever_its_model_did_and_others_do_not():
-    for outcome in Outcome:
-        assert worst((outcome, [Outcome.SAME, Outcome.FELL])) is Outcome.FELL
-        if outcome is not Outcome.FELL:
-            assert worst((Outcome.SAME, [outcome])) is Outcome.SAME
+RATES = {
+    Outcome.FELL: 0.5,
+    Outcome.UNCERTAIN: 0.6502,
+    Outcome.LOWER: 0.68,
+    Outcome.SAME: 0.7,
+    Outcome.BETTER: 0.8,
+}
 
 
 def test_the_worst_of_the_models_counts_and_a_missing_one_makes_it_uncertain_at_best():
-    order = [Outcome.FELL, Outcome.NOT_COMPARABLE, Outcome.UNCERTAIN, Outcome.LOWER, Outcome.SAME, Outcome.BETTER]  # fmt: skip
+    order = list(RATES)
     for place, each in enumerate(order):
-        assert all(worst((other, []), (each, [])) is each for other in order[place:])
-        assert worst((each, []), gone=["model"]) is order[min(place, 2)]
+        assert all(outcome((0.7, RATES[other]), (0.7, RATES[each])) is each for other in order[place:])
+        assert outcome((0.7, RATES[each]), gone="ab") is order[min(place, 1)]
+
+
+def test_an_engine_that_fell_counts_whatever_its_model_did():
+    found = against("two", "one of two")
+    (name,) = found.fallen_engines
+    assert "on b (engine 0)" in name
+    assert "more than 5, and beyond chance" in found.fallen_engines[name]
+    same = found.model_copy(update={"models": against("two", "two").models})
+    assert ([each.outcome for each in same.models], same.outcome) == ([Outcome.SAME], Outcome.FELL)
 
 
 def text(found):
@@ -254,14 +250,14 @@ def prose(found):
 
 
 def against(before, after, threshold=0.05):
-    return compared(measured(before), measured(after), threshold)
+    return compared(saved(before), saved(after), threshold)
 
 
-def renamed(document, name):
-    """Return a reference with another model name."""
-    return document.model_copy(
+def renamed(snapshot, name):
+    """Return an observation with another model name."""
+    return snapshot.model_copy(
         update={
-            key: tuple(each.model_copy(update={"model_name": name}) for each in getattr(document, key))
+            key: tuple(each.model_copy(update={"model_name": name}) for each in getattr(snapshot, key))
             for key in ("engines", "models")
         }
     )
@@ -284,21 +280,18 @@ def renamed(document, name):
 def test_what_changed_and_different_conditions_are_found(before, after, outcome, cautions):
     found = against(before, after)
     (model,) = found.models
-    assert (found.outcome, [caution.reason for caution in model.cautions]) == (outcome, cautions)
+    assert (found.outcome, reasons(model)) == (outcome, cautions)
 
 
 def test_a_single_renamed_model_is_matched():
-    found = compared(measured("steady"), renamed(measured("worse"), "llama-awq"), 0.05)
+    found = compared(saved("steady"), renamed(saved("worse"), "llama-awq"), 0.05)
     assert (len(found.models), found.only_before, found.only_after) == (1, (), ())
     assert "Changed: model, from `meta-llama/Llama-3.1-8B-Instruct` to `llama-awq`" in prose(found)
 
 
 def test_unmatched_models_are_named():
     def models(*names):
-        documents = [renamed(measured("steady"), name) for name in names]
-        return documents[0].model_copy(
-            update={"models": sum((each.models for each in documents), ()), "engines": ()}
-        )
+        return SavedSnapshot(engines=(), seconds=60, models=[model(0.7, name=name) for name in names])
 
     found = compared(models("a", "b", "c"), models("b", "d", "e"), 0.05)
     assert [pair.after.model_name for pair in found.models] == ["b"]
@@ -306,7 +299,7 @@ def test_unmatched_models_are_named():
     assert [model.model_name for model in found.only_after] == ["d", "e"]
     written = text(found)
     assert "Not there now: `a with 4 draft tokens`" in written
-    assert "Not in the reference: `e with 4 draft tokens`" in written
+    assert "Not there then: `e with 4 draft tokens`" in written
 
 
 VERDICTS = {
@@ -326,13 +319,12 @@ def test_the_verdict_is_a_plain_sentence(write, after, verdict):
 def test_json_has_every_figure():
     found = json.loads(as_json(against("two", "one of two")))
     assert (found["outcome"], found["threshold"]) == ("fell", 0.05)
-    (model,) = found["models"]
-    rate = model["quantities"]["draft_acceptance_ratio"]
+    (one,) = found["models"]
+    rate = one["figures"]["draft_acceptance_ratio"]
     assert rate["change"] == pytest.approx(rate["after"]["value"] - rate["before"]["value"])
     assert rate["beyond_chance"] is True
-    assert [engine["outcome"] for engine in model["engines"]] == ["same", "fell"]
-    assert model["before"]["counts"]["drafts"] > 100_000
-    assert model["latency_seconds"]["time_to_first_token"]["p50"]["before"]["value"] > 0
+    assert one["before"]["engines"] == 2
+    assert found["before"]["seconds"] == 300.0
 
 
 HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
@@ -340,13 +332,12 @@ HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
 
 @pytest.mark.parametrize("write", [text, as_json])
 def test_untrusted_names_stay_text(write):
-    after = renamed(measured("two"), HOSTILE)
-    after = after.model_copy(
-        update={"engines": tuple(each.model_copy(update={"restarts": 1}) for each in after.engines)}
-    )
-    written = write(compared(measured("two"), after, 0.05))
+    after = renamed(saved("one of two"), HOSTILE)
+    engines = tuple(each.model_copy(update={"resets": {"restart": 1}}) for each in after.engines)
+    written = write(compared(saved("two"), after.model_copy(update={"engines": engines}), 0.05))
     assert "\x1b" not in written
     assert "\u202e" not in written
     assert not any(line.startswith("# c") for line in written.splitlines())
     if write is text:
         assert "``a|b`<script>*\\x1b[31m\\n# c\\u202e``" in written.replace("`` ", "``").replace(" ``", "``")
+        assert "counters were reset in this observation, 1 time" in written

@@ -97,7 +97,8 @@ def changed(view, **fields):
 def test_speculation_that_is_enabled_is_compared_with_the_time_before():
     text = report(observation("enable", running=180, seconds=240, cost=False), PLAIN)
     assert "- baseline: 119 s without speculation on 21 September\n" in text
-    assert "It is as measured against 119 s without speculation on 21 September." in text
+    assert "- baseline: 119 s without speculation on 21 September" in text
+    assert "Source of the cost: by its step times without speculation." in text
     assert re.search(
         r"time per output token *\| +13\.\d ms \| mean, by token; 2\d\.\d ms without speculation", text
     )
@@ -108,13 +109,23 @@ def test_speculation_that_is_enabled_is_compared_with_the_time_before():
 # Missing data
 
 
+def test_the_ways_to_know_of_several_engines_stand_once():
+    view = observation("unknown-cost", "unknown-cost", seconds=60, cost=False)
+    assert sum(bool(engine.ways_to_know) for engine in view.engines) == 2
+    text = report(view, PLAIN)
+    assert text.count("### How to know") == 1
+    assert text.count("Point the exporter at a Prometheus") == 1
+    assert text.count("To know it") <= 1
+
+
 def test_too_few_drafts_name_the_missing_number():
+    text = "Not enough drafts: 40 so far, 100 needed for a verdict. Wait for more requests."
     few = Finding(
-        name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=""
+        name="few_drafts", severity=Severity.INFO, values={"drafts": 40.0, "threshold": 100.0}, text=text
     )
     view = changed(observation("steady"), findings=(few,), verdict=Verdict.INSUFFICIENT)
     assert section(report(view, PLAIN), "Missing data").strip() == (
-        "- **few_drafts**: 40 drafts; a verdict takes 100, which is 60 more. At this rate that takes --for 1m30s."
+        "- **few_drafts**: Not enough drafts: 40 so far, 100 needed for a verdict. At this rate that takes --for 1m30s."
     )
 
 

@@ -288,7 +288,7 @@ def test_too_little_evidence_is_named(needs, text):
     ("gained", "bounds", "is_tight", "text"),
     [
         (None, None, None, ""),
-        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), False, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). As KV cache they would give nothing now: 31.0 % is in use, and no request waits."),
+        (150.4, Estimate(150.4, 90.0, 1200.0, 0.0), False, "The drafter's 2.00 GB gain 150 tokens a second for each GB (90 to 1,200). Used as KV cache, that memory would gain nothing now: 31.0 % is in use, no request waits."),
         (150.4, None, None, "The drafter's 2.00 GB gain 150 tokens a second for each GB. What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, -3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (3 to 50). What they would give as KV cache is unknown."),
         (-20.0, Estimate(-20.0, -50.0, 3.0, 0.0), None, "The drafter's 2.00 GB lose 20 tokens a second for each GB (a gain of -50 to 3). What they would give as KV cache is unknown."),

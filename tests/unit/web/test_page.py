@@ -190,7 +190,9 @@ async def test_one_banner_has_the_ways_to_know_of_all_unclear_engines_and_an_ope
         changed(engines[0], **UNSURE, id=name, target=name, ways_to_know=its) for name, its in ways.items()
     ]
     text = text_of(await shown(views=[*views, engines[1]]))
-    banner = text[text.index("How to know, cheapest first: 2 engines are unclear") : text.index("Engines ")]
+    banner = text[
+        text.index("2 engines are unclear. How to find out, cheapest first") : text.index("Engines ")
+    ]
     waiting = "For a: Wait for 12 requests. It takes the time until then, and costs no speed. 2 other ways"
     price = "Restart it. It takes ten minutes, and costs what drafts gain. observe --for 10m"
     assert f"{waiting} For a: {price} Copy For b: {price} b Copy" in banner
@@ -208,13 +210,13 @@ async def test_the_banner_names_each_target_once_and_counts_the_engines_whose_wa
             for number, more in enumerate(ways)
         ]
         text = text_of(await shown(views=[*views, changed(engines[1], target="other")]))
-        return text[text.index("How to know, ") : text.index("Engines ")]
+        return text[text.index("How to find out, ") : text.index("Engines ")]
 
     of_one = await banner([()] * 8, lambda _: "chat")
     assert "For chat: Wait for" in of_one
-    assert "see their panels" not in of_one
-    assert "and 1 engine more: see their panels" in await banner([(way,) for way in own[:4]], str)
-    assert "and 17 engines more: see their panels" in await banner([(way,) for way in own], str)
+    assert "open them for details" not in of_one
+    assert "and 1 more engine: open them for details" in await banner([(way,) for way in own[:4]], str)
+    assert "and 17 more engines: open them for details" in await banner([(way,) for way in own], str)
 
 
 # Targets and the exporter
@@ -342,12 +344,12 @@ async def test_requests_of_a_mix_begin_with_those_that_lose_and_are_counted_with
         "Mixed workload",
         "Serve creative requests at temperature up to 1",
         "Their average hides that speculation gives creative requests ",
-        "Since the start 10 requests were received; 3 of them report a rate only; rejected 2 malformed, ",
-        ", 3 000 above the rate, 2 dropped by the sender, ",
-        "; counted as other 7 by request_type.",
+        "Since the start 10 requests were received; 3 of them report a rate only; rejected: 2 malformed, ",
+        ", 3 000 over the rate limit, 2 dropped by the sender, ",
+        "; counted as other: 7 by request_type.",
     ):
         assert part in text
-    assert len(re.search("rejected (.*?);", text)[1].split(", ")) == len(Refusal) - 1
+    assert len(re.search("rejected: (.*?);", text)[1].split(", ")) == len(Refusal) - 1
 
 
 async def test_an_acceptance_that_falls_with_the_prompt_names_both_lengths():
