@@ -31,6 +31,12 @@ ROW: Final = "connections"
 """Name of these attacks for ``benchmarks.hostile --row``."""
 MAX_GAP: Final = 1.6
 """Seconds between two polls of a good target, with an interval of 1 s."""
+MAX_HEALTHY: Final = 5.0
+"""Seconds for /-/healthy during an attack."""
+MAX_HEALTHY_AFTER: Final = 2.0
+"""Seconds for /-/healthy once the attacker has hung up."""
+MAX_MEMORY: Final = 30.0
+"""MB by which the program grows."""
 _HEAD: Final = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
 _BODY: Final = b"POST /api/v1/requests HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n["
 _PASSWORD: Final = b"wonderland"
@@ -42,8 +48,8 @@ Seen = Mapping[str, float]
 class Port:
     """The attacked program: its port, its process and its log."""
 
-    def __init__(self, port: int, pid: int, log: Path, tls: ssl.SSLContext | None) -> None:
-        self._port, self._pid, self._log, self._tls = port, pid, log, tls
+    def __init__(self, port: int, pid: int, log: Path, tls: ssl.SSLContext | None, header: str) -> None:
+        self._port, self._pid, self._log, self._tls, self._header = port, pid, log, tls, header
         self.begin = time.monotonic()
         self.open: list[socket.socket] = []
         """Connections of the attacker, which the end of the attack closes."""
@@ -61,9 +67,7 @@ class Port:
         self.tls_writers.append(writer)
         return transport
 
-    async def connect(
-        self, data: bytes = b"", *, receive: int = 0, address: str = "127.0.0.1"
-    ) -> socket.socket:
+    async def connect(self, data: bytes = b"", *, receive: int = 0) -> socket.socket:
         """Connect, and send as many bytes as the program takes in 5 s; ``receive`` is the receive buffer in bytes."""
         client = socket.socket()
         client.setblocking(False)
@@ -72,7 +76,7 @@ class Port:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(5):
-                await asyncio.get_running_loop().sock_connect(client, (address, self._port))
+                await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", self._port))
                 await asyncio.get_running_loop().sock_sendall(client, data)
         return client
 
@@ -98,12 +102,12 @@ class Port:
                 await asyncio.get_running_loop().sock_sendall(client, data)
                 await asyncio.sleep(1)
 
-    async def answer(self, data: bytes, *, address: str = "127.0.0.1", limit: float = 10.0) -> bytes:
+    async def answer(self, data: bytes, *, limit: float = 10.0) -> bytes:
         """Send a request on a connection of its own; return the response, empty if there is none."""
         options: dict[str, Any] = {"ssl": self._tls, "server_hostname": "localhost"} if self._tls else {}
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(limit):
-                reader, writer = await asyncio.open_connection(address, self._port, **options)
+                reader, writer = await asyncio.open_connection("127.0.0.1", self._port, **options)
                 try:
                     writer.write(data)
                     return await reader.read()
@@ -111,11 +115,11 @@ class Port:
                     writer.transport.abort()
         return b""
 
-    async def honest(self, path: str = "/-/healthy", address: str = "127.0.0.1", header: str = "") -> float:
-        """Return the seconds of a request; infinite without status 200."""
-        begin = time.monotonic()
+    async def honest(self, path: str = "/-/healthy", header: str | None = None) -> float:
+        """Return the seconds of a request, by default of one who is let in; infinite without status 200."""
+        begin, header = time.monotonic(), self._header if header is None else header
         head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n"
-        is_answered = (await self.answer(head.encode(), address=address)).startswith(b"HTTP/1.1 200")
+        is_answered = (await self.answer(head.encode())).startswith(b"HTTP/1.1 200")
         return time.monotonic() - begin if is_answered else math.inf
 
     @property
@@ -153,8 +157,6 @@ class ConnectionAttack:
     run: Callable[[Port], Awaitable[Seen]]
     bounds: Mapping[str, float]
     web_config: str = ""
-    healthy: float = 1.0
-    """Seconds for /-/healthy meanwhile."""
 
 
 def _closed(data: bytes, drip: bytes = b"", first: bytes = b"") -> Callable[[Port], Awaitable[Seen]]:
@@ -242,9 +244,7 @@ async def _pipelined_heads(port: Port) -> Seen:
     return {"memory, MB": port.memory() - before}
 
 
-def _many(
-    count: int, seconds: float, data: bytes = b"", honest_at: str = "127.0.0.1"
-) -> Callable[[Port], Awaitable[Seen]]:
+def _many(count: int, seconds: float, data: bytes = b"") -> Callable[[Port], Awaitable[Seen]]:
     async def run(port: Port) -> Seen:
         before, memory = port.descriptors(), port.memory()
         await asyncio.gather(*(port.connect(data) for _ in range(count)))
@@ -252,7 +252,7 @@ def _many(
         seen = {
             "descriptors": port.descriptors() - before,
             "memory, MB": port.memory() - memory,
-            "/metrics, s": await port.honest("/metrics", honest_at),
+            "/metrics, s": await port.honest("/metrics"),
         }
         if not seconds:
             return seen
@@ -309,18 +309,8 @@ async def _no_descriptors(port: Port) -> Seen:
     return {"/-/healthy, s": max(times), "log, kB": (port.log_bytes() - before) / 1000}
 
 
-async def _no_descriptors_at_all(port: Port) -> Seen:
-    """Let no descriptor be free and no connection be there that could be closed."""
-    await asyncio.sleep(8)
-    port.exhaust_descriptors(free=0)
-    times = [await port.honest() for _ in range(10)]
-    return {"/-/healthy, s": max(times)}
-
-
 async def _passwords(port: Port) -> Seen:
     """Guess 60 passwords at once, again and again; an honest client's password was checked before."""
-    right = "Authorization: Basic " + b64encode(b"alice:" + _PASSWORD).decode() + "\r\n"
-    await port.honest(header=right)
     end = time.monotonic() + 6
 
     async def guess(number: int) -> None:
@@ -330,25 +320,28 @@ async def _passwords(port: Port) -> Seen:
 
     guesses = [asyncio.create_task(guess(number)) for number in range(60)]
     await asyncio.sleep(2)
-    seen = {"right password, s": await port.honest("/metrics", header=right)}
+    seen = {"right password, s": await port.honest("/metrics")}
     await asyncio.gather(*guesses)
     return seen
 
 
+_USERS: Final = "users"
 _TLS: Final = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
-_OTHER_ADDRESS: Final = next(
-    (str(each[4][0]) for each in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
-     if not str(each[4][0]).startswith("127.")), "127.0.0.1",
-)  # fmt: skip
-"""An address of this machine that is not loopback: connections to it come from it, so it is another client."""
+_RIGHT: Final = "Authorization: Basic " + b64encode(b"alice:" + _PASSWORD).decode() + "\r\n"
 
 
 def _users() -> str:
     return f"basic_auth_users: {{alice: {bcrypt.hashpw(_PASSWORD, bcrypt.gensalt(8)).decode()}}}\n"
 
 
+_ALWAYS: Final = {
+    "gap, s": MAX_GAP,
+    "/-/healthy meanwhile, s": MAX_HEALTHY,
+    "/-/healthy after, s": MAX_HEALTHY_AFTER,
+}
 _SOON: Final = {"closed after, s": 11.5}
-_CROWD: Final = {"descriptors": 132, "memory, MB": 12, "/metrics, s": 1.0}
+_CROWD: Final = {"descriptors": 68, "memory, MB": MAX_MEMORY, "/metrics, s": 10.0}
+_UNREAD: Final = {"memory, MB": MAX_MEMORY, "/metrics, s": 10.0, "all closed after, s": 60}
 ATTACKS: Final[Sequence[ConnectionAttack]] = (
     ConnectionAttack("silent connection", _closed(b""), _SOON),
     ConnectionAttack("half a head", _closed(_HEAD), _SOON),
@@ -358,22 +351,22 @@ ATTACKS: Final[Sequence[ConnectionAttack]] = (
     ConnectionAttack("body that nobody reads and nobody sends", _closed(b"POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"), {"closed after, s": 2.5}),
     ConnectionAttack("bodies that end in the middle, 20 clients", _slow_bodies, {"log, kB": 2}),
     ConnectionAttack("bodies that are reset after 408, 16 clients", _slow_bodies_of_408, {"log, kB": 2}),
-    ConnectionAttack("bodies that end TLS in the middle, 20 clients", _broken_tls, {"log, kB": 4}, _TLS, healthy=2.0),
+    ConnectionAttack("bodies that end TLS in the middle, 20 clients", _broken_tls, {"log, kB": 4}, _TLS),
     ConnectionAttack("120 half heads of 480 kB", _half_heads, {"memory, MB": 12}),
     ConnectionAttack("50,000 requests sent ahead, unread", _pipelined, {"memory, MB": 8}),
     ConnectionAttack("60 x 200 requests of 24 kB sent ahead, unread", _pipelined_heads, {"memory, MB": 24}),
     ConnectionAttack("500 silent connections", _many(500, 12), {**_CROWD, **_SOON}),
-    ConnectionAttack("500 connections with half a head; another address", _many(500, 0, _HEAD, _OTHER_ADDRESS), _CROWD),
-    ConnectionAttack("40 x 80 x /metrics, unread", _unread("/metrics", "/metrics"), {"memory, MB": 16, "/metrics, s": 1, "all closed after, s": 40}),
-    ConnectionAttack("40 x 80 x page, unread", _unread("/", "/metrics"), {"memory, MB": 24, "/metrics, s": 1, "all closed after, s": 40}),
-    ConnectionAttack("40 x 80 x document of 60 kB, unread", _unread("/docs/reference/metrics.md", "/metrics"), {"memory, MB": 24, "/metrics, s": 1, "all closed after, s": 40}),
-    ConnectionAttack("40 x 80 x document of 60 kB over TLS, unread", _unread("/docs/reference/metrics.md", "/metrics"), {"memory, MB": 48, "/metrics, s": 1, "all closed after, s": 40}, _TLS),
-    ConnectionAttack("500 connections without a TLS handshake", _many(500, 12), {**_CROWD, "memory, MB": 60, **_SOON}, _TLS),
-    ConnectionAttack("TLS handshakes in a loop, 40 clients", _reconnecting, {"/metrics, s": 2}, _TLS, healthy=2.0),
-    ConnectionAttack("connections in a loop, 40 clients", _reconnecting, {"/metrics, s": 1}),
-    ConnectionAttack("descriptors exhausted by connections", _no_descriptors, {"/-/healthy, s": 1.0, "log, kB": 4}),
-    ConnectionAttack("descriptors exhausted by others", _no_descriptors_at_all, {"/-/healthy, s": 1.0}),
-    ConnectionAttack("60 wrong passwords at once, cost 8", _passwords, {"right password, s": 1.0}, "users", healthy=math.inf),
+    ConnectionAttack("500 connections with half a head", _many(500, 0, _HEAD), _CROWD),
+    ConnectionAttack("40 x 80 x /metrics, unread", _unread("/metrics", "/metrics"), _UNREAD),
+    ConnectionAttack("40 x 80 x page, unread", _unread("/", "/metrics"), _UNREAD),
+    ConnectionAttack("40 x 80 x document of 60 kB, unread", _unread("/docs/reference/metrics.md", "/metrics"), _UNREAD),
+    ConnectionAttack("40 x 80 x document of 60 kB over TLS, unread", _unread("/docs/reference/metrics.md", "/metrics"), _UNREAD, _TLS),
+    ConnectionAttack("500 connections without a TLS handshake", _many(500, 12), {**_CROWD, **_SOON}, _TLS),
+    ConnectionAttack("500 clients with the first 6 bytes of a handshake", _many(500, 12, b"\x16\x03\x01\x02\x00\x01"), {**_CROWD, **_SOON}, _TLS),
+    ConnectionAttack("TLS handshakes in a loop, 40 clients", _reconnecting, {"/metrics, s": 10}, _TLS),
+    ConnectionAttack("connections in a loop, 40 clients", _reconnecting, {"/metrics, s": 10}),
+    ConnectionAttack("descriptors exhausted by connections", _no_descriptors, {"/-/healthy, s": MAX_HEALTHY, "log, kB": 4}),
+    ConnectionAttack("60 wrong passwords at once, cost 8", _passwords, {"right password, s": 10.0}, _USERS),
 )  # fmt: skip
 
 
@@ -383,7 +376,8 @@ def measured(attack: ConnectionAttack) -> dict[str, float]:
         folder = Path(name)
         config = {"requests": {"ingest": True}}
         with running(Attack(config=config, flags=flags), folder, tls=tls is not None) as program:
-            port = Port(program.port, program.process.pid, folder / "exporter.log", tls)
+            header = _RIGHT if attack.web_config == _USERS else ""
+            port = Port(program.port, program.process.pid, folder / "exporter.log", tls, header)
             seen = asyncio.run(_attacked(attack, port))
             return {**seen, "gap, s": program.longest_gap(port.begin, time.monotonic())}
 
@@ -402,9 +396,12 @@ async def _attacked(attack: ConnectionAttack, port: Port) -> dict[str, float]:
         seen = await attack.run(port)
     finally:
         asking.cancel()
+        for writer in port.tls_writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.1)  # until asyncio has closed their sockets
         for client in port.open:
             client.close()
-    return {**seen, "/-/healthy meanwhile, s": max(times)}
+    return {**seen, "/-/healthy meanwhile, s": max(times), "/-/healthy after, s": await port.honest()}
 
 
 @contextlib.contextmanager
@@ -415,7 +412,7 @@ def _web_config(
     if not attack.web_config:
         yield (), None
         return
-    (folder / "web.yml").write_text(_users() if attack.web_config == "users" else attack.web_config)
+    (folder / "web.yml").write_text(_users() if attack.web_config == _USERS else attack.web_config)
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
     issued.private_key_pem.write_to_path(folder / "server.key")
@@ -427,7 +424,7 @@ def _web_config(
 
 def misses(attack: ConnectionAttack, seen: Mapping[str, float]) -> list[str]:
     """Return the figures beyond their bounds."""
-    bounds = {**attack.bounds, "gap, s": MAX_GAP, "/-/healthy meanwhile, s": attack.healthy}
+    bounds = {**attack.bounds, **_ALWAYS}
     return [
         f"{name} {value:.2f} > {bounds[name]}" for name, value in seen.items() if not value <= bounds[name]
     ]
@@ -435,6 +432,6 @@ def misses(attack: ConnectionAttack, seen: Mapping[str, float]) -> list[str]:
 
 def described(attack: ConnectionAttack, seen: Mapping[str, float]) -> str:
     """Return a line of the table of results."""
-    bounds = {**attack.bounds, "gap, s": MAX_GAP, "/-/healthy meanwhile, s": attack.healthy}
+    bounds = {**attack.bounds, **_ALWAYS}
     figures = "; ".join(f"{name}: {value:.2f} (≤ {bounds[name]})" for name, value in seen.items())
     return f"| {attack.name} | {figures} |"

@@ -255,7 +255,7 @@ def test_without_descriptors_polls_continue_and_the_page_returns_with_the_first_
     with ExitStack() as clients:
         for _ in range(30):
             clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=e2e.CEILING))
-        e2e.eventually(lambda: "connections_not_taken" in exporter.log)
+        e2e.eventually(lambda: "connections_full" in exporter.log)
         time.sleep(4)
         assert max(descriptors(process)) < most
         used, lasted = cpu_seconds(process) - used, time.monotonic() - began
@@ -264,5 +264,5 @@ def test_without_descriptors_polls_continue_and_the_page_returns_with_the_first_
     assert value(exporter, POLLS) - polls > 0.7 * (lasted - waited)
     assert value(exporter, FAILURES) == 0
     assert used < 0.4 * lasted  # it waits, and does not try again and again
-    assert exporter.log.count("connections_not_taken") == 1
+    assert exporter.log.count("connections_full") == 1
     assert "Traceback" not in exporter.log

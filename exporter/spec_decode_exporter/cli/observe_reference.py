@@ -86,11 +86,10 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
     view = observed.view()
     write(path, view)
     _say(f"{path}: saved, {', '.join(map(_accepted, view.models))}")
-    rates = ((model.model_name, model.acceptance) for model in view.models)
-    unbounded = [name for name, rate in rates if rate is None or rate.lower is None]
-    for name in unbounded:
+    unbounded = [each for each in view.models if each.acceptance is None or each.acceptance.lower is None]
+    for model in unbounded:
         _say(
-            f"{name!r} had too few requests for bounds of its acceptance rate, so nothing can be compared "
+            f"{model.model_name!r} had too few requests for bounds of its acceptance rate, so nothing can be compared "
             "with it; measure for longer, or under more load"
         )
     return ExitStatus.UNKNOWN if unbounded else ExitStatus.GOOD

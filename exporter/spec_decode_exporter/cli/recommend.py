@@ -114,11 +114,8 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
         body = (await client.get(url)).body
         return parsed(body)
     except PollError as error:
-        hint = (
-            f": {_NO_EXPORTER}"
-            if isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
-            else ""
-        )
+        is_missing = isinstance(error, StatusError) and error.status == HTTPStatus.NOT_FOUND
+        hint = f": {_NO_EXPORTER}" if is_missing else ""
         raise SavedFileError(f"{url}: {printable(error)}{hint}") from None
     except ValueError:
         is_exporter = body.startswith(b"{") and b'"version":' in body

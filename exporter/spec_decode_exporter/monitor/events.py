@@ -110,9 +110,8 @@ _ROWS: Final = (
     EventType(_X, "web_config_reloaded", "info", "file", "The reloaded file of `--web.config.file` is in force."),
     EventType(_X, "web_config_reload_failed", "error", "problems", "The file has errors; the old one stays."),
     EventType(_X, "requests_refused", "warning", _REFUSED, "Requests rejected since the last such line, by reason; at most once a minute. `body` counts bodies, the last with this HTTP `status`."),
-    EventType(_X, "connections_full", "warning", "connections count", "The limit is reached; the longest idle connection is closed. Once a minute, with the number of times."),
-    EventType(_X, "connections_not_taken", "warning", "connections count reason", "No descriptor or memory for another connection; the longest idle one is closed."),
-    EventType(_X, "requests_incomplete", "warning", "count reason", "Clients ended requests in the middle of a body."),
+    EventType(_X, "web_config_keys_ignored", "warning", "keys", "The file of `--web.config.file` has keys of exporter-toolkit that have no effect here."),
+    EventType(_X, "connections_full", "warning", "connections reason", "The limit is reached, or the system has no descriptor or memory for another connection; the longest idle one is closed. At most once a minute."),
     EventType(_X, "variable_not_understood", "warning", "variable reason", "An environment variable about vLLM's speculation is invalid."),
     EventType(_X, "state_file_set_aside", "warning", "file kept_as reason", "The state file was damaged and is renamed to `kept_as`; readable entries stay."),
     EventType(_X, "state_file_not_written", "warning", "file reason", "The learned state could not be saved."),
@@ -121,7 +120,6 @@ _ROWS: Final = (
     EventType(_X, "saving_failed", "error", "exception", "An internal error in saving."),
     EventType(_X, "baselines_forgotten", "warning", "forgotten most_kept", "More engines than the state can hold; the oldest are forgotten."),
     EventType(_X, "request_failed", "error", "method path exception", "An internal error in a request; its response was 500."),
-    EventType(_X, "connection_failed", "error", "count exception", "An internal error in accepting a connection."),
     EventType(_X, "task_died", "error", "exception", "An internal error ended a background task. Restart the exporter and report the error."),
 )  # fmt: skip
 EVENTS: Final[Mapping[str, EventType]] = {row.name: row for row in _ROWS}

@@ -226,7 +226,6 @@ def _begin_and_length(observation: SavedSnapshot) -> dict[str, float | None]:
 
 
 Times = Annotated[SavedSnapshot, PlainSerializer(_begin_and_length)]
-Models = tuple[Described, ...]
 
 
 class Comparison(View):
@@ -237,9 +236,9 @@ class Comparison(View):
     before: Times
     after: Times
     models: tuple[ModelComparison, ...]
-    only_before: Models
+    only_before: tuple[Described, ...]
     """Models of the reference that are not there now."""
-    only_after: Models
+    only_after: tuple[Described, ...]
     """Models that the reference lacks."""
 
     @computed

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODIES: Final = 8
 """Concurrent bodies of requests: each may be in memory as a whole."""
-MAX_BODIES_PER_CLIENT: Final = 4
-"""Of these, bodies of one client address."""
 DROPPED: Final = "X-Spec-Decode-Dropped"
 """Header: requests that the sender dropped since the last accepted body."""
 TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"

@@ -15,10 +15,10 @@ from spec_decode_exporter.web.api import (
     ENDPOINTS,
     INGEST_PATH,
     MAX_BODIES,
-    MAX_BODIES_PER_CLIENT,
     count_rejected,
 )
-from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, to_index
+from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, not_found, to_index
+from spec_decode_exporter.web.endpoint import ROOT as API
 from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
@@ -88,7 +88,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
 
 def _routes() -> Iterator[web.RouteDef]:
     """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
-    large, bodies = Limit(), Limit(MAX_BODIES, MAX_BODIES_PER_CLIENT)
+    large, bodies = Limit(), Limit(MAX_BODIES)
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
@@ -112,10 +112,16 @@ def _routes() -> Iterator[web.RouteDef]:
 
 @web.middleware
 async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Log an unexpected error, and keep its text out of the response: it may contain confidential data."""
+    """Log an unexpected error, and keep its text out of the response: it may contain confidential data.
+
+    A browser gets a page for an address that has none.
+    """
     try:
         return await handler(request)
-    except web.HTTPException:
+    except web.HTTPException as error:
+        is_browser = "text/html" in request.headers.get(hdrs.ACCEPT, "")
+        if error.status == HTTPStatus.NOT_FOUND and is_browser and not request.path.startswith(API):
+            return await not_found(request)
         raise
     except Exception:  # noqa: BLE001  it is logged with its traceback
         _log.exception("request_failed", method=request.method, path=request.path)

@@ -76,6 +76,23 @@ async def documentation(request: web.Request) -> web.StreamResponse:
     return await html_response(request, await render("document.html", **facts))
 
 
+async def not_found(request: web.Request) -> web.Response:
+    """Return the page of an address that has none, with links to those that a reader looks for."""
+    from markupsafe import Markup
+
+    root = "../" * (request.path.count("/") - 1) or "./"  # relative, as a proxy may add a prefix
+    content = Markup(  # noqa: S704  it has nothing of the request but the depth of its path
+        f'<h1>Page not found</h1><p>See <a href="{root}">all engines</a> or the '
+        f'<a href="{root}docs/">documentation</a>.</p>'
+    )
+    facts = {"title": "Page not found", "content": content, "root": root}
+    response = await html_response(
+        request, await render("document.html", **facts, version=request.app[STATE].version)
+    )
+    response.set_status(404)
+    return response
+
+
 @cache
 def served() -> dict[str, Path]:
     """Return each served file, by its path below ``/docs/``."""

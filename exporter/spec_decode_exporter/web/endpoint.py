@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 ROOT: Final = "/api"
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
-MAX_PARAMETERS: Final = 128
-"""Parameters of a request, including repeated ones: each value is compared with every engine."""
-_PIECE: Final = 256 * 1024
-"""Bytes that are sent at once: less than a millisecond of work."""
-_MAX_NAME_LENGTH: Final = 100
-"""Characters of a parameter's name that an error response repeats."""
+MAX_PARAMETERS: Final = 128  # with repeated ones: each value is compared with every engine
+_MAX_NAME_LENGTH: Final = 100  # of a parameter, in an error response
 
 _FORWARDED: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
 _DETAILS: Final = {
@@ -65,14 +61,10 @@ class RequestError(Exception):
     def __init__(
         self, status: HTTPStatus, detail: str, parameters: Sequence[tuple[str, str]] = (), retry: int = 0
     ) -> None:
-        """Reject a request with a status of 400 or more, for parameters with these names and errors.
-
-        ``retry``, in seconds, is sent as ``Retry-After`` unless it is 0.
-        """
+        """Reject a request for parameters with these errors; ``retry`` is sent as ``Retry-After``."""
         super().__init__(detail)
-        self.status = status
+        self.status, self._headers = status, {"Retry-After": str(retry)} if retry else {}
         self.parameters = tuple(ParameterProblem(name=name, problem=problem) for name, problem in parameters)
-        self._headers = {"Retry-After": str(retry)} if retry else {}
 
     def response(self) -> web.Response:
         """Return the problem as a response."""
@@ -88,7 +80,7 @@ def wrong_parameters(wrong: Sequence[tuple[str, str]]) -> RequestError:
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Convert every error response under the API's path to a problem."""
-    if request.path != ROOT and not request.path.startswith(f"{ROOT}/"):
+    if not f"{request.path}/".startswith(f"{ROOT}/"):
         return await handler(request)
     try:
         response = await handler(request)
@@ -119,16 +111,11 @@ class Parameter(NamedTuple):
 
     name: str
     description: str
-    problem: str = ""
-    """Error of an invalid value; it follows "The parameter …"."""
-    schema: Mapping[str, Any] = {"type": "string"}
-    """JSON Schema of a value. Its pattern, its enum and its maximum length are checked."""
-    read: Callable[[str], Any] = str
-    """Return the value of a valid text; raise ValueError of an invalid one."""
-    repeats: bool = True
-    """True if it selects any of several values."""
-    default: object = None
-    """Value without the parameter, if it does not repeat."""
+    problem: str = ""  # of an invalid value; it follows "The parameter …"
+    schema: Mapping[str, Any] = {"type": "string"}  # its pattern, enum and maximum length are checked
+    read: Callable[[str], Any] = str  # of a valid text; it raises ValueError
+    repeats: bool = True  # selects any of several values
+    default: object = None  # if it does not repeat
     example: str = ""
 
     def value(self, text: str) -> Any:  # noqa: ANN401  any value
@@ -141,11 +128,7 @@ class Parameter(NamedTuple):
 
 
 def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
-    """Return the validated parameters of a request.
-
-    Raises:
-        RequestError: A parameter is unknown, invalid, or repeated; the error names all of them.
-    """
+    """Return the validated parameters of a request, or raise RequestError, which names all wrong ones."""
     if len(query) > MAX_PARAMETERS:
         detail = f"The request has {len(query)} parameters; the maximum is {MAX_PARAMETERS}."
         raise RequestError(HTTPStatus.BAD_REQUEST, detail)
@@ -173,22 +156,16 @@ def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
 class Endpoint:
     """One path and method of the API. The OpenAPI document is generated from it."""
 
-    method: str
-    """``GET``, which includes ``HEAD``, or ``POST``."""
+    method: str  # GET, which includes HEAD, or POST
     path: str
-    name: str
-    """The ``operationId``."""
+    name: str  # the operationId
     summary: str
     respond: Callable[[web.Request, Query], Awaitable[web.StreamResponse]]
-    model: type[View] | None = None
-    """Model of the response."""
+    model: type[View] | None = None  # of the response
     parameters: Sequence[Parameter] = ()
-    problems: Sequence[int] = ()
-    """Status codes of errors besides those of every endpoint."""
-    body: type[Struct] | None = None
-    """Record: one item of a ``POST`` body."""
-    headers: Sequence[Parameter] = ()
-    """Request headers that it reads."""
+    problems: Sequence[int] = ()  # status codes besides those of every endpoint
+    body: type[Struct] | None = None  # one item of a POST body
+    headers: Sequence[Parameter] = ()  # that it reads
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Parse the query and respond; convert errors to problems."""
@@ -199,16 +176,8 @@ class Endpoint:
 
 
 async def json_response(request: web.Request, body: bytes) -> web.Response:
-    """Return JSON as a response, compressed if the client accepts it, and sent in pieces."""
+    """Return JSON as a response, compressed if the client accepts it."""
     headers = {"Content-Type": JSON, "Vary": "Accept-Encoding"}
     if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
         body, headers["Content-Encoding"] = await packed(body), "gzip"
-    if len(body) <= _PIECE:
-        return web.Response(body=body, headers=headers)
-    return web.Response(body=_pieces(body), headers={**headers, "Content-Length": str(len(body))})
-
-
-async def _pieces(body: bytes) -> AsyncIterator[bytes]:
-    """Yield pieces of a body: to hand ten megabytes to a socket at once holds the event loop."""
-    for start in range(0, len(body), _PIECE):
-        yield body[start : start + _PIECE]
+    return web.Response(body=body, headers=headers)

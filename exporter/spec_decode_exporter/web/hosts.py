@@ -1,14 +1,13 @@
 """Names of the exporter's own site: its address, protection from cross-site requests and DNS rebinding.
 
-A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` reveal them,
-and such requests must change nothing. With DNS rebinding, the other site resolves its own name to this
-address; only the ``Host`` header reveals it.
+A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` reveal them.
+With DNS rebinding, the other site's name leads to this address; only the ``Host`` header reveals it.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,71 +15,55 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.web.limits import LOCAL, client_address, error_response
+from spec_decode_exporter.web.limits import error_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aiohttp.typedefs import Handler, Middleware
     from multidict import MultiMapping
 
-_AUTHORITY: Final = re.compile(
-    r"(?:\[(?P<ipv6>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9._-]{1,254}))(?::(?P<port>\d{0,5}))?", re.ASCII
-)
-_HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
+_NAME: Final = r"(?=[^:]{1,254}(?::|\Z))[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?"
+_AUTHORITY: Final = re.compile(rf"(?:\[([0-9a-f:.]{{2,45}})\]|({_NAME}))(?::(\d{{0,5}}))?", re.ASCII)
 _EXTERNAL_URL: Final = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
     re.ASCII,
 )
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_SAFE: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
-_OWN_SITE: Final = frozenset({"same-origin", "none"})
-"""Values of ``Sec-Fetch-Site``: the exporter's own page, and a user who typed the address."""
+_OWN_SITE: Final = frozenset({"same-origin", "none"})  # the own page, and a user who typed the address
 
 
 class Authority(NamedTuple):
-    """A host and a port, as in a URL."""
+    """A host in lower case, without brackets and without the root's dot, and a port."""
 
     host: str
-    """In lower case, without brackets and without the root's dot."""
     port: int | None
 
 
 def parse_authority(text: str) -> Authority | None:
     """Parse the value of a ``Host`` header; return None if it is not a host with an optional port."""
     match = _AUTHORITY.fullmatch(text.lower()) if text.isascii() else None
-    if match is None:
+    if match is None or (match[1] and not _is_address(match[1])):
         return None
-    host = match["ipv6"] or match["name"].removesuffix(".")
-    is_valid = _is_address(host) if match["ipv6"] else _HOST_NAME.fullmatch(host)
-    return Authority(host, int(match["port"]) if match["port"] else None) if is_valid else None
+    return Authority(match[1] or match[2].removesuffix("."), int(match[3]) if match[3] else None)
 
 
 def _is_address(host: str) -> bool:
     try:
-        ip_address(host)
+        return bool(ip_address(host))
     except ValueError:
         return False
-    return True
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedHosts:
-    """Host names that clients may request; empty allows all of them."""
+class AllowedHosts(NamedTuple):
+    """Host names that clients may request; none allows all. A leading ``*.`` matches any subdomains."""
 
     names: frozenset[str] = frozenset()
-    """A leading ``*.`` matches any subdomains."""
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> AllowedHosts:
-        """Parse host names.
-
-        Raises:
-            UsageError: A text is not a host name.
-        """
+        """Parse host names, or raise UsageError."""
         names = {text: text.lower().removesuffix(".") for text in texts}
         for text, name in names.items():
-            if not _HOST_NAME.fullmatch(name.removeprefix("*.")):
+            if not re.fullmatch(_NAME, name.removeprefix("*."), re.ASCII):
                 raise UsageError(
                     f"{text[:100]!r} is not a host name for --web.allowed-hosts: write it without scheme and "
                     "port, such as exporter.example.com or *.example.com; addresses are always allowed"
@@ -112,10 +95,7 @@ EVERY_HOST: Final = AllowedHosts()
 def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
     """Return whether a page of another site made the browser send a request.
 
-    Args:
-        headers: The headers of the request.
-        allowed: Names of the exporter's own site, besides the ``Host`` header.
-        secure: True if the request came through TLS: then a page without TLS is another site.
+    If it came through TLS (``secure``), a page without TLS is another site.
     """
     if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
         return True
@@ -143,15 +123,16 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        is_local = client_address(request.transport) == LOCAL  # no browser can connect to a unix socket
-        if not is_local and not allowed.allow(request.raw_path, request.headers):
+        # A client of a unix socket has no address, and is no browser.
+        if request.remote and not allowed.allow(request.raw_path, request.headers):
             text = "The Host header or the request line names no host of --web.allowed-hosts."
             return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
-        if request.method not in _SAFE and is_foreign(request.headers, allowed, secure=request.secure):
+        if request.method not in {"GET", "HEAD"} and is_foreign(
+            request.headers, allowed, secure=request.secure
+        ):
             text = (
                 "The Origin or Sec-Fetch-Site header shows a request of another site, which must not change "
-                "anything. If a proxy changes the Host header, name the host of its URL with "
-                "--web.allowed-hosts."
+                "anything. If a proxy changes the Host header, name its URL's host with --web.allowed-hosts."
             )
             return error_response(HTTPStatus.FORBIDDEN, text, close=True)
         return await handler(request)
@@ -160,11 +141,7 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
 
 
 def parse_external_url(text: str) -> str:
-    """Return the address at which browsers reach the exporter, without a slash at its end.
-
-    Raises:
-        UsageError: It is not an http address, or has a user, a query or a fragment.
-    """
+    """Return the address of the pages in a browser, without a slash at its end, or raise UsageError."""
     if not _EXTERNAL_URL.fullmatch(text):
         raise UsageError(
             f"--web.external-url {text!r} is not an address such as https://monitoring.example.com/spec-decode"

@@ -139,8 +139,8 @@ async def metrics(request: web.Request) -> web.StreamResponse:
             async with asyncio.timeout(SEND_SECONDS):
                 await response.prepare(request)
                 for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
+                    await yield_to_event_loop()  # not after the last: the next request could come meanwhile
                     await response.write(piece)
-                    await yield_to_event_loop()
                 await response.write_eof()
         except TimeoutError:
             transport.abort()

@@ -6,13 +6,11 @@ Settings that Python's TLS does not support are rejected. So are settings that s
 from __future__ import annotations
 
 import asyncio
-import binascii
 import re
 import secrets
 import ssl
 from base64 import b64decode
-from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from http import HTTPStatus
@@ -38,7 +36,7 @@ from spec_decode_exporter.config.types import (
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
 from spec_decode_exporter.core.tasks import PASSWORDS, WEB_CONFIGURATION
-from spec_decode_exporter.web.limits import LOCAL, client_address, error_response
+from spec_decode_exporter.web.limits import error_response
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -47,33 +45,18 @@ if TYPE_CHECKING:
 
 VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
-ClientAuth = Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"]
-"""Client certificates, from the weakest requirement to the strongest."""
 MIN_BCRYPT_COST: Final = 4
-"""Minimum that bcrypt supports."""
-MAX_BCRYPT_COST: Final = 16
-"""Maximum cost of a bcrypt hash. Its comparison takes about 5 s; each step doubles the time."""
-MAX_CHECKS: Final = 16
-"""Passwords that wait to be compared."""
-MAX_CHECKS_PER_CLIENT: Final = 8
-"""Of these, passwords from one client address."""
-CHECK_INTERVAL: Final = 1.0
-"""Seconds between two checks of the files."""
-
-_UNVERIFIED: Final = frozenset({"RequestClientCert", "RequireAnyClientCert", "RequireClientCert"})
+MAX_BCRYPT_COST: Final = 16  # a comparison takes about 5 s then; each step doubles the time
+MAX_CHECKS: Final = 64  # passwords that wait to be compared, as many as there are connections
+CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the files
+_MAX_CACHED: Final = 1000  # right passwords
+_SIGNIFICANT_BYTES: Final = 72  # of a password: bcrypt ignores the rest
+_IGNORED: Final = frozenset({"http_server_config", "prefer_server_cipher_suites"})
+"""Keys of exporter-toolkit that concern HTTP/2, headers that are sent anyway, and old versions of TLS."""
 _VERIFY: Final = {"NoClientCert": ssl.CERT_NONE, IF_GIVEN: ssl.CERT_OPTIONAL, VERIFIED: ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_SAN_KINDS: Final = frozenset({"DNS", "email", "URI", "IP Address"})
-"""Kinds of names in a certificate that ``client_allowed_sans`` can match, as Python's ssl names them."""
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _HASH_SCHEMA: Final = {"type": "string", "pattern": r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$"}
-_MAX_USERS: Final = 1000
-_MAX_CACHED: Final = 128
-"""Cached results of each kind. So wrong passwords, which have no limit, evict no right one."""
-_SIGNIFICANT_BYTES: Final = 72
-"""Bytes of a password that bcrypt reads; it ignores the rest."""
-_SALT_LENGTH: Final = 29
-"""Characters of a bcrypt hash before the digest: version, cost and salt."""
 _CHALLENGE: Final[Mapping[str, str]] = {
     hdrs.WWW_AUTHENTICATE: 'Basic realm="spec-decode-exporter", charset="UTF-8"'
 }
@@ -81,26 +64,9 @@ _CHALLENGE: Final[Mapping[str, str]] = {
 _log = structlog.get_logger()
 
 
-def _supported_auth(value: object) -> object:
-    if value in _UNVERIFIED:
-        raise ValueError(
-            f"cannot be {value}: Python's TLS cannot ask for a certificate that it does not verify; "
-            f"write {VERIFIED} with a `client_ca_file`, or NoClientCert"
-        )
-    return value
-
-
-def _supported_version(value: object) -> object:
-    if value in ("TLS10", "TLS11"):
-        raise ValueError(f"cannot be {value}: OpenSSL no longer supports it; write TLS12 or TLS13")
-    return value
-
-
 def _valid_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     if not users:
         raise ValueError("is empty; add a user and the bcrypt hash of a password, or remove the key")
-    if len(users) > _MAX_USERS:
-        raise ValueError(f"names more than {_MAX_USERS} users; use client certificates, or a proxy")
     mistakes = [((name,), error) for name, value in users.items() if (error := _user_error(name, value))]
     if mistakes:
         raise MistakesError(mistakes)
@@ -114,9 +80,9 @@ def _user_error(name: str, value: SecretStr) -> str:
         return "is not a user name: it must not be empty or contain a colon"
     if match is None:
         return "is not a bcrypt hash; make one with `htpasswd -nBC 10 '' | tr -d ':\\n'`"
-    if not MIN_BCRYPT_COST <= int(match["cost"]) <= MAX_BCRYPT_COST:
-        limits = f"{MIN_BCRYPT_COST} to {MAX_BCRYPT_COST}"
-        return f"has a cost of {int(match['cost'])}: it must be {limits}; 10 is usual"
+    cost = int(match["cost"])
+    if not MIN_BCRYPT_COST <= cost <= MAX_BCRYPT_COST:
+        return f"has a cost of {cost}: it must be {MIN_BCRYPT_COST} to {MAX_BCRYPT_COST}; 10 is usual"
     return ""
 
 
@@ -127,38 +93,31 @@ class TlsServer(Section):
 
     cert_file: ReadableFile | None = None
     key_file: ReadableFile | None = None
-    client_auth_type: Annotated[ClientAuth, BeforeValidator(_supported_auth)] = "NoClientCert"
+    client_auth_type: Literal["NoClientCert", "VerifyClientCertIfGiven", "RequireAndVerifyClientCert"] = (
+        "NoClientCert"
+    )
     client_ca_file: ReadableFile | None = None
     client_allowed_sans: Annotated[tuple[str, ...], NotEmpty] | None = None
-    min_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_supported_version)] = "TLS12"
+    min_version: Literal["TLS12", "TLS13"] = "TLS12"
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield keys that are missing, or have no effect without another."""
-        if self.cert_file is None:
-            yield (), "has no certificate; add `cert_file`"
-        if self.key_file is None:
-            yield (), "has no key; add `key_file`"
+        for key, what in (("cert_file", "certificate"), ("key_file", "key")):
+            if getattr(self, key) is None:
+                yield (), f"has no {what}; add `{key}`"
         if self.client_ca_file is not None and self.client_auth_type == "NoClientCert":
             yield ("client_ca_file",), f"has no effect without `client_auth_type: {VERIFIED}`; add it"
         if self.client_ca_file is None and self.client_auth_type != "NoClientCert":
-            yield (
-                ("client_auth_type",),
-                "needs `client_ca_file`: without it, a certificate of any public authority would be accepted",
-            )
+            text = "needs `client_ca_file`: otherwise, any public authority could let clients in"
+            yield ("client_auth_type",), text
         if self.client_allowed_sans and self.client_auth_type != VERIFIED:
             yield ("client_allowed_sans",), f"needs `client_auth_type: {VERIFIED}`; add it"
 
     def context(self) -> ssl.SSLContext:
-        """Return the TLS context of new connections. Call it in a thread: it reads files.
-
-        Raises:
-            ValueError: A certificate or key is invalid; the text names it, but never shows its content.
-        """
+        """Return the TLS context of new connections, or raise ValueError. It reads files: use a thread."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
-        what = (
-            f"{self.cert_file} with {self.key_file}: not a certificate and its key in PEM, without a password"
-        )
+        what = f"{self.cert_file} with {self.key_file}: not a certificate and its unencrypted key in PEM"
         try:
             # OpenSSL would prompt for the password of an encrypted key; the empty password makes it fail.
             context.load_cert_chain(self.cert_file or "", self.key_file, password="")
@@ -167,24 +126,18 @@ class TlsServer(Section):
                 context.load_verify_locations(self.client_ca_file)
         except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; no text has a key
             reason = getattr(error, "reason", None) or getattr(error, "strerror", None)
-            is_named = reason and (isinstance(error, ssl.SSLError) or not isinstance(error, ValueError))
-            raise ValueError(f"cannot be used: {what} ({reason if is_named else 'no PEM in it'})") from None
+            raise ValueError(f"cannot be used: {what} ({reason or 'no PEM in it'})") from None
         context.verify_mode = _VERIFY[self.client_auth_type]
         return context
 
     def allows(self, certificate: Mapping[str, Any] | None) -> bool:
         """Return whether the client's verified certificate has one of the allowed names."""
-        sans = [san for san in (certificate or {}).get("subjectAltName", ()) if san[0] in _SAN_KINDS]
-        found = {_address(name) if kind == "IP Address" else name for kind, name in sans}
-        return self.client_allowed_sans is None or not found.isdisjoint(self.client_allowed_sans)
-
-
-def _address(name: str) -> str:
-    """Format an address as Go does: Python writes an IPv6 address in full, in upper case."""
-    try:
-        return str(ip_address(name.strip()))
-    except ValueError:
-        return name
+        names = {  # Python writes an IPv6 address in full, in upper case
+            str(ip_address(name.strip())) if kind == "IP Address" else name
+            for kind, name in (certificate or {}).get("subjectAltName", ())
+            if kind in {"DNS", "email", "URI", "IP Address"}
+        }
+        return self.client_allowed_sans is None or not names.isdisjoint(self.client_allowed_sans)
 
 
 class RateLimit(Section):
@@ -218,24 +171,23 @@ class WebSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """A web configuration and its TLS context."""
+    """A web configuration."""
 
     settings: WebSettings
-    context: ssl.SSLContext | None
-    """TLS context of new connections; None without TLS."""
-    files: tuple[Path, ...]
-    """The configuration file, and the files that it names."""
+    context: ssl.SSLContext | None  # of new connections; None without TLS
+    files: tuple[Path, ...]  # the configuration file, and the files that it names
+    ignored: Sequence[str]  # keys without effect
 
 
 def read_web_config(path: Path) -> WebConfig:
-    """Return the web configuration in the file at ``path``. Call it in a thread: it reads files.
-
-    Raises:
-        ConfigError: The configuration is invalid; the error lists all problems.
-    """
+    """Return a web configuration, or raise ConfigError with all problems. It reads files: use a thread."""
     source = read_source(path)
+    tls_keys = source.data.get("tls_server_config")
+    sections = (source.data, tls_keys if isinstance(tls_keys, dict) else {})
+    ignored = [name for keys in sections for name in _IGNORED if keys.pop(name, None) is not None]
     for key in source.empty:  # an absent value here could disable protection unnoticed
-        source.add_problem(key, "has no value; remove it, or give it one")
+        if not {*key} & _IGNORED:
+            source.add_problem(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     tls, context = settings.tls_server_config, None
     try:
@@ -243,28 +195,42 @@ def read_web_config(path: Path) -> WebConfig:
     except ValueError as error:
         source.add_problem(("tls_server_config",), str(error))
     if settings.basic_auth_users and find_spec("bcrypt") is None:
-        source.add_problem(
-            ("basic_auth_users",), "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
-        )
+        text = "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
+        source.add_problem(("basic_auth_users",), text)
     source.refuse()
     named = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
-    return WebConfig(settings, context, (path, *filter(None, named)))
+    return WebConfig(settings, context, (path, *filter(None, named)), ignored)
+
+
+def _read(path: Path) -> tuple[WebConfig, tuple[Stamp | None, ...]]:
+    """Read the files, with stamps from before, so that the next check notices a change in between."""
+    before = stamps(read_web_config(path).files)
+    return read_web_config(path), before
+
+
+def _protection(settings: WebSettings) -> dict[str, int]:
+    """Return the keys that protect, with a number that is greater the stronger they protect."""
+    tls = settings.tls_server_config
+    return {
+        "basic_auth_users": bool(settings.basic_auth_users),
+        "tls_server_config": bool(tls),
+        "tls_server_config.client_auth_type": list(_VERIFY).index(tls.client_auth_type) if tls else 0,
+        "tls_server_config.client_allowed_sans": bool(tls and tls.client_allowed_sans),
+        "tls_server_config.min_version": list(_VERSIONS).index(tls.min_version) if tls else 0,
+    }
 
 
 class LiveWebConfig:
     """The web configuration of ``--web.config.file``. An invalid or weaker version is not adopted."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
-        """Read the configuration.
-
-        Raises:
-            ConfigError: It is invalid.
-        """
-        self._path = path
-        self._clock = clock
+        """Read the configuration, or raise ConfigError."""
+        self._path, self._clock = path, clock
         self._failure = OnceUntilRecovered()
         self.current, self._stamps = _read(path)
         self._seen = self._stamps
+        if self.current.ignored:
+            _log.warning("web_config_keys_ignored", keys=self.current.ignored)
 
     @property
     def successful(self) -> bool:
@@ -307,43 +273,17 @@ class LiveWebConfig:
             self._failure.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
 
-    def _reject_weaker(self, new: WebSettings) -> None:
-        """Reject a version with less protection, such as a file that was truncated.
-
-        Raises:
-            ConfigError: Protection is removed or weaker, or the scheme of every URL changes.
-        """
-        old, found = dict(_protection(self.current.settings)), dict(_protection(new))
-        changed = {
-            key: "is weaker" if key in found else "was removed"
-            for key, strength in old.items()
-            if found.get(key, 0) < strength
-        }
-        if "tls_server_config" in found.keys() - old.keys():
-            changed["tls_server_config"] = "was added"
-        if changed:
+    def _reject_weaker(self, settings: WebSettings) -> None:
+        """Raise ConfigError if a version protects less, as a truncated file does, or changes every URL."""
+        old, new = _protection(self.current.settings), _protection(settings)
+        changes = {key: "is weaker" if "." in key else "was removed" for key in old if new[key] < old[key]}
+        if new["tls_server_config"] > old["tls_server_config"]:
+            changes["tls_server_config"] = "was added"
+        if changes:
             text = "; restart the exporter to apply this"
             raise ConfigError(
-                [Problem(str(self._path), key, change + text) for key, change in changed.items()]
+                [Problem(str(self._path), key, change + text) for key, change in changes.items()]
             )
-
-
-def _protection(settings: WebSettings) -> Iterator[tuple[str, int]]:
-    """Yield the keys that protect, with a number that is greater the stronger they protect."""
-    if settings.basic_auth_users:
-        yield "basic_auth_users", 1
-    tls = settings.tls_server_config
-    if tls is not None:
-        yield "tls_server_config", 1
-        yield "tls_server_config.client_auth_type", list(_VERIFY).index(tls.client_auth_type)
-        yield "tls_server_config.client_allowed_sans", bool(tls.client_allowed_sans)
-        yield "tls_server_config.min_version", list(_VERSIONS).index(tls.min_version)
-
-
-def _read(path: Path) -> tuple[WebConfig, tuple[Stamp | None, ...]]:
-    """Read the files, with stamps from before, so that the next check notices a change in between."""
-    before = stamps(read_web_config(path).files)
-    return read_web_config(path), before
 
 
 class TooManyChecksError(Exception):
@@ -351,75 +291,41 @@ class TooManyChecksError(Exception):
 
 
 class Passwords:
-    """Compares passwords with bcrypt hashes in a thread, one at a time; caches digests, never a password.
+    """Compares passwords with bcrypt hashes in a thread, one at a time; caches digests of right ones.
 
-    An unknown name takes as long as a known one: its password is compared with a hash that matches nothing.
-    That hash has the cost of some user's hash. The name selects the user, so repeated requests for a name
-    take equally long where costs differ.
+    An unknown name takes as long as a known one: its password is compared with some user's hash. The name
+    selects the user, so repeated requests for a name take equally long where costs differ.
     """
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
-        self._cache: dict[bool, OrderedDict[bytes, None]] = {True: OrderedDict(), False: OrderedDict()}
-        self._lock = asyncio.Lock()
-        self._waiting: Counter[str] = Counter()
-        """Number of checks that wait, by client address."""
+        self._right: set[bytes] = set()
+        self._lock, self._waiting = asyncio.Lock(), 0
 
-    async def match(
-        self, users: Mapping[str, SecretStr], name: str, password: bytes, address: str = LOCAL
-    ) -> bool:
-        """Return whether ``password`` is that of the user ``name``, for a client counted by ``address``.
-
-        Raises:
-            TooManyChecksError: Too many checks of this address wait.
-        """
+    async def match(self, users: Mapping[str, SecretStr], name: str, password: bytes) -> bool:
+        """Return whether ``password`` is that of the user ``name``, or raise TooManyChecksError."""
         password = password[:_SIGNIFICANT_BYTES]
-        known = users.get(name)
-        user = self._digest(name.encode("utf-8", "surrogateescape"))
-        password_hash = (known or self._unmatchable(users, user)).get_secret_value()
-        key = self._digest(password_hash.encode(), user, password)
-        if (result := self._cached(key)) is not None:
-            return result
-        if self._waiting[address] >= (MAX_CHECKS_PER_CLIENT if self._waiting.total() < MAX_CHECKS else 1):
+        chosen = int.from_bytes(self._digest(name.encode("utf-8", "surrogateescape"))) % len(users)
+        hashed = (users.get(name) or list(users.values())[chosen]).get_secret_value()
+        key = self._digest(hashed.encode() + password)  # all hashes have the same length
+        if name in users and key in self._right:
+            return True
+        if self._waiting >= MAX_CHECKS:
             raise TooManyChecksError
-        self._waiting[address] += 1
+        self._waiting += 1
         try:
             async with self._lock:
-                result = self._cached(key)
-                if result is None:
-                    result = await PASSWORDS.run(_matches, password, password_hash) and known is not None
-                    self._store(key, result)
+                if name in users and key in self._right:  # another request has compared it meanwhile
+                    return True
+                is_right = await PASSWORDS.run(_matches, password, hashed) and name in users
         finally:
-            self._waiting[address] -= 1
-            self._waiting += Counter()  # keeps the addresses with checks only
-        return result
+            self._waiting -= 1
+        if is_right:
+            self._right = {key} if len(self._right) >= _MAX_CACHED else self._right | {key}
+        return is_right
 
-    def _cached(self, key: bytes) -> bool | None:
-        for result, keys in self._cache.items():
-            if key in keys:
-                keys.move_to_end(key)
-                return result
-        return None
-
-    def _store(self, key: bytes, result: bool) -> None:  # noqa: FBT001
-        keys = self._cache[result]
-        keys[key] = None
-        if len(keys) > _MAX_CACHED:
-            keys.popitem(last=False)
-
-    def _unmatchable(self, users: Mapping[str, SecretStr], user: bytes) -> SecretStr:
-        """Return a hash that no password matches, with the cost of some user's hash."""
-        hashes = [each.get_secret_value() for each in users.values()]
-        chosen = hashes[int.from_bytes(user) % len(hashes)]
-        return SecretStr(chosen[:_SALT_LENGTH] + "." * (len(chosen) - _SALT_LENGTH))
-
-    def _digest(self, *parts: bytes) -> bytes:
-        """Return a keyed digest of the parts with their lengths, so that different splits differ."""
-        digest = blake2b(key=self._secret, digest_size=32)
-        for part in parts:
-            digest.update(len(part).to_bytes(8))
-            digest.update(part)
-        return digest.digest()
+    def _digest(self, text: bytes) -> bytes:
+        return blake2b(text, key=self._secret).digest()
 
 
 def _matches(password: bytes, password_hash: str) -> bool:
@@ -433,8 +339,7 @@ class Guard:
     """Accepts or rejects requests by the web configuration that is active at the moment of the request."""
 
     def __init__(self, live: LiveWebConfig, clock: Clock) -> None:
-        self._live = live
-        self._clock = clock
+        self._live, self._clock = live, clock
         self._passwords = Passwords()
         self._limit: RateLimit | None = None
         self._bucket: TokenBucket | None = None
@@ -444,24 +349,22 @@ class Guard:
         """Pass a request on, or reject it and close the connection: clients without access hold none."""
         users = self._live.current.settings.basic_auth_users
         credentials = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-        address = client_address(request.transport)
         if not self._is_within_rate():
             text = "Too many requests; retry later."
             return error_response(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1, close=True)
         try:
-            is_known = credentials and users and await self._passwords.match(users, *credentials, address)
+            is_known = not users or (credentials and await self._passwords.match(users, *credentials))
         except TooManyChecksError:
             text = "Too many passwords wait to be checked; retry later."
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
-        if users and not is_known:
+        if not is_known:
             return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", headers=_CHALLENGE, close=True)
         return await handler(request)
 
     def _is_within_rate(self) -> bool:
         limit = self._live.current.settings.rate_limit
         if limit != self._limit:
-            self._limit = limit
-            now = self._clock.monotonic
+            self._limit, now = limit, self._clock.monotonic
             self._bucket = TokenBucket(limit.burst, limit.interval, now) if limit.interval else None
         return self._bucket is None or self._bucket.take()
 
@@ -471,7 +374,7 @@ def _credentials(header: str) -> tuple[str, bytes] | None:
     scheme, _, encoded = header.partition(" ")
     try:
         name, colon, password = b64decode(encoded.strip(), validate=True).partition(b":")
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
     if scheme.lower() != "basic" or not colon:
         return None

@@ -2,6 +2,7 @@
 
 import pytest
 from structlog.testing import capture_logs
+from yarl import URL
 
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
@@ -37,6 +38,26 @@ async def test_every_response_has_the_security_headers(client):
         assert answer.status == status, path
         assert EVERYWHERE.items() <= dict(answer.headers).items()
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self';")
+
+
+@pytest.mark.parametrize(
+    ("path", "root"), [("/no", "./"), ("/no/such/page", "../../"), ("/docs/no.md", "../")]
+)
+async def test_a_browser_at_an_unknown_address_gets_a_link_to_the_first_page(client, path, root):
+    """Relative, as a proxy may add a prefix."""
+    answer = await client.get(path, headers={"Accept": "text/html,*/*"})
+    text = await answer.text()
+    assert (answer.status, answer.content_type) == (404, "text/html")
+    assert f'<a href="{root}">all engines</a>' in text
+    assert str(answer.url.join(URL(root)).path) == "/"
+    assert f'"{root}static/style.css"' in text
+    plain = await client.get(path)
+    assert (plain.status, plain.content_type) == (404, "text/plain")
+
+
+async def test_an_unknown_path_of_the_api_is_a_problem_in_a_browser_too(client):
+    answer = await client.get("/api/no", headers={"Accept": "text/html"})
+    assert (answer.status, answer.content_type) == (404, "application/problem+json")
 
 
 async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):

@@ -1,7 +1,6 @@
 """Limits of concurrent requests, by client."""
 
 import asyncio
-import itertools
 
 import pytest
 from aiohttp import web
@@ -11,26 +10,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.limits import LOCAL, LOOPBACK, Limit, counted_address
+from spec_decode_exporter.web.limits import Limit
 from tests.conftest import settle
-
-
-@pytest.mark.parametrize(
-    ("peer", "counted"),
-    [
-        (("10.1.2.3", 40000), "10.1.2.3"),
-        (("::ffff:10.1.2.3", 40000, 0, 0), "10.1.2.3"),
-        (("2001:db8:1:2:3:4:5:6", 40000, 0, 0), "2001:db8:1:2::/64"),
-        (("fe80::1%eth0", 40001, 0, 2), "fe80::/64"),
-        (("127.0.0.1", 40000), LOOPBACK),
-        (("::1", 40000, 0, 0), LOOPBACK),
-        (("::ffff:127.0.0.2", 40000, 0, 0), LOOPBACK),
-        ("", LOCAL),
-        (("no address", 1), LOCAL),
-    ],
-)
-def test_a_client_is_counted_by_the_part_of_its_address_that_it_cannot_choose(peer, counted):
-    assert counted_address(peer) == counted
 
 
 class Request:
@@ -54,8 +35,8 @@ class Response:
 class Handling:
     """Requests in the places of a limit, each of which waits until it is ended."""
 
-    def __init__(self, total, per_client):
-        self.limit, self.running = Limit(total, per_client), []
+    def __init__(self, total):
+        self.limit, self.running = Limit(total), []
 
     def ask(self, client):
         return asyncio.create_task(self.limit.limit(self._handle)(Request(client)))
@@ -84,11 +65,10 @@ class Handling:
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "end", "fail"])), max_size=40),
     st.integers(1, 4),
-    st.integers(1, 3),
 )
-def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total, per_client):
+def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total):
     async def scenario():
-        handling, asked = Handling(total, per_client), []
+        handling, asked = Handling(total), []
         for client, step in steps:
             if step == "ask":
                 asked.append(handling.ask(client))
@@ -97,29 +77,17 @@ def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total, p
                 await handling.end(fails=step == "fail")
             clients = handling.clients
             assert len(clients) <= total
-            assert all(clients.count(each) <= per_client for each in clients)
         while handling.running:
             await handling.end()
         await asyncio.gather(*asked, return_exceptions=True)
-        assert not handling.limit._clients
         assert handling.limit._places._value == total
 
     asyncio.run(scenario())
 
 
-async def test_a_client_has_few_places_and_another_is_served_meanwhile():
-    handling = Handling(total=3, per_client=2)
-    asked = [handling.ask(client) for client in "aaaab"]
-    await settle(6)
-    assert handling.clients == [Request(client).address for client in "aab"]
-    while handling.running:
-        await handling.end()
-    await asyncio.gather(*asked)
-
-
 async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(monkeypatch):
     """Requests that were sent ahead would hold the connection, each for some seconds."""
-    handling = Handling(total=3, per_client=2)
+    handling = Handling(total=2)
     asked = [handling.ask("a") for _ in range(2)]
     await settle(6)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0)
@@ -133,9 +101,8 @@ async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_clos
 @pytest.mark.parametrize(
     "path", ["/", "/fragment", "/api/v1/snapshot", "/api/v1/engines/x", "/api/v1/requests"]
 )
-async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, make_state, until, monkeypatch, path):
-    never, begun, addresses = asyncio.Event(), [], itertools.count()
-    monkeypatch.setattr(module, "client_address", lambda _: f"client {next(addresses)}")
+async def test_large_pages_take_no_place_of_the_metrics(aiohttp_client, make_state, until, path):
+    never, begun = asyncio.Event(), []
 
     async def taken():
         begun.append(1)
@@ -160,7 +127,7 @@ async def test_a_client_that_does_not_read_loses_its_connection_and_its_place(
         sending.append(request.transport)
         return web.Response(body=b"x" * 30_000_000)
 
-    app.router.add_get("/", Limit(1, 1).limit(large))
+    app.router.add_get("/", Limit(1).limit(large))
     client = await aiohttp_client(app)
     with monkeypatch.context() as patched:
         patched.setattr(module, "SEND_SECONDS", 0.01)

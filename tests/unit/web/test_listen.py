@@ -71,22 +71,31 @@ def address(tmp_path):
 
 
 async def text_at(address):
-    connector = aiohttp.UnixConnector(str(address.path))
+    connector = aiohttp.UnixConnector(str(address))
     async with aiohttp.ClientSession(connector=connector) as session, session.get("http://local/") as answer:
         return await answer.text()
 
 
 async def test_a_unix_socket_replaces_a_stale_one_has_no_tls_and_is_removed_on_close(app, address):
     with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(address.path))
+        left.bind(str(address))
     tls = Tls(lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     server = await serve(app, [address, parse_listen_address("127.0.0.1:0")], tls)
     assert server.urls[0].startswith("https://127.0.0.1:")
-    assert server.urls[1] == str(address)
-    assert stat.S_IMODE(address.path.stat().st_mode) == 0o660
+    assert server.urls[1] == f"unix:{address}"
+    assert stat.S_IMODE(address.stat().st_mode) == 0o660
     assert await text_at(address) == "here"
     await server.close()
-    assert not address.path.exists()
+    assert not address.exists()
+
+
+async def test_a_client_of_a_unix_socket_needs_no_certificate(app, address):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server = await serve(
+        app, [address, parse_listen_address("127.0.0.1:0")], Tls(lambda: context, lambda _: False)
+    )
+    assert await text_at(address) == "here"
+    await server.close()
 
 
 async def test_a_socket_in_use_is_not_replaced(app, address):
@@ -98,10 +107,10 @@ async def test_a_socket_in_use_is_not_replaced(app, address):
 
 
 async def test_a_file_that_is_not_a_socket_is_never_removed(app, address):
-    address.path.write_text("kept")
+    address.write_text("kept")
     with pytest.raises(ListenError, match="exists and is not a socket"):
         await serve(app, [address])
-    assert address.path.read_text() == "kept"
+    assert address.read_text() == "kept"
 
 
 @pytest.mark.parametrize("value", ["unix:", "unix:a.sock", "unix:/run/", "unix:/a\0b"])

@@ -1,9 +1,13 @@
 """Connections: what is closed when, what is counted, and which connection a new one replaces."""
 
+import ast
 import asyncio
 import errno
+import gc
 import re
 import ssl
+from asyncio import sslproto
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,15 +15,18 @@ import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.web import limits
 from spec_decode_exporter.web import server as module
 from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.limits import Limit
 from spec_decode_exporter.web.server import (
+    ANSWER_SECONDS,
     HEAD_SECONDS,
+    IDLE_SECONDS,
     NO_TLS,
-    RESERVED,
-    SCARCE_CONNECTIONS,
-    STALLED_SECONDS,
+    UNREAD_SECONDS,
     Connection,
+    Stage,
     Tls,
     parse_listen_address,
     serve,
@@ -31,34 +38,6 @@ WAIT = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
 BODY = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: "
 LARGE = b"x" * 32_000_000
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
-
-
-class Timer:
-    def __init__(self, seconds, action):
-        self.seconds, self.action = seconds, action
-
-    def cancel(self):
-        self.action = None
-
-
-@pytest.fixture
-def pass_time(monkeypatch):
-    """Return a function that runs the timers of ``seconds`` seconds, and returns their number."""
-    timers = []
-
-    def start(connection, seconds, action):
-        if seconds not in connection._timers:
-            timers.append(Timer(seconds, action))
-            connection._timers[seconds] = timers[-1]
-
-    def over(seconds):
-        due = [timer.action for timer in timers if timer.seconds == seconds and timer.action]
-        for action in due:
-            action()
-        return len(due)
-
-    monkeypatch.setattr(Connection, "_start", start)
-    return over
 
 
 class Serving:
@@ -115,11 +94,26 @@ class Serving:
     def connections(self):
         return len(self.server.connections)
 
+    @property
+    def stages(self):
+        return sorted(each.stage for each in self.server.connections)
+
+    def after(self, seconds):
+        """End what is overdue in ``seconds``."""
+        self.server.end_overdue(asyncio.get_running_loop().time() + seconds)
+
     async def close(self):
         self.go_on.set()
         for writer in self.writers:
             writer.transport.abort()
         await self.server.close()
+
+
+@pytest.fixture(autouse=True)
+def _replaceable(monkeypatch):
+    """Let a connection without an active request be replaced at any age."""
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 0)
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 0)
 
 
 @pytest.fixture
@@ -135,12 +129,6 @@ async def serving(idle):
     """Return a server that is started, without TLS."""
     await idle.start()
     return idle
-
-
-@pytest.fixture
-def by_address(monkeypatch):
-    """Count clients by their loopback address."""
-    monkeypatch.setattr(module, "counted_address", lambda peer: peer[0])
 
 
 async def text_of(reader):
@@ -162,41 +150,85 @@ async def hung_up(reader):
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nX: y"])
-async def test_a_client_that_does_not_finish_its_head_is_disconnected(serving, pass_time, until, begun):
+async def test_a_client_that_does_not_finish_its_first_head_is_disconnected(serving, until, begun):
     reader, _ = await serving.connect(begun)
-    await until(lambda: pass_time(HEAD_SECONDS) == 1)
+    await until(lambda: serving.stages == [Stage.BEGUN if begun else Stage.IDLE])
+    serving.after(HEAD_SECONDS - 1)
+    await settle()
+    assert serving.connections == 1
+    serving.after(HEAD_SECONDS + 1)
     assert await hung_up(reader)
     await until(lambda: serving.connections == 0)
 
 
-async def test_a_body_is_no_head(serving, pass_time, until):
-    """aiohttp itself knows when a head ends: by its private future, which this test guards."""
+async def test_a_later_head_has_its_time_from_its_first_byte(serving, until):
+    reader, writer = await serving.answered()
+    serving.after(HEAD_SECONDS + 1)
+    writer.write(b"GET / HT")
+    await until(lambda: serving.stages == [Stage.BEGUN])
+    serving.after(HEAD_SECONDS - 1)
+    writer.write(b"TP")  # a further byte gives no further time
+    await settle()
+    serving.after(HEAD_SECONDS + 1)
+    assert await hung_up(reader)
+
+
+async def test_a_connection_that_a_scrape_each_minute_uses_is_kept(serving):
+    reader, writer = await serving.answered()
+    serving.after(60 + HEAD_SECONDS)
+    writer.write(REQUEST)
+    assert await text_of(reader) == "here"
+    serving.after(IDLE_SECONDS + 1)
+    assert await hung_up(reader)
+
+
+async def test_a_body_is_no_head(serving, until):
     reader, writer = await serving.connect(BODY + b"300000\r\n\r\n" + b"a" * 200_000)
     await until(lambda: serving.begun == 1)
-    assert pass_time(HEAD_SECONDS) == 0
+    serving.after(HEAD_SECONDS + 1)
     writer.write(b"a" * 100_000)
     assert await text_of(reader) == "300000"
 
 
+async def test_a_request_whose_answer_takes_too_long_is_ended(serving, until):
+    [waiting] = await serving.waiting(1, until)
+    serving.after(ANSWER_SECONDS - 1)
+    await settle()
+    assert serving.stages == [Stage.ACTIVE]
+    serving.after(ANSWER_SECONDS + 1)
+    assert await hung_up(waiting)
+
+
 @pytest.mark.parametrize("close", [b"", b"Connection: close\r\n"], ids=["kept alive", "to be closed"])
 @pytest.mark.parametrize("has_tls", [False, True], ids=["plain", "tls"])
-async def test_a_client_that_does_not_read_is_disconnected(
-    idle, context, encrypted, pass_time, until, close, has_tls
-):
+async def test_a_client_that_does_not_read_is_disconnected(idle, context, encrypted, until, close, has_tls):
     await idle.start(Tls(lambda: context) if has_tls else NO_TLS)
     _, writer = await idle.connect(limit=1, **(encrypted if has_tls else {}))
     writer.transport.pause_reading()
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n%b\r\n" % close)
-    await until(lambda: idle.begun == 1)
-    await until(lambda: pass_time(STALLED_SECONDS) == 1)
+    await until(lambda: idle.begun == 1 and idle.stages == [Stage.IDLE])
+    idle.after(UNREAD_SECONDS - 1)
+    await settle()
+    assert idle.connections == 1
+    idle.after(UNREAD_SECONDS + 1)
     await until(lambda: idle.connections == 0)
 
 
-async def test_a_client_that_has_read_everything_stays_connected(serving, pass_time):
-    reader, writer = await serving.answered()
-    assert pass_time(STALLED_SECONDS) == 1
+async def test_a_client_that_reads_stays_connected(serving):
+    reader, writer = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert await text_of(reader) == LARGE.decode()
+    serving.after(UNREAD_SECONDS + 1)
     writer.write(REQUEST)
     assert await text_of(reader) == "here"
+
+
+async def test_connections_are_checked_again_and_again(idle, monkeypatch):
+    monkeypatch.setattr(module, "SWEEP_SECONDS", 0)
+    monkeypatch.setattr(module, "HEAD_SECONDS", 0)
+    await idle.start()
+    for _ in range(2):
+        reader, _ = await idle.connect()
+        assert await hung_up(reader)
 
 
 # Limits
@@ -209,88 +241,94 @@ async def test_at_the_limit_the_longest_idle_connection_is_replaced(idle, until)
             await idle.answered()
             assert await hung_up(reader)
     assert idle.connections == 3
-    assert [entry["event"] for entry in logs] == ["connections_full"]
+    assert [(entry["event"], entry["reason"]) for entry in logs] == [("connections_full", "limit")]
 
 
-async def test_a_connection_with_an_active_request_is_replaced_by_its_own_address_only_if_it_takes_long(
+async def test_a_handshake_or_head_that_has_just_begun_is_not_replaced(idle, until, monkeypatch):
+    await idle.start(limit=1)
+    begun, writer = await idle.connect(REQUEST[:9])
+    await until(lambda: idle.stages == [Stage.BEGUN])
+    monkeypatch.setattr(module, "PAUSE", 0)
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 60)
+    with capture_logs() as logs:
+        late, _ = await idle.connect(REQUEST)
+        await until(lambda: logs)
+        writer.write(REQUEST[9:])
+        assert [await text_of(begun), await text_of(late)] == ["here", "here"]
+
+
+async def test_a_connection_without_a_byte_yet_is_not_replaced_while_older_heads_do_not_end(
     idle, until, monkeypatch
 ):
-    """Otherwise slow readers at the address of Prometheus would keep it out."""
+    """Otherwise, in a flood of heads that do not end, each new client would be replaced before it sends its own."""
+    await idle.start(limit=2)
+    begun, _ = await idle.connect(REQUEST[:9])
+    await until(lambda: idle.stages == [Stage.BEGUN])
+    monkeypatch.setitem(module.KEPT_SECONDS, Stage.IDLE, 60)
+    young, writer = await idle.connect()
+    await until(lambda: idle.connections == 2)
+    with capture_logs():
+        await idle.answered()
+    assert await hung_up(begun)
+    writer.write(REQUEST)
+    assert await text_of(young) == "here"
+
+
+async def test_an_idle_connection_is_replaced_before_an_older_one_that_has_begun(idle, until):
+    await idle.start(limit=2)
+    begun, writer = await idle.connect(REQUEST[:9])
+    await until(lambda: idle.stages == [Stage.BEGUN])
+    silent, _ = await idle.connect()
+    await until(lambda: idle.connections == 2)
+    with capture_logs():
+        await idle.answered()
+    assert await hung_up(silent)
+    writer.write(REQUEST[9:])
+    assert await text_of(begun) == "here"
+
+
+async def test_a_connection_with_an_active_request_is_replaced_only_if_that_takes_long(
+    idle, until, monkeypatch
+):
+    """Otherwise slow readers would keep Prometheus out."""
     await idle.start(limit=2)
     slow, other = await idle.waiting(2, until)
-    with capture_logs():
-        assert await hung_up((await idle.connect(REQUEST))[0])
-        monkeypatch.setattr(module, "SLOW_SECONDS", 0.0)
-        await idle.answered()
+    monkeypatch.setattr(module, "PAUSE", 0)
+    with capture_logs() as logs:
+        late, _ = await idle.connect(REQUEST)
+        await until(lambda: logs)
+        await settle()
+        assert idle.stages == [Stage.ACTIVE, Stage.ACTIVE]
+        monkeypatch.setitem(module.KEPT_SECONDS, Stage.ACTIVE, 0)
+        assert await text_of(late) == "here"
     assert await hung_up(slow)
     idle.go_on.set()
     assert await text_of(other) == "at last"
 
 
-@pytest.mark.usefixtures("by_address")
-async def test_a_busy_connection_of_an_address_with_many_is_replaced(idle, until):
-    await idle.start(limit=3)
-    first, *others = await idle.waiting(3, until)
-    with capture_logs():
-        await idle.answered(local_addr=("127.0.0.2", 0))
-    assert await hung_up(first)
-    idle.go_on.set()
-    assert [await text_of(reader) for reader in others] == ["at last", "at last"]
-
-
-@pytest.mark.usefixtures("by_address")
-async def test_many_addresses_with_one_connection_replace_no_busy_one(idle, until):
-    await idle.start(limit=3)
-    for host in (2, 3):
-        await idle.connect(WAIT, local_addr=(f"127.0.0.{host}", 0))
-    silent, _ = await idle.connect(local_addr=("127.0.0.4", 0))
-    await until(lambda: idle.begun == 2 and idle.connections == 3)
-    with capture_logs():
-        await idle.connect(WAIT, local_addr=("127.0.0.5", 0))
-        assert await hung_up(silent)
-        await until(lambda: idle.begun == 3)
-        reader, _ = await idle.connect(REQUEST, local_addr=("127.0.0.6", 0))
-        assert await hung_up(reader)
-
-
-# Descriptors
-
-
-EXHAUSTED = OSError(errno.EMFILE, "as the system says it")
-
-
-def none_free(*_arguments):
-    raise EXHAUSTED
-
-
-async def test_without_free_descriptors_the_spare_one_is_used(idle, monkeypatch, until):
-    loop, errors = asyncio.get_running_loop(), [EXHAUSTED]
+@pytest.mark.parametrize(("error", "is_replaced"), [(errno.EMFILE, True), (errno.ECONNABORTED, False)])
+async def test_without_a_free_descriptor_the_longest_idle_connection_is_replaced(
+    idle, until, monkeypatch, error, is_replaced
+):
+    loop, errors = asyncio.get_running_loop(), []
     accept = loop.sock_accept
-    monkeypatch.setattr(
-        loop, "sock_accept", lambda its: none_free() if errors and errors.pop() else accept(its)
-    )
+
+    async def accepted(listening):
+        if errors:
+            raise OSError(errors.pop(), "as the system says it")
+        return await accept(listening)
+
+    monkeypatch.setattr(loop, "sock_accept", accepted)
     monkeypatch.setattr(module, "PAUSE", 0)
-    with capture_logs() as logs, monkeypatch.context() as patched:
-        await idle.start()
-        patched.setattr(module.os, "open", none_free)
-        reader, _ = await idle.answered()
-        assert await hung_up(reader)  # it has the last descriptor, so it is closed after the response
-    await idle.answered()
-    await until(lambda: idle.server.connections.has_spare)
-    assert [(each["event"], each["reason"]) for each in logs] == [
-        ("connections_not_taken", "as the system says it")
-    ]
-
-
-async def test_with_few_free_descriptors_few_connections_are_open(serving, until, monkeypatch):
-    """The other descriptors are for the polls."""
-    monkeypatch.setattr(module.resource, "getrlimit", lambda _: (RESERVED, RESERVED))
+    await idle.start()
     with capture_logs() as logs:
-        first, *_ = await serving.silent(SCARCE_CONNECTIONS, until)
-        await serving.answered()
-        assert await hung_up(first)
-    assert serving.connections == SCARCE_CONNECTIONS
-    assert [entry["event"] for entry in logs] == ["connections_not_taken"]
+        first, _ = await idle.answered()
+        errors.append(error)
+        await idle.answered()  # its accept precedes the error
+        await idle.answered()
+        assert idle.connections == (2 if is_replaced else 3)
+    assert [entry.get("reason") for entry in logs] == ["as the system says it"] * is_replaced
+    assert not is_replaced or await hung_up(first)
 
 
 async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_task(serving, until):
@@ -305,7 +343,6 @@ async def test_close_waits_for_active_requests_and_leaves_no_connection_and_no_t
     await closing
     await until(lambda: serving.connections == 0)
     assert len(asyncio.all_tasks()) == 1
-    assert not serving.server.connections.has_spare
     with pytest.raises(ConnectionRefusedError):
         await serving.connect()
 
@@ -337,46 +374,57 @@ async def test_an_error_response_without_a_handler_repeats_nothing_of_the_reques
     assert serving.begun == 0
 
 
-async def test_an_unfinished_head_above_the_total_limit_is_disconnected(serving):
-    reader, _ = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER)
+async def test_an_unfinished_head_above_the_total_limit_is_disconnected(serving, until):
+    reader, writer = await serving.connect(b"GET / HTTP/1.1\r\nHost: x\r\n" + 5 * HEADER)
+    await until(lambda: serving.stages == [Stage.BEGUN])
+    writer.write(20 * HEADER)  # more than the reads of one turn
     assert await hung_up(reader)
     assert serving.begun == 0
 
 
-async def test_a_client_that_pipelines_too_much_is_disconnected(serving, until):
+async def test_a_connection_with_requests_ahead_is_closed_after_the_response(serving, until, monkeypatch):
+    closed, close = [], Connection.close
+    monkeypatch.setattr(Connection, "close", lambda connection: (closed.append(1), close(connection)))
     reader, writer = await serving.connect(WAIT)
     await until(lambda: serving.begun == 1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"x" * 4000) * 20)
-    assert await hung_up(reader)
-
-
-async def test_a_connection_with_requests_ahead_is_closed_after_the_response(serving, pass_time, until):
-    reader, writer = await serving.connect(WAIT)
-    await until(lambda: serving.begun == 1)
-    assert pass_time(HEAD_SECONDS) == 0, "an answer that takes long has no limit of time"
-    writer.write(REQUEST)
-    await until(lambda: any(each._ahead for each in serving.server.connections._open))
+    await until(lambda: closed)
     serving.go_on.set()
     assert await text_of(reader) == "at last"
-    assert await hung_up(reader)
-
-
-async def test_of_requests_that_arrive_together_the_first_is_answered(serving):
-    reader, _ = await serving.connect(REQUEST * 80)
-    assert await text_of(reader) == "here"
     assert await hung_up(reader)
     assert serving.begun == 1
 
 
-async def test_bodies_that_end_in_the_middle_are_logged_once_without_a_traceback(serving, until, caplog):
+async def test_of_requests_that_arrive_together_two_are_answered(serving):
+    """The second has the first bytes that are known to be ahead."""
+    reader, _ = await serving.connect(REQUEST * 80)
+    assert [await text_of(reader), await text_of(reader)] == ["here", "here"]
+    assert await hung_up(reader)
+    assert serving.begun == 2
+
+
+async def test_bodies_that_end_in_the_middle_are_not_logged(serving, until, caplog):
     with capture_logs() as logs:
         for number in range(5):
             _, writer = await serving.connect(BODY + b"9\r\n\r\n1")
             await until(lambda number=number: serving.begun == number + 1)
             writer.transport.abort()
             await until(lambda: not serving.connections)
-    assert [entry["event"] for entry in logs] in ([], ["requests_incomplete"])
+    assert logs == []
     assert not caplog.records
+
+
+def test_no_private_attribute_of_aiohttp_or_asyncio_is_used():
+    nodes = [
+        each
+        for each in ast.walk(ast.parse(Path(module.__file__).read_text()))
+        if isinstance(each, ast.Attribute)
+    ]
+    private = [each for each in nodes if each.attr.startswith("_") and not each.attr.startswith("__")]
+    assert {ast.unparse(each.value) for each in private} == {"self"}
+    assert not {each.attr for each in private} & {
+        name for base in web.RequestHandler.__mro__ for name in vars(base)
+    }
 
 
 async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
@@ -401,7 +449,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
         await until(lambda: not idle.connections)
         idle.go_on.set()
         await done.wait()
-        await until(lambda: len(asyncio.all_tasks()) == 2)  # the test and the accept loop
+        await until(lambda: len(asyncio.all_tasks()) == 3)  # the test, the accept loop and the sweep
     assert logs == []
     assert not caplog.records
 
@@ -428,11 +476,72 @@ async def test_a_client_that_is_not_admitted_gets_no_response(idle, context, enc
     assert idle.begun == 0
 
 
-async def test_a_handshake_that_does_not_begin_times_out(idle, context, monkeypatch):
-    monkeypatch.setattr(module, "HANDSHAKE_SECONDS", 0.01)
+def handshakes():
+    """Return how many objects of asyncio's TLS there are, each with 256 KiB."""
+    return sum(isinstance(each, sslproto.SSLProtocol) for each in gc.get_objects())
+
+
+@pytest.fixture
+def _uncollected():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.parametrize("ended", ["by the client", "when it is overdue", "to make room"])
+async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_open(
+    idle, context, until, ended
+):
+    await idle.start(Tls(lambda: context), limit=3)
+    before = handshakes()
+    begun = [await idle.connect(b"\x16\x03\x01\x02\x00\x01") for _ in range(3)]
+    await until(lambda: handshakes() == before + 3)
+    assert idle.stages == [Stage.BEGUN] * 3
+    if ended == "by the client":
+        for _, writer in begun:
+            writer.transport.abort()
+        await until(lambda: not idle.connections)
+    elif ended == "when it is overdue":
+        idle.after(HEAD_SECONDS + 1)
+        assert all([await hung_up(reader) for reader, _ in begun])
+    else:
+        with capture_logs():
+            silent = [await idle.connect() for _ in range(3)]
+            assert all([await hung_up(reader) for reader, _ in begun])
+        assert len(silent) == 3
+    await settle()
+    assert handshakes() == before
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_a_handshake_that_does_not_begin_takes_no_memory_and_is_ended(idle, context, until):
     await idle.start(Tls(lambda: context))
+    before = handshakes()
     reader, _ = await idle.connect()
+    await until(lambda: idle.stages == [Stage.IDLE])
+    await settle()
+    assert handshakes() == before
+    idle.after(HEAD_SECONDS + 1)
     assert await hung_up(reader)
+    await until(lambda: not idle.connections)
+
+
+async def test_with_tls_too_a_large_response_keeps_its_place_until_it_is_read(
+    idle, context, encrypted, until, monkeypatch
+):
+    """asyncio takes any number of bytes at once, and encrypts all of them."""
+    app = web.Application()
+    app.router.add_get("/large", Limit(1).limit(idle.answer))
+    await idle.start(Tls(lambda: context), app=app)
+    _, writer = await idle.connect(limit=1, **encrypted)
+    writer.transport.pause_reading()
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: idle.begun == 1)
+    monkeypatch.setattr(limits, "WAIT_SECONDS", 0)
+    reader, _ = await idle.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", **encrypted)
+    assert (await reader.readline()).split()[1] == b"503"
 
 
 async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):

@@ -148,10 +148,7 @@ async def test_a_body_above_the_concurrency_limit_is_rejected_before_it_is_read(
         begun.put_nowait(None)
         await never.wait()
 
-    sent = [
-        client.post(PATH, data=parts(), headers={"Content-Type": JSON})
-        for _ in range(api.MAX_BODIES_PER_CLIENT)
-    ]
+    sent = [client.post(PATH, data=parts(), headers={"Content-Type": JSON}) for _ in range(api.MAX_BODIES)]
     slow = [asyncio.create_task(each) for each in sent]
     for _ in slow:
         await begun.get()

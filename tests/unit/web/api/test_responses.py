@@ -10,7 +10,7 @@ from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.views.fleet_view import EventsView
 from spec_decode_exporter.views.history import HistoryView
-from spec_decode_exporter.web import endpoint
+from spec_decode_exporter.web import limits
 from spec_decode_exporter.web.application import create_app
 
 CHAT = engine_id("chat", "llama", "0")
@@ -97,7 +97,7 @@ PAGES = ("snapshot", f"engines/{CHAT}", "targets", "history", "events", "openapi
 async def test_every_page_has_a_head_and_is_compressed_if_the_client_accepts_gzip(
     aiohttp_client, make_state, sources, monkeypatch
 ):
-    monkeypatch.setattr(endpoint, "_PIECE", 1000)  # so large answers are sent in pieces, with their length
+    monkeypatch.setattr(limits, "_PIECE", 1000)  # so large answers are sent in pieces, with their length
     client = await aiohttp_client(create_app(make_state(**sources)), auto_decompress=False)
     for page in PAGES:
         asked = [(method, encoding) for method in ("GET", "HEAD") for encoding in ("identity", "gzip")]
