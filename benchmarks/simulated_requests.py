@@ -141,7 +141,7 @@ class Trace:
     """Running totals at every second's end, the first all 0."""
 
     totals: Array
-    """Columns of ``window.history.row_of``."""
+    """Columns of ``window.history.row_of``, without the products of loads."""
     answers: Array
     """Finished requests by the bucket of their tokens, cumulative."""
 
@@ -171,7 +171,13 @@ class Trace:
 
     @cached_property
     def _columns(self) -> list[array[int]]:
-        return [array("q", column.tobytes()) for column in self.totals.T]
+        """Columns of ``window.history.row_of``: the products of loads stand behind the load."""
+        seconds = np.diff(self.totals, axis=0)
+        counted = dict(zip(Counters._fields, seconds.T[_COUNTERS:], strict=False))
+        by_drafted = seconds[:, 2] * counted["draft_tokens"]
+        by_steps = counted["decode_steps"] * counted["decode_nanoseconds"]
+        own, rest = self.totals.T[:_GAUGES], self.totals.T[_GAUGES:]
+        return [array("q", column.tobytes()) for column in (*own, *totals([by_drafted, by_steps]).T, *rest)]
 
 
 _GAUGES = 3

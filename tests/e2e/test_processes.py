@@ -200,6 +200,7 @@ def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e,
     port, log = e2e.free_port(), tmp_path / "log"
     words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
     state = ("--state.file", str(tmp_path / "state.json"))
+    StateFile(tmp_path / "state.json", entry_of).save([])  # where there is none, the start writes one
     command = [sys.executable, "-c", SAVES_FOR_EVER, "run", *words, *state]
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:
