@@ -221,7 +221,7 @@ class Connection(web.RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         """Pass data to aiohttp, unless its head is too long or the answer before it is pending."""
-        if self._body is None or self._body.is_eof():
+        if data and (self._body is None or self._body.is_eof()):  # without data aiohttp goes on with a body
             if self.stage is Stage.ACTIVE and self.wire is not None:
                 # aiohttp would queue requests: megabytes of heads. The response is the last one here.
                 self.close()

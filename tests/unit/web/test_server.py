@@ -190,6 +190,16 @@ async def test_a_body_is_no_head(serving, until):
     assert await text_of(reader) == "300000"
 
 
+async def test_a_connection_is_kept_after_a_body_for_which_reading_was_stopped(serving, until):
+    """aiohttp then passes nothing to itself: that is no request ahead."""
+    reader, writer = await serving.connect()
+    for number in range(1, 4):
+        writer.write(BODY + b"300000\r\n\r\n" + b"a" * 200_000)
+        await until(lambda number=number: serving.begun == number)
+        writer.write(b"a" * 100_000)
+        assert await text_of(reader) == "300000"
+
+
 async def test_a_request_whose_answer_takes_too_long_is_ended(serving, until):
     [waiting] = await serving.waiting(1, until)
     serving.after(ANSWER_SECONDS - 1)
