@@ -128,7 +128,6 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
     "section of a model": Fault("requests.model_findings.ModelFindings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
-    "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip
 
 
