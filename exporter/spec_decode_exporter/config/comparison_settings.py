@@ -21,6 +21,7 @@ from spec_decode_exporter.config.types import (
     Section,
     Share,
     context_of,
+    excludes,
     label_matchers,
     matches,
     refuses,
@@ -51,7 +52,7 @@ class ReferenceSettings(Section):
 
     acceptance_ratio: Share | None = Field(default=None, description="Acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
     tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
-    file: LocatedFile | None = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
+    file: Annotated[LocatedFile | None, excludes("acceptance_ratio"), excludes("tokens")] = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
     model_name: ModelText | None = Field(default=None, description="Model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)
     """The acceptance rate by draft tokens; None is any number."""
@@ -66,13 +67,9 @@ class ReferenceSettings(Section):
         return next(iter(self._rates.values())) if len(self._rates) == 1 else None
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Yield a rate that is missing or given twice."""
+        """Yield a rate that is missing, and a model without its file."""
         if self.acceptance_ratio is None and self.file is None:
             yield (), "has no rate; add `acceptance_ratio`, or the `file` that `observe --save` wrote"
-        if self.acceptance_ratio is not None and self.file is not None:
-            yield ("file",), "cannot be set beside `acceptance_ratio`; remove one of the two"
-        if self.tokens is not None and self.file is not None:
-            yield ("tokens",), "cannot be set beside `file`, which holds it; remove it"
         if self.model_name is not None and self.file is None:
             yield ("model_name",), "selects a model of a `file`, but no `file` is set; remove it"
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
 from spec_decode_exporter.config.labels import Printable
 from spec_decode_exporter.config.mistakes import Mistake
-from spec_decode_exporter.config.types import Quantity, Section, Share, Size
+from spec_decode_exporter.config.types import Quantity, Section, Share, Size, excludes
 
 ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
@@ -72,16 +72,12 @@ class CostSettings(Section):
     """
 
     draft_cost_ratio: Quantity | None = Field(default=None, description="Cost of one more draft token, drafting and verification, relative to a decode step without speculation; without `fixed_cost_ratio` ([how to measure](../guide/cost.md#measure-the-cost-yourself)).")
-    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="Cost at several loads, in any order. It gives the load up to which speculation pays.")
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load), excludes("draft_cost_ratio")] = Field(default=(), description="Cost at several loads, in any order. It gives the load up to which speculation pays.")
     fixed_cost_ratio: Quantity = Field(default=0.0, description="Cost per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search.")
-    running_requests: Load | None = Field(default=None, description="Number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
+    running_requests: Annotated[Load | None, excludes("loads")] = Field(default=None, description="Number of concurrent requests at which the cost was measured. The cost then applies from half to twice this load. Not with `loads`.")
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Yield what states the cost twice or not at all, and a load beside those of `loads`."""
+        """Yield a cost that is missing."""
         if self.draft_cost_ratio is None and not self.loads:
             yield (), "has no cost; add `draft_cost_ratio` or `loads`"
-        if self.draft_cost_ratio is not None and self.loads:
-            yield ("loads",), "is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"
-        if self.running_requests is not None and self.loads:
-            yield ("running_requests",), "cannot be set beside `loads`, which have their own; remove it"
 # fmt: on

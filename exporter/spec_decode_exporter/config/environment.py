@@ -6,9 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, Self
 
-MAX_CHARACTERS: Final = 256 * 1024
-"""Characters of a value at most; Linux allows 128 KiB in a variable."""
-
 _REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
 
 
@@ -43,9 +40,6 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     Raises:
         ValueError: A variable is not set, or a reference is not complete.
     """
-    size = len(text) + sum(len(environ.get(match["name"] or "", "")) for match in _REFERENCE.finditer(text))
-    if size > MAX_CHARACTERS:
-        raise ValueError(f"has more than {MAX_CHARACTERS} characters with its environment variables")
     value, references = _REFERENCE.subn(lambda match: _value(match, environ), text)
     return Expanded.of(value, text) if references else text
 

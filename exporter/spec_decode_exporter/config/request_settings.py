@@ -26,8 +26,8 @@ Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 class RequestUsers(Section):
     """Users, identified by a hash. Without this section no data of users is kept."""
 
-    salt_file: ReadableFile | None = Field(default=None, description="A file with the key of the hash, read at the start and at a reload. Keep it secret: it allows testing names.")
-    max: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of users with their own series, by requests; the others are `other`.")
+    salt_file: ReadableFile = Field(description="A file with the key of the hash, read at the start and at a reload. Keep it secret: it allows testing names.")
+    max: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of users with their own series; the others are `other`.")
 
     _key: bytes = PrivateAttr(default=b"")
 
@@ -38,8 +38,6 @@ class RequestUsers(Section):
 
     @model_validator(mode="after")
     def _salted(self) -> Self:
-        if self.salt_file is None:
-            raise ValueError("has no salt; add `salt_file`")
         try:
             self._key = read_bounded(self.salt_file, MAX_SECRET_BYTES).strip()
         except OSError as error:
@@ -55,9 +53,9 @@ class RequestSettings(Section):
     ingest: bool = Field(default=False, description="Accept requests. Any client that can open the exporter's pages can then send them.")
     temperatures: Annotated[tuple[Bound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(0.0, 0.3, 0.7, 1.0), max_length=12, description="Upper bounds of the temperature buckets, the values of the label `temperature`.")
     prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(1_000, 4_000, 16_000, 64_000), max_length=12, description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.")
-    models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="Maximum number of models with their own series, by requests; the others are `other`.")
+    models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="Maximum number of models with their own series; the others are `other`.")
     types: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of request types with their own series; the others are `other`.")
-    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="Maximum number of combinations of model, type and temperature, by requests. Each has up to 37 series, 74 in the profile `full`; the others are `other` of their model.")
+    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="Maximum number of combinations of model, type and temperature. Each has up to 37 series, 74 in the profile `full`; the others are `other` of their model.")
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(default=20_000, description="Maximum number of requests in the windows, at most 700 bytes each; with more, a window covers the newest ones.")
     rate: Annotated[int, Field(ge=1, le=100_000)] = Field(default=2_000, description="Maximum number of accepted requests per second; more are counted and dropped.")
     users: RequestUsers | None = Field(default=None, description="Identification of users; without it no data of users is kept.")

@@ -41,8 +41,6 @@ MAX_ALIASED: Final = 100_000
 
 Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
 """
-MAX_DEPTH: Final = 20
-"""Levels of mappings and lists."""
 FLAGS: Final = "command line"
 """The place of a mistake in a flag. The place of a mistake in a variable is its name."""
 _MAX_PROBLEMS: Final = 100
@@ -198,7 +196,7 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, problem = 0 if mark is None else mark.line + 1, _yaml_problem(error)
-    except RecursionError:  # of `<<`, which may lead into itself
+    except RecursionError:  # of an alias, which may lead into itself
         problem = "is nested too deeply"
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         problem = "is not YAML"
@@ -224,20 +222,16 @@ class _BoundError(yaml.MarkedYAMLError):
 class _Loader(yaml.BaseLoader):
     """Composes a tree within limits, in Python: other threads run beside it, unlike libyaml's loader."""
 
-    values = levels = 0
+    values = 0
     mark: yaml.Mark | None = None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
-        """Compose a node within the limits."""
+        """Compose a node within the limit."""
         self.values += 1
-        self.levels += 1
-        if self.values > MAX_VALUES or self.levels > MAX_DEPTH + 1:
-            is_wide = self.values > MAX_VALUES
-            problem = f"has more than {MAX_VALUES} values" if is_wide else "is nested too deeply"
+        if self.values > MAX_VALUES:
+            problem = f"has more than {MAX_VALUES} values"
             raise _BoundError(problem=problem, problem_mark=self.get_mark())
-        node = super().compose_node(parent, index)
-        self.levels -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def get_mark(self) -> yaml.Mark:
         """Return the position of the next character: one object for all nodes of a line, to save memory."""
@@ -261,7 +255,7 @@ class _Reader:
         if self.count > MAX_ALIASED:
             problem = f"is repeated by aliases until there are more than {MAX_ALIASED} values"
             raise _BoundError(problem=problem, problem_mark=node.start_mark)
-        if flaw := _flaw(node, len(path)):
+        if flaw := _flaw(node):
             self.flaw(node, path, flaw)
             return None
         if isinstance(node, yaml.MappingNode):
@@ -304,12 +298,10 @@ class _Reader:
         self.source.broken.add(path)
 
 
-def _flaw(node: yaml.Node, depth: int) -> str | None:
-    """Return what a node may not have: a tag, too many levels around it, or half of a character."""
+def _flaw(node: yaml.Node) -> str | None:
+    """Return what a node may not have: a tag, or half of a character."""
     if node.tag not in _PLAIN_TAGS:
         return f"has the tag {node.tag[:_MAX_QUOTED]}, which is not supported; remove it"
-    if depth > MAX_DEPTH:
-        return "is nested too deeply"
     is_text = isinstance(node, yaml.ScalarNode)
     return "holds half of a character; write it in full" if is_text and not _encodable(node.value) else None
 

@@ -30,14 +30,6 @@ MAX_COMMAS: Final = 200_000
 """Commas of an array of requests: splitting it takes longer than reading them."""
 MAX_MISTAKES: Final = 10
 """Mistakes that are returned for one body; the others are only counted."""
-MAX_NAME_CHARACTERS: Final = 256
-"""Characters of a model name, a request type or a target."""
-MAX_DRAFT_LENGTH: Final = 1000
-"""K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
-MAX_TOKENS: Final = 10_000_000
-"""D, G and the prompt: several times the context length of any model."""
-MAX_MILLISECONDS: Final = 10**9
-"""A time: eleven days."""
 ALMOST_NONE: Final = 0.05
 """A request is rejected if the upper bound of its share is below this: speculation does not help it."""
 ALMOST_ALL: Final = 0.95
@@ -46,9 +38,14 @@ SLICE: Final = 64
 """Records between two yields to the event loop: less than a millisecond of work."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Tokens = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
-Milliseconds = Annotated[float, Meta(ge=0, le=MAX_MILLISECONDS)]
-Name = Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)]
+Tokens = Annotated[int, Meta(ge=0, le=10_000_000)]
+"""D, G and the prompt: up to several times the context length of any model."""
+DraftLength = Annotated[int, Meta(ge=0, le=1000)]
+"""K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
+Milliseconds = Annotated[float, Meta(ge=0, le=10**9)]
+"""A time, up to eleven days."""
+Name = Annotated[str, Meta(max_length=256)]
+"""A model name, a request type or a target."""
 
 
 # fmt: off
@@ -58,7 +55,7 @@ class SentSpeculation(Struct):
     num_spec_steps: Annotated[Tokens, Meta(description="Decode steps that drafted.")]
     num_draft_tokens: Count
     num_accepted_draft_tokens: Annotated[Count, Meta(description="At most `num_draft_tokens`.")]
-    num_spec_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Maximum of tokens drafted in one step.")]
+    num_spec_tokens: Annotated[DraftLength, Meta(description="Maximum of tokens drafted in one step.")]
 
 
 class SentMetrics(Struct):

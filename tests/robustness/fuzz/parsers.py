@@ -24,7 +24,6 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
 from spec_decode_exporter.requests.record import (
     MAX_MISTAKES,
-    MAX_NAME_CHARACTERS,
     Batch,
     NotJsonError,
     RequestRecord,
@@ -287,7 +286,7 @@ def _check_request(request: RequestRecord) -> None:
     assert request.model_name
     for name in (request.model_name, request.request_type, request.target):
         assert name.isprintable()
-        assert len(name) <= MAX_NAME_CHARACTERS
+        assert len(name) <= 256
     assert request.user == "" or len(request.user) == 16
     prompt = (request.first_token_seconds, request.prompt_tokens, request.cached_tokens)
     for number in (request.temperature, request.decode_seconds, request.completion_tokens, *prompt):

@@ -1,6 +1,6 @@
 import pytest
 
-from spec_decode_exporter.config.environment import MAX_CHARACTERS, expand
+from spec_decode_exporter.config.environment import expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 
@@ -31,10 +31,3 @@ def test_variables_are_replaced(text, value):
 def test_a_reference_without_a_variable_is_rejected(text, message):
     with pytest.raises(ValueError, match=message):
         expand(text, ENVIRON)
-
-
-def test_repeated_variables_have_a_limit_of_characters():
-    environ = {"A": "x" * (MAX_CHARACTERS // 2 - 10)}
-    assert len(expand("${A}${A}", environ)) == MAX_CHARACTERS - 20
-    with pytest.raises(ValueError, match=f"has more than {MAX_CHARACTERS} characters with its environment"):
-        expand("${A}" * 10_000, environ)

@@ -71,8 +71,8 @@ TARGET = [
     ("http_headers: [a]", "http_headers must be a mapping of names to values, not a list"),
     ("follow_redirects: true", "follow_redirects is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `baseline`, `reference`, `policy`"),
     ("reference: {}", "reference has no rate; add `acceptance_ratio`, or the `file` that `observe --save` wrote"),
-    ("reference: {acceptance_ratio: 0.7, file: a}", "reference.file cannot be set beside `acceptance_ratio`; remove one of the two"),
-    ("reference: {file: a, tokens: 4}", "reference.tokens cannot be set beside `file`, which holds it; remove it"),
+    ("reference: {acceptance_ratio: 0.7, file: a}", "reference.file cannot stand beside `acceptance_ratio`; remove one of the two"),
+    ("reference: {file: a, tokens: 4}", "reference.file cannot stand beside `tokens`; remove one of the two"),
     ("reference: {acceptance_ratio: 0.7, model_name: a}", "reference.model_name selects a model of a `file`, but no `file` is set; remove it"),
     ("speculative: {tokens: 2.5}", "speculative.tokens must be a whole number, not '2.5'"),
     (f"speculative: {{draft_model: {'a' * 257}}}", "speculative.draft_model must be at most 256 characters long"),
@@ -84,8 +84,8 @@ TARGET = [
 
 COST = [
     ("{}", NO_COST),
-    (f"{{draft_cost_ratio: 0, loads: {TWO_LOADS}}}", ".loads is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"),
-    (f"{{running_requests: 4, loads: {TWO_LOADS}}}", ".running_requests cannot be set beside `loads`, which have their own; remove it"),
+    (f"{{draft_cost_ratio: 0, loads: {TWO_LOADS}}}", ".loads cannot stand beside `draft_cost_ratio`; remove one of the two"),
+    (f"{{running_requests: 4, loads: {TWO_LOADS}}}", ".running_requests cannot stand beside `loads`; remove one of the two"),
     ("{loads: [{running_requests: 1, draft_cost_ratio: 0}]}", ".loads needs two loads or more; for one, use `draft_cost_ratio` and `running_requests`"),
     ("{loads: [{running_requests: 8, draft_cost_ratio: 0}, {running_requests: 8.0, draft_cost_ratio: 1}]}", ".loads has several costs at 8 running requests; keep one of each"),
     ("{loads: [{running_requests: 0, draft_cost_ratio: -1}, {running_requests: 8}]}", [
@@ -114,7 +114,7 @@ KUBERNETES = [
 ]  # fmt: skip
 
 REQUESTS = [
-    ("{users: {}}", ".users has no salt; add `salt_file`"),
+    ("{users: {}}", ".users.salt_file is missing"),
     ("{users: {salt_file: salt}}", ".users has a salt of less than 16 bytes; `openssl rand -hex 32` writes one"),
     ("{users: {salt_file: nowhere}}", ".users.salt_file names a file that cannot be read"),
     ("{temperatures: [1, 0]}", ".temperatures do not ascend; write each bound once, the lowest first"),

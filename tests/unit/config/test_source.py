@@ -82,7 +82,6 @@ def test_a_mistake_has_the_line_of_its_value_or_of_the_nearest_around_it(path, l
         ),
         ("? [a, b]\n: c", "1 ", "has a key that is not a plain text"),
         (r'a: "\ud800"', "1: a ", "holds half of a character; write it in full"),
-        ("a: &a [*a]", "1: a[0]", "is nested too deeply"),
     ],
 )
 def test_what_is_no_plain_text_is_one_mistake(text, place, message):
@@ -101,9 +100,9 @@ def test_what_is_no_plain_text_is_one_mistake(text, place, message):
         (b"a: 1\nb: \x00\n", ":2 holds the character 0x0; remove it"),
         (b"a: *nowhere\n", ":1 is not YAML: found undefined alias 'nowhere'"),
         (b'"\\U00ffffff"', " is not YAML"),
-        (b"[" * 5000, ":1 is nested too deeply"),
-        (b"a:\n " + b"[" * 21 + b"]" * 21, ":2 is nested too deeply"),
+        (b"[" * 5000, " is nested too deeply"),
         (b"&a {<<: *a}", " is nested too deeply"),
+        (b"a: &a [*a]", " is nested too deeply"),
         (b"x" * (MAX_BYTES + 1), " is larger than 1 MiB"),
         (b"a: {" + b"? , " * 500 + b"}", ":1 has more than 500 values"),
         (b"&a [" + b"*a," * 500 + b"]", ":1 has more than 500 values"),
