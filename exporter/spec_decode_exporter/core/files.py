@@ -7,12 +7,10 @@ import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 Stamp = tuple[int, int, int, int]
 """Times of change, size and inode of a file: equal stamps mean equal content."""
-
-_NOT_PLAIN: Final = "it is not a plain file"
 
 
 @contextmanager
@@ -27,7 +25,7 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(_NOT_PLAIN)
+            raise OSError("it is not a plain file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             yield file
     finally:
@@ -48,33 +46,16 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     return content
 
 
-def stamp(path: Path, max_bytes: int) -> Stamp:
-    """Return the stamp of a plain file; of a symbolic link, that of its destination.
-
-    Raises:
-        OSError: It does not exist, is not a plain file, or is larger than ``max_bytes``.
-    """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError(_NOT_PLAIN)
-    if found.st_size > max_bytes:
-        raise OSError(f"it is larger than {size_text(max_bytes)}")
-    return _stamp_of(found)
-
-
 def stamps(paths: Iterable[Path]) -> tuple[Stamp | None, ...]:
-    """Return the stamp of each file, of any kind and size; None for one that does not exist."""
-    return tuple(map(_stamp_or_none, paths))
+    """Return the stamp of each file, of a symbolic link that of its destination; None for a missing one."""
+    return tuple(map(_stamp, paths))
 
 
-def _stamp_or_none(path: Path) -> Stamp | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
-        return _stamp_of(path.stat())
+        found = path.stat()
     except OSError:
         return None
-
-
-def _stamp_of(found: os.stat_result) -> Stamp:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
