@@ -113,12 +113,9 @@ _ROWS: Final = (
     EventType(_X, "web_config_keys_ignored", "warning", "keys", "The file of `--web.config.file` has keys of exporter-toolkit that have no effect here."),
     EventType(_X, "connections_full", "warning", "connections reason", "The limit is reached, or the system has no descriptor or memory for another connection; the longest idle one is closed. At most once a minute."),
     EventType(_X, "variable_not_understood", "warning", "variable reason", "An environment variable about vLLM's speculation is invalid."),
-    EventType(_X, "state_file_set_aside", "warning", "file kept_as reason", "The state file was damaged and is renamed to `kept_as`; readable entries stay."),
+    EventType(_X, "state_file_set_aside", "warning", "file kept_as reason", "The state file does not validate, as one of an earlier version: it is renamed to `kept_as`, and nothing of it is used."),
     EventType(_X, "state_file_not_written", "warning", "file reason", "The learned state could not be saved."),
-    EventType(_X, "state_file_shared", "warning", "file remedy", "Another exporter writes the state file too."),
     EventType(_X, "state_file_written_again", "info", "file", "The learned state was saved again."),
-    EventType(_X, "saving_failed", "error", "exception", "An internal error in saving."),
-    EventType(_X, "baselines_forgotten", "warning", "forgotten most_kept", "More engines than the state can hold; the oldest are forgotten."),
     EventType(_X, "request_failed", "error", "method path exception", "An internal error in a request; its response was 500."),
     EventType(_X, "task_died", "error", "exception", "An internal error ended a background task. Restart the exporter and report the error."),
 )  # fmt: skip

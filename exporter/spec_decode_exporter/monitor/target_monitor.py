@@ -438,7 +438,7 @@ class TargetMonitor:
         }
         baseline = remembered.baseline(self.model_key(name.model_name))
         engine = EngineMonitor(self._config.windows, self._assumptions(name), baseline=baseline)
-        learned = remembered.engines.known(self._key(name), polled.wall)
+        learned = remembered.engine(self._key(name), polled.wall)
         if learned is not None:
             engine.learned.remember(learned)
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
@@ -454,7 +454,7 @@ class TargetMonitor:
         learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.engines.keep(self._key(name), learned, seen)
+            remembered.keep_engine(self._key(name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:
