@@ -88,7 +88,7 @@ _ROWS: Final = (
     EventType(_T, "target_polled_less_often", "info, warning", "cause interval", "The interval is longer than configured: `answers` take too much of the server's time, or their `processing` more than 5 % of a core of the exporter (a warning).", "Polled only every {interval} s: {cause}"),
     EventType(_T, "baseline_read", "info", "model period source", "`baseline.prometheus` has a period without speculation; it is the baseline of this model.", "Baseline of {model} from {source}: {period}"),
     EventType(_T, "baseline_not_read", "warning", "source reason", "No baseline, or the history could not be read; the next attempt is after an hour.", "No baseline from {source}: {reason}", "drop"),
-    EventType(_T, "events_omitted", "warning", "omitted example discovery", "A target, or all targets of a list, have too many events; `omitted` counts since the start.", "Too many events: some are omitted, such as {example}", "drop"),
+    EventType(_T, "events_omitted", "warning", "omitted example", "A target, or all together, have too many events; `omitted` counts those of all targets since the start.", "Too many events: some are omitted, such as {example}", "drop"),
     EventType(_T, "poll_crashed", "error", "exception", "An internal error in reading a response. It is no event."),
     EventType(_R, "mixed_workload_began", "warning", _MIXED, "Types, temperatures or prompt lengths with clearly different acceptance lengths: the mean describes none.", "Mixed workload: the mean of {requests} requests hides that they differ", "drop"),
     EventType(_R, "mixed_workload_ended", "info", _MIXED, "No longer, or too few requests.", "No mixed workload any more, or too few requests", "recovery"),
