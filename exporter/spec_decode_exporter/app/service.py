@@ -99,7 +99,7 @@ class Service:
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
-            self.state.reload = self._reloader.reload_for_clients
+            self.state.reload = self._reloader.reload
         self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
         self._saver.begin(config.state.file)
 
@@ -135,7 +135,7 @@ class Service:
         await self._restart()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
-    async def run(self, started: Callable[[Sequence[str]], None]) -> None:
+    async def run(self, started: Callable[[Sequence[str]], None] = lambda _: None) -> None:
         """Run until SIGTERM or SIGINT; SIGHUP reloads the configuration.
 
         ``started`` is called with the URLs of the pages once they are served.

@@ -189,11 +189,22 @@ def is_given(value: str | None) -> bool:
     return value is not None and not isinstance(value, FromVariable)
 
 
-def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
-    """Raise UsageError if ``--baseline.prometheus.url`` is given; ``instead`` is reported instead of servers."""
-    if is_given(arguments.baseline_prometheus_url):
-        text = f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
-        raise UsageError(text)
+def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
+    """Reject flags that are given together.
+
+    Args:
+        arguments: Parsed arguments.
+        pairs: A flag's name among the arguments, and those that it excludes, separated by spaces.
+
+    Raises:
+        UsageError: Two exclude each other.
+    """
+    flags = {Flag(flag, "", "").destination: flag for flag in arguments.flags} | {"urls": "URL"}
+    for name, others in pairs.items():
+        for other in others.split() if getattr(arguments, name) is not None else ():
+            value = getattr(arguments, other)
+            if value and not isinstance(value, FromVariable):
+                raise UsageError(f"{flags[other]} and {flags[name]} exclude each other: use one")
 
 
 def vllm_speculation(text: str | None) -> dict[str, object]:
@@ -308,13 +319,10 @@ def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], f
     )
 
     def parse(text: str) -> float:
-        hint = ""
         with suppress(ValueError):
-            value, is_percent = float(text.removesuffix("%")), text.endswith("%")
-            if is_percent and upper == 1:
-                hint = f"; write {value / 100:g}"
-            elif isfinite(value) and 0 <= value <= upper and (value or not above_zero) and not is_percent:
+            value = float(text)
+            if isfinite(value) and 0 <= value <= upper and (value or not above_zero):
                 return value
-        raise ValueError(f"{text!r} is not a number {limits}{hint}")
+        raise ValueError(f"{text!r} is not a number {limits}")
 
     return reader(parse)

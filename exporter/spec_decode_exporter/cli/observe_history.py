@@ -11,7 +11,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
-from spec_decode_exporter.cli.flags import Flag, reject_baseline
+from spec_decode_exporter.cli.flags import Flag
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.config.schema import Config
@@ -45,25 +45,6 @@ HISTORY_FLAGS: Final = (
     Flag("--until", "TIME", "end of that report (default: now)"),
     Flag("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)"),
 )  # fmt: skip
-
-
-def check_history_flags(arguments: argparse.Namespace) -> None:
-    """Reject flags that have a meaning only with, or only without ``--prometheus.url``.
-
-    Raises:
-        UsageError: There are some.
-    """
-    if arguments.prometheus_url is None:
-        alone = [name for name in ("since", "until", "match") if getattr(arguments, name) is not None]
-        if alone:
-            raise UsageError(f"--{alone[0]} needs --prometheus.url, the server with the history")
-        if arguments.format == "html":
-            raise UsageError("--format html needs --prometheus.url: it is the format of a history")
-        return
-    others = {"URL": arguments.urls, "--simulate": arguments.simulate}
-    for name in (name for name, value in others.items() if value):
-        raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
-    reject_baseline(arguments, "a history, which has its own")
 
 
 async def observe_history(arguments: argparse.Namespace, streams: Streams, clock: Clock) -> int:

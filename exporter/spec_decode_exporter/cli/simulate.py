@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
-from spec_decode_exporter.cli.process import run_loop
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
@@ -48,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 def handle(arguments: argparse.Namespace) -> int:
     """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
-    return run_loop(run(arguments))
+    return asyncio.run(run(arguments))
 
 
 async def run(arguments: argparse.Namespace) -> int:
