@@ -120,8 +120,7 @@ class SimulatedServer:
         app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/metrics", self._metrics)
-        if scenario.front_end == "python":
-            app.router.add_get("/metrics/", self._filtered)
+        app.router.add_get("/metrics/", self._filtered)
         if scenario.dev_mode:
             app.router.add_get("/server_info", self._server_info)
         return app
@@ -143,8 +142,7 @@ class SimulatedServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         """Serve the whole page for any query and any Accept header."""
         page = metrics_page(self._simulation, start=self._start, speed=self._speed)
-        is_rust = self._simulation.scenario.front_end == "rust"
-        return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS if is_rust else _TEXT})
+        return web.Response(body=page, headers={"Content-Type": _TEXT})
 
     async def _filtered(self, request: web.Request) -> web.Response:
         """Serve the path with a slash: only the samples that the query names, if any.
@@ -161,23 +159,22 @@ class SimulatedServer:
         page = page.replace(b"\nvllm:", b"\nvllm_") + b"# EOF\n"
         return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS})
 
-    async def _server_info(self, request: web.Request) -> web.Response:
-        return web.json_response(server_info(self._simulation, request.query.get("config_format", "text")))
+    async def _server_info(self, _: web.Request) -> web.Response:
+        return web.json_response(server_info(self._simulation))
 
 
-def server_info(simulation: Simulation, config_format: str) -> dict[str, object]:
-    """Return the body of ``/server_info`` with the configuration as ``text`` or ``json``."""
+def server_info(simulation: Simulation) -> dict[str, object]:
+    """Return the body of ``/server_info?config_format=json``."""
     speculation, model = simulation.speculation, simulation.scenario.model_name
-    tokens, is_ngram = speculation.tokens, speculation.method == "ngram"
+    is_ngram = speculation.method == "ngram"
     settings = {
         "method": speculation.method,
         "model": "ngram" if is_ngram else speculation.draft_model,  # as vLLM does without a draft model
-        "num_speculative_tokens": tokens,
+        "num_speculative_tokens": speculation.tokens,
         "num_speculative_tokens_per_batch_size": speculation.tokens_per_batch_size or None,
     }
-    draft = None if is_ngram else speculation.draft_model
-    text = f"SpeculativeConfig(method={speculation.method!r}, model={draft!r}, num_spec_tokens={tokens})"
-    config: object = f"model={model!r}, speculative_config={text if tokens else None}, seed=0"
-    if config_format == "json":
-        config = {"model_config": {"model": model}, "speculative_config": settings if tokens else None}
+    config = {
+        "model_config": {"model": model},
+        "speculative_config": settings if speculation.tokens else None,
+    }
     return {"vllm_config": config, "vllm_env": {"VLLM_SERVER_DEV_MODE": True}, "system_env": {}}

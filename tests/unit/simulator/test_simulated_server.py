@@ -114,43 +114,38 @@ async def test_with_the_slash_only_the_named_samples_are_returned(get):
 
 
 @pytest.mark.parametrize(
-    ("path", "accept", "keys", "is_open", "name"),
+    ("path", "accept", "is_open", "name"),
     [
-        ("/metrics", "text/plain", {"front_end": "rust"}, True, DRAFTS),
-        ("/metrics", "application/openmetrics-text", {}, False, DRAFTS),
-        # With the slash the Python front end writes OpenMetrics, whose names have no colons.
-        ("/metrics/", "text/plain, application/openmetrics-text;q=0.1", {}, True, DRAFTS.replace(":", "_")),
-        ("/metrics/", "text/plain", {}, False, DRAFTS),
+        ("/metrics", "application/openmetrics-text", False, DRAFTS),
+        # With the slash it writes OpenMetrics, whose names have no colons.
+        ("/metrics/", "text/plain, application/openmetrics-text;q=0.1", True, DRAFTS.replace(":", "_")),
+        ("/metrics/", "text/plain", False, DRAFTS),
     ],
 )
-async def test_the_format_is_that_of_the_front_end_and_path(get, path, accept, keys, is_open, name):
-    answer, text = await get(f"{path}?name[]={DRAFTS}", accept, **keys)
+async def test_the_format_is_that_of_the_path(get, path, accept, is_open, name):
+    answer, text = await get(f"{path}?name[]={DRAFTS}", accept)
     assert (answer.content_type == "application/openmetrics-text") is is_open
     assert text.endswith("# EOF\n") is is_open
     assert f"\n{name}{{" in text
 
 
-INFO, PLAIN = "/server_info?config_format=json", "/server_info"
+INFO = "/server_info?config_format=json"
 SCHEDULED = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
 EAGLE = {"method": "eagle3", "draft_model": "eagle-head"}
 DRAFT_MODEL = ServedSpeculation("draft_model", 5, "meta-llama/Llama-3.2-1B-Instruct")
 
 
 @pytest.mark.parametrize(
-    ("path", "keys", "served"),
+    ("keys", "served"),
     [
-        (INFO, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
-        (PLAIN, {"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
-        (INFO, {"speculation": EAGLE}, ServedSpeculation("eagle3", 4, "eagle-head")),
-        (INFO, {"speculation": {"tokens": 0}}, None),
-        (PLAIN, {"speculation": {"tokens": 0}}, None),
-        (INFO, {"speculation": SCHEDULED}, replace(DRAFT_MODEL, schedule=BatchSchedule((1, 9), (5, 0)))),
-        (PLAIN, {"speculation": SCHEDULED}, DRAFT_MODEL),
-        (PLAIN, {"speculation": SCHEDULED, "front_end": "rust"}, DRAFT_MODEL),
+        ({"speculation": {"method": "ngram"}}, ServedSpeculation("ngram", 4, "")),
+        ({"speculation": EAGLE}, ServedSpeculation("eagle3", 4, "eagle-head")),
+        ({"speculation": {"tokens": 0}}, None),
+        ({"speculation": SCHEDULED}, replace(DRAFT_MODEL, schedule=BatchSchedule((1, 9), (5, 0)))),
     ],
 )
-async def test_in_development_mode_server_info_has_the_speculative_config(get, path, keys, served):
-    _, text = await get(path, dev_mode=True, **keys)
+async def test_in_development_mode_server_info_has_the_speculative_config(get, keys, served):
+    _, text = await get(INFO, dev_mode=True, **keys)
     assert served_speculation(text.encode()) == served
 
 
