@@ -91,6 +91,7 @@ async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: As
 
     async def begin(urls: Sequence[str]) -> None:
         await live_through(clock, servers, lambda: [each.poller() for each in service.fleet])
+        print(f"Page: {options.external_url or urls[0]}", flush=True)  # noqa: T201
         if options.web_config is None:  # the sender has no password
             await sender.send_for_ever(urls[0])
 
