@@ -65,6 +65,7 @@ class Fleet:
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
+        errors = errors or Isolation(clock.monotonic)
         self.shared = Shared(
             *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
         )

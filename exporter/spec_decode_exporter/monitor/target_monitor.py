@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
@@ -51,37 +51,31 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
+@dataclass(slots=True, eq=False)
 class Shared:
     """Everything that the targets share."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        remembered: Remembered,
-        events: EventLog,
-        errors: Isolation | None = None,
-        *,
-        limit: int = MAX_ENGINES,
-        spread: bool = True,
-        recorded: Recorded | None = None,
-    ) -> None:
-        """Have places for ``limit`` engines: one for an engine, more for one with long labels.
+    clock: Clock
+    remembered: Remembered
+    """Learned state of engines of earlier processes, and baselines."""
+    events: EventLog
+    errors: Isolation = field(default_factory=Isolation)
+    """Isolates internal errors of readers and of targets; those of engines are events."""
+    limit: int = MAX_ENGINES
+    """Places: an engine takes one, or more with long labels."""
+    spread: bool = True
+    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
+    recorded: Recorded | None = None
+    """Takes each raw poll, to record it."""
+    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+    """Takes labels, snapshot and pace of each engine that was evaluated."""
+    places_taken: int = 0
+    budget: PollBudget = field(default_factory=PollBudget)
+    engine_errors: Isolation = field(init=False)
 
-        Args:
-            clock: Clock.
-            remembered: Learned state of engines of earlier processes, and baselines.
-            events: Takes the events.
-            errors: Isolates internal errors of readers and of targets; those of engines are events.
-            limit: Places.
-            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
-            recorded: Takes each raw poll, to record it.
-        """
-        self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
-        self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
-        self.limit, self.places_taken = limit, 0
-        self.budget, self._spread = PollBudget(), spread
-        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-        """Takes labels, snapshot and pace of each engine that was evaluated."""
+    def __post_init__(self) -> None:
+        """Make events of the internal errors of engines."""
+        self.engine_errors = engine_errors(self.events, self.clock)
 
     @property
     def pace(self) -> float:
@@ -91,7 +85,7 @@ class Shared:
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self._spread else 0.0
+        return phase(key) if self.spread else 0.0
 
 
 class Monitored(NamedTuple):
