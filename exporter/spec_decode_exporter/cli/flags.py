@@ -283,46 +283,37 @@ def scenario(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is neither a scenario nor a file; {hint}")
 
 
+def _valid(parse: Callable[[str], T], noun: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
+    """Return a reader of valid values, which a noun describes in the error."""
+
+    def checked(text: str) -> T:
+        with suppress(ValueError):
+            if is_valid(value := parse(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {noun}")
+
+    return checked
+
+
 def duration(lower: float = 0.0, upper: float = inf, *, or_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of durations between two, both included, in seconds; of 0 too if ``or_zero``."""
-    limits = f"{format_duration(lower)} or longer"
+    limits = f"of {format_duration(lower)} or more"
     if isfinite(upper):
         limits = f"between {format_duration(lower)} and {format_duration(upper)}"
-
-    def parse(text: str) -> float:
-        try:
-            seconds = parse_duration(text)
-        except ValueError as error:
-            raise ValueError(f"{text!r} {error}") from None
-        if not (lower <= seconds <= upper or (or_zero and not seconds)):
-            raise ValueError(f"{text!r} is not {limits}")
-        return seconds
-
-    return reader(parse)
+    noun = f"a duration {limits}, such as 90s"
+    return _valid(parse_duration, noun, lambda value: lower <= value <= upper or (or_zero and not value))
 
 
 def whole(lower: int, upper: int = 10**9) -> Callable[[str], int]:
     """Return a reader of whole numbers between two, both included."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,10}", text, re.ASCII) or not lower <= int(text) <= upper:
-            raise ValueError(f"{text!r} is not a whole number from {lower} to {upper}")
-        return int(text)
-
-    return reader(parse)
+    noun = f"a whole number from {lower} to {upper}"
+    return _valid(int, noun, lambda value: lower <= value <= upper)
 
 
 def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of finite numbers from 0, or above 0, up to ``upper``, included."""
-    limits = ("above 0" if above_zero else "of 0 or more") + (
-        f", {upper:g} at most" if isfinite(upper) else ""
+    noun = "a number above 0" if above_zero else "a number of 0 or more"
+    noun += f", {upper:g} at most" if isfinite(upper) else ""
+    return _valid(
+        float, noun, lambda value: isfinite(value) and 0 <= value <= upper and (value > 0 or not above_zero)
     )
-
-    def parse(text: str) -> float:
-        with suppress(ValueError):
-            value = float(text)
-            if isfinite(value) and 0 <= value <= upper and (value or not above_zero):
-                return value
-        raise ValueError(f"{text!r} is not a number {limits}")
-
-    return reader(parse)
