@@ -226,7 +226,7 @@ async def read_history(
     return PrometheusHistory(api.name, query.begin, query.end, query.slot_seconds, engines, notes, incomplete)
 
 
-async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], Sequence[str]]:
+async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], list[str]]:
     """Return the targets, and remarks: on those that are left out as twins, and on missing series.
 
     Raises:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +33,7 @@ _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
 _MAX_SHOWN: Final = 100
 _HEAD: Final = re.compile(rb'\{\s*"format":\s*"spec-decode-exporter state",\s*"version":\s*(\d{1,9})')
+Entry = RememberedEngine | RememberedBaseline
 _log = structlog.get_logger(__name__)
 
 
@@ -154,7 +155,7 @@ class StateSaver:
                 await STATE.run(self.file.save, document(engines, baselines))
 
 
-async def _texts(entries: Iterable[RememberedEngine | RememberedBaseline]) -> list[bytes]:
+async def _texts(entries: Iterable[Entry]) -> list[bytes]:
     texts, pace = list[bytes](), Pace(_SLICE)
     for entry in entries:
         texts += entry_json(entry)
@@ -163,9 +164,9 @@ async def _texts(entries: Iterable[RememberedEngine | RememberedBaseline]) -> li
 
 
 @cache
-def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    """Return the validator of a type, which an exporter without a file does not build."""
-    return TypeAdapter(kind)
+def _adapters() -> tuple[TypeAdapter[StateDocument], TypeAdapter[Entry]]:
+    """Return the validators of documents and of entries, which an exporter without a file does not build."""
+    return TypeAdapter(StateDocument), TypeAdapter(Entry)
 
 
 def parsed_state(content: bytes) -> StateDocument:
@@ -180,17 +181,16 @@ def parsed_state(content: bytes) -> StateDocument:
     if int(version[1]) != VERSION:
         raise ValueError(f"it has version {int(version[1])}; this exporter reads version {VERSION}")
     try:
-        state: StateDocument = _adapter(StateDocument).validate_json(content)
+        return _adapters()[0].validate_json(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:_MAX_SHOWN]) from None
-    return state
 
 
-def entry_json(entry: RememberedEngine | RememberedBaseline) -> list[bytes]:
+def entry_json(entry: Entry) -> list[bytes]:
     """Return an entry as JSON; none if it would not validate again, as with half a surrogate in a label."""
-    adapter = _adapter(type(entry))
+    adapter = _adapters()[1]
     with suppress(ValueError):
         text = adapter.dump_json(entry, exclude_defaults=True)
         adapter.validate_json(text)
