@@ -29,6 +29,8 @@ from spec_decode_exporter.monitor.state import (
 MAX_BYTES: Final = 32 * 2**20
 MAX_ENGINES_BYTES: Final = 24 * 2**20
 """Maximum size of the engines, of 6 to 20 kB each; a baseline has no more."""
+MAX_CONTAINERS: Final = 500_000
+"""Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
 _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
 _MAX_SHOWN: Final = 100
@@ -180,6 +182,8 @@ def parsed_state(content: bytes) -> StateDocument:
         raise ValueError("it is not a state of this exporter")
     if int(version[1]) != VERSION:
         raise ValueError(f"it has version {int(version[1])}; this exporter reads version {VERSION}")
+    if content.count(b"[") + content.count(b"{") > MAX_CONTAINERS:
+        raise ValueError(f"it has more than {MAX_CONTAINERS} lists and objects")
     try:
         return _adapters()[0].validate_json(content)
     except ValidationError as error:

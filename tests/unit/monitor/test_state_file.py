@@ -104,6 +104,7 @@ DAMAGES = {
     "long label": (changed(target="t" * (MAX_KEY_LENGTH + 1)), "engines.0.target"),
     "half a surrogate": (changed(target="x").replace(b'"x"', b'"\\ud800"'), "Invalid JSON"),
     "nested": (text_of().replace(b"[]", b"[" * 60_000, 1), "Invalid JSON"),
+    "a bomb": (text_of().replace(b"[]", b"[" + b"[]," * 500_000 + b"[]]", 1), "it has more than 500000 lists and objects"),
     "impossible K": (changed(learned={"tokens": 10**9}), "engines.0.learned.tokens"),
 }  # fmt: skip
 
