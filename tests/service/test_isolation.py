@@ -103,7 +103,6 @@ OF_TARGETS = {
     "absence": Fault("window.history.History.is_gone", owned),
     "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
-    "engines of the target": Fault("monitor.target_monitor.TargetMonitor._labelled", watched),
     "next poll": Fault("scrape.poller.Poller._next_moment", lambda bad, poller: f"//bad-{bad.partition('(')[2].partition(')')[0]}:" in poller._url),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
