@@ -30,9 +30,10 @@ from spec_decode_exporter.views.engine_view import (
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
+from spec_decode_exporter.views.words import WORDS
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -217,7 +218,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     "BASES": BASES,
     "SOURCES": SOURCES,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
-    "TONES": WORDS,
+    "WORDS": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
 }
 """Functions and texts of the template."""

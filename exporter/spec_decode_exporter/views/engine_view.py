@@ -47,12 +47,10 @@ from spec_decode_exporter.views.verdict_text import (
     usual_length_text,
     verdict_text,
 )
+from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
-Standing = Verdict | State
-"""Verdict, or the state of an engine that does not draft."""
-
 _ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
 """Advice to draft the recommended number of tokens."""

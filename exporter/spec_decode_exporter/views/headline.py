@@ -14,9 +14,10 @@ from spec_decode_exporter.core.number_formats import plural, three_digits, utc_c
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
-from spec_decode_exporter.views.engine_view import EngineView, Standing
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict
+from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, no_verdict
+from spec_decode_exporter.views.words import LIKELY, WORDS, Standing
 from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
@@ -31,7 +32,7 @@ class Headline(NamedTuple):
     """What is the matter with a fleet or an engine, and what to do."""
 
     tone: str
-    """``good``, ``bad``, ``unsure``, ``waiting`` or ``off``."""
+    """That of a ``Word``."""
     short: str
     """A few words, for a title."""
     matter: str
@@ -40,21 +41,6 @@ class Headline(NamedTuple):
     """What to do; empty if nothing needs to be done."""
 
 
-WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
-    Verdict.OPTIMAL: ("good", "Speculation pays very well"),
-    Verdict.HEALTHY: ("good", "Speculation pays"),
-    Verdict.MARGINAL: ("good", "Speculation pays a little"),
-    Verdict.POOR: ("unsure", "Speculation hardly pays"),
-    Verdict.HARMFUL: ("bad", "Speculation makes decoding slower"),
-    Verdict.UNCLEAR: ("unsure", "Unclear whether speculation pays"),
-    Verdict.INSUFFICIENT: ("waiting", "Too early to say"),
-    State.STALLED: ("bad", "Drafting stalled"),
-    State.UNREACHABLE: ("bad", "Unreachable"),
-    State.DISABLED: ("off", "No speculation here"),
-    State.IDLE: ("waiting", "Waiting for requests"),
-    State.UNKNOWN: ("waiting", "First seconds"),
-}
-"""Tone and title of what an engine counts as."""
 _REMEDIES: Final[Mapping[Standing, str]] = {
     State.UNREACHABLE: "Look whether the server runs, and whether its page still names this model.",
     State.IDLE: "Send requests: the first bounds take 15 s of traffic.",
@@ -70,7 +56,7 @@ _FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 def engine_headline(engine: EngineView, now: float, target: TargetView | None = None) -> Headline:
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
-    tone, short = WORDS[standing]
+    _, tone, short, _ = WORDS[standing]
     if text := finding_text(engine):
         matter, _, remedy = text.partition(". ")
         if (is_unknown := bool(no_verdict(engine.findings))) or not engine.has_dropped:
@@ -121,7 +107,7 @@ def finding_text(engine: EngineView) -> str:
 def _likely(engine: EngineView) -> str:
     """Return what is likely of an unclear engine, or of one without a verdict yet, in a few words."""
     pays = engine.snapshot.evaluation.verdict_window.probably_pays
-    return LIKELY[True] if pays else WORDS[engine.standing][1]
+    return LIKELY[True] if pays else WORDS[engine.standing].title
 
 
 def countdown(engine: EngineView, now: float) -> str:
@@ -276,11 +262,11 @@ def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iter
     unsure = (Verdict.UNCLEAR, Verdict.INSUFFICIENT)
     likely = Counter(_likely(engine) for engine in engines if engine.standing in unsure)
     counts = {
-        "Speculation pays": sum(standings[each] for each in PAYING),
-        "Speculation makes decoding slower": standings[Verdict.HARMFUL],
+        WORDS[Verdict.HEALTHY].title: sum(standings[each] for each in PAYING),
+        WORDS[Verdict.HARMFUL].title: standings[Verdict.HARMFUL],
         LIKELY[True]: likely[LIKELY[True]],
-        "Speculation hardly pays": standings[Verdict.POOR],
-        **{WORDS[each][1]: likely[WORDS[each][1]] for each in unsure},
+        WORDS[Verdict.POOR].title: standings[Verdict.POOR],
+        **{WORDS[each].title: likely[WORDS[each].title] for each in unsure},
     }
     yield from ((what, count) for what, count in counts.items() if count)
 

@@ -43,6 +43,7 @@ from spec_decode_exporter.views.headline import (
 )
 from spec_decode_exporter.views.history import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
+from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
@@ -55,7 +56,7 @@ from spec_decode_exporter.web.fleet import (
     shared_ways,
 )
 from spec_decode_exporter.web.limits import packed
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, STATES, VERDICTS, PageQuery
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
 from spec_decode_exporter.window.history import Means, Window
 
