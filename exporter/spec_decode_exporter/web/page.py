@@ -41,7 +41,7 @@ from spec_decode_exporter.views.headline import (
     target_trouble,
     time_saved,
 )
-from spec_decode_exporter.views.history import Trace, acceptance_trace
+from spec_decode_exporter.views.trace import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
