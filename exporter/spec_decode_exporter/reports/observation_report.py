@@ -30,7 +30,7 @@ from spec_decode_exporter.views.engine_view import (
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.headline import Headline, advice, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
 from spec_decode_exporter.views.words import WORDS
@@ -100,7 +100,7 @@ def _quoted(document: _Document, *names: str) -> _Document:
 
 
 def _no_advice(engine: EngineView) -> str:
-    return advice(engine) if engine.recommendation is Action.COLLECT else ""
+    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
 
 
 def _again(engine: EngineView) -> str:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.evaluation import Basis
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
-from spec_decode_exporter.core.number_formats import plural, three_digits, utc_clock
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, State, Verdict
+from spec_decode_exporter.core.number_formats import long_time, plural, utc_clock
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
@@ -80,21 +79,12 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
 def _matter(engine: EngineView) -> tuple[str, str]:
     """Return the verdict, and what to do; if it is unclear, first what decides it."""
     if engine.standing is not Verdict.UNCLEAR:
-        return engine.verdict_text, _REMEDIES.get(engine.standing) or advice(engine)
+        return engine.verdict_text, _REMEDIES.get(engine.standing) or engine.recommendation_text
     likely, end, decides = engine.verdict_text.partition(" It pays if ")
     remedy = know_text(engine.snapshot.evaluation.verdict_window)
     if engine.recommendation is Action.DISABLE:
         remedy = engine.recommendation_text
     return likely, f"{end}{decides} {remedy}".lstrip()
-
-
-def advice(engine: EngineView) -> str:
-    """Return the recommendation, or the time of the first one."""
-    its = engine.snapshot.evaluation
-    late = WHOLE_WINDOW * its.longest.window.length - its.verdict_window.window.seconds
-    if its.action is not Action.COLLECT or late <= 0 or its.basis is Basis.SHORTER:
-        return engine.recommendation_text
-    return f"Advice about {utc_clock(its.known.wall + late)[:5]} UTC."
 
 
 def finding_text(engine: EngineView) -> str:
@@ -315,21 +305,12 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
         return ""
     total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
     value, lower, upper = DecodeTime(*total).saved
-    unit, name = next(one for one in _UNITS if max(abs(lower), abs(upper)) >= one[0] or one[0] == 1)
     when = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
-
-    def written(seconds: float) -> str:
-        return three_digits(abs(seconds) / unit, int(unit > 1))
-
-    between = f"{written(lower)} {name} lost to {written(upper)} {name} saved"
-    if lower >= 0 or upper <= 0:
-        between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
+    between = " to ".join(long_time(abs(end)) for end in sorted((lower, upper), key=abs))
+    if lower < 0 < upper:
+        between = f"{long_time(-lower)} lost to {long_time(upper)} saved"
     kind = "saved" if value >= 0 else "lost"
-    return f"Decode time {kind} {when}, summed over all requests: {written(value)} {name} ({between})."
-
-
-_UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
-"""Units of a time, the largest first."""
+    return f"Decode time {kind} {when}, summed over all requests: {long_time(abs(value))} ({between})."
 
 
 def _agrees(verdict: Verdict, time: DecodeTime) -> bool:

@@ -158,12 +158,10 @@ def _memory_return(its: WindowEvaluation) -> str:
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
     does = "gain" if value >= 0 else "lose"
     gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."
-    if its.is_cache_tight is None:
-        return f"{gained} What they would give as KV cache is unknown."
+    if not its.is_cache_tight:
+        return gained
     usage = percent(its.window.mean.kv_cache_usage_ratio)
-    if its.is_cache_tight:
-        return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
-    return f"{gained} Used as KV cache, they would gain nothing now: {usage} is in use, no request waits."
+    return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
 
 
 def usual_length_text(method: str, tokens: int) -> str:
@@ -293,26 +291,19 @@ def _between(bounds: Estimate | None, its: WindowEvaluation) -> str:
     return " (its bounds are unknown)"
 
 
-_COLLECT: Final = {
-    State.DISABLED: "Nothing to advise: it does not speculate.",
-    State.UNKNOWN: "No advice yet: too little is known.",
-    State.IDLE: "Nothing to advise: nothing runs.",
-    State.UNREACHABLE: "Nothing to advise: it is absent.",
-}
-
-
 def _collect(snapshot: EngineSnapshot) -> str:
+    """Write why there is no advice, or when the first one is expected."""
     evaluation = snapshot.evaluation
     if no_verdict(snapshot.findings):
         return "No advice without a verdict."
-    if evaluation.state in _COLLECT:
-        return _COLLECT[evaluation.state]
-    if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable:
-        return "No advice: too little is known of its present drafts."
+    if evaluation.state is not State.ACTIVE:
+        return "No advice without drafts."
     if evaluation.basis is Basis.SHORTER:
         return "No advice now: the last minutes contradict each other."
-    needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.verdict_window.window.seconds
-    return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
+    late = WHOLE_WINDOW * evaluation.longest.window.length - evaluation.verdict_window.window.seconds
+    if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable or late <= 0:
+        return "No advice: too little is known of its present drafts."
+    return f"Advice about {utc_clock(evaluation.known.wall + late)[:5]} UTC."
 
 
 def recommendation_text(snapshot: EngineSnapshot) -> str:
