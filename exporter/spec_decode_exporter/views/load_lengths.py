@@ -23,8 +23,8 @@ class LengthAtLoad(NamedTuple):
     drafts: int
     length: Estimate
     """Acceptance length."""
-    speedup: float | None
-    """Speed-up by the cost at their mean load; None unless that is known for this engine."""
+    speedup: Estimate | None
+    """By the range of the cost at their mean load; None unless the cost is known for this engine."""
 
 
 def lengths_by_load(its: WindowEvaluation) -> list[LengthAtLoad]:
@@ -54,8 +54,10 @@ def _at_load(
         return None
     mean = sum(loads[place] for place in places) / len(places)
     cost = its.known.cost.at(mean, work.draft_tokens / sum(drafts))
-    is_known = cost is not None and not cost.is_typical and work.steps
+    speedup = None
+    if cost is not None and not cost.is_typical and work.steps:
+        speedup = Estimate(
+            *(each.speedup(work) for each in (cost.guess, cost.high, cost.low)), found.standard_error
+        )
     length = found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
-    return LengthAtLoad(
-        end // 2, end - 1, sum(drafts), length, cost.guess.speedup(work) if cost and is_known else None
-    )
+    return LengthAtLoad(end // 2, end - 1, sum(drafts), length, speedup)

@@ -52,7 +52,8 @@ def test_a_speed_up_needs_a_cost_of_this_engine(measured):
     if not measured:
         assert (low.speedup, high.speedup) == (None, None)
     else:
-        assert (low.speedup, high.speedup) == pytest.approx((1.8 / 1.4, 1.4 / 2.2), rel=0.02)
+        assert (low.speedup.value, high.speedup.value) == pytest.approx((1.8 / 1.4, 1.4 / 2.2), rel=0.02)
+        assert low.speedup.lower < low.speedup.value < low.speedup.upper
 
 
 def test_one_load_or_one_of_a_few_polls_is_no_comparison():
