@@ -47,9 +47,9 @@ from spec_decode_exporter.web.endpoint import (
     Parameter,
     Query,
     RequestError,
-    json_response,
     wrong_parameters,
 )
+from spec_decode_exporter.web.limits import packed_response
 from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, NDJSON, document
 from spec_decode_exporter.web.state import STATE
 
@@ -134,7 +134,7 @@ async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
         ),
     }
     first = {"time": now, "version": state.version, "last_event": taken.last_event}
-    return await json_response(request, await joined(first, members))
+    return await packed_response(request, await joined(first, members), JSON)
 
 
 async def _groups(engines: Engines, query: Query, errors: Isolation) -> AsyncIterator[GroupView]:
@@ -160,7 +160,7 @@ async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
             if body is None:
                 detail = "This engine cannot be shown because of an internal error; see the exporter's log."
                 raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-            return await json_response(request, body)
+            return await packed_response(request, body, JSON)
     raise RequestError(HTTPStatus.NOT_FOUND, "No engine has this id; /api/v1/snapshot lists all engines.")
 
 
@@ -172,7 +172,9 @@ async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
     views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await json_response(request, await joined({"time": state.clock.wall()}, {"targets": views}))
+    return await packed_response(
+        request, await joined({"time": state.clock.wall()}, {"targets": views}), JSON
+    )
 
 
 async def events(request: web.Request, query: Query) -> web.StreamResponse:
@@ -184,7 +186,7 @@ async def events(request: web.Request, query: Query) -> web.StreamResponse:
     shown = chosen[:limit] if query["since"] is not None else chosen[-limit:]
     first = {"gap": since.gap, "last": shown[-1].id if more else since.last, "more": more}
     views = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
-    return await json_response(request, await joined(first, {"events": views}))
+    return await packed_response(request, await joined(first, {"events": views}), JSON)
 
 
 async def requests(request: web.Request, query: Query) -> web.StreamResponse:
@@ -199,7 +201,9 @@ async def requests(request: web.Request, query: Query) -> web.StreamResponse:
         )
         for name, its in lists(findings, errors).items()
     }
-    return await json_response(request, await joined({"time": state.clock.wall(), **head(findings)}, views))
+    return await packed_response(
+        request, await joined({"time": state.clock.wall(), **head(findings)}, views), JSON
+    )
 
 
 async def take_requests(request: web.Request, _query: Query) -> web.StreamResponse:
@@ -219,12 +223,12 @@ async def take_requests(request: web.Request, _query: Query) -> web.StreamRespon
         detail = "The requests exceed the rate limit, `requests.rate` of the configuration."
         raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
     taken = TakenView.of(batch, taken=len(batch.requests), refused=refused_view(batch.refused))
-    return await json_response(request, encoded(taken))
+    return await packed_response(request, encoded(taken), JSON)
 
 
 async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve the OpenAPI document."""
-    return await json_response(request, _described())
+    return await packed_response(request, _described(), JSON)
 
 
 # fmt: off

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.document import View, at
-from spec_decode_exporter.web.limits import packed
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -156,11 +154,3 @@ class Endpoint:
             return await self.respond(request, read(self.parameters, request.query))
         except RequestError as error:
             return error.response()
-
-
-async def json_response(request: web.Request, body: bytes) -> web.Response:
-    """Return JSON as a response, compressed if the client accepts it."""
-    headers = {"Content-Type": JSON, "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        body, headers["Content-Encoding"] = await packed(body), "gzip"
-    return web.Response(body=body, headers=headers)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.metrics.negotiation import choose_gzip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -55,7 +56,15 @@ def error_response(
     return response
 
 
-async def packed(body: bytes) -> bytes:
+async def packed_response(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    """Return a response, compressed if the client accepts gzip."""
+    headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        body, headers["Content-Encoding"] = await _packed(body), "gzip"
+    return web.Response(body=body, headers=headers)
+
+
+async def _packed(body: bytes) -> bytes:
     """Compress with gzip at the fastest level: others cost more than they save."""
     packer, pieces = zlib.compressobj(level=1, wbits=31), []
     for start in range(0, len(body), _PIECE):

@@ -10,13 +10,12 @@ from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
-from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.metrics.table import GROUP_OF
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -56,7 +55,7 @@ from spec_decode_exporter.web.fleet import (
     selected,
     shared_ways,
 )
-from spec_decode_exporter.web.limits import packed
+from spec_decode_exporter.web.limits import packed_response
 from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
 from spec_decode_exporter.window.history import Means, Window
@@ -122,12 +121,7 @@ def _file(name: str) -> bytes:
 
 async def html_response(request: web.Request, text: str) -> web.Response:
     """Return a page, compressed if the client accepts that."""
-    body = text.encode(errors="replace")
-    headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        headers["Content-Encoding"] = "gzip"
-        body = await packed(body)
-    return web.Response(body=body, headers=headers)
+    return await packed_response(request, text.encode(errors="replace"), "text/html; charset=utf-8")
 
 
 async def page_facts(state: AppState, query: PageQuery) -> Facts:
