@@ -26,14 +26,13 @@ from spec_decode_exporter.views.engine_view import (
     BucketView,
     EngineView,
     QuantilesView,
-    Standing,
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
-from spec_decode_exporter.views.words import WORDS
+from spec_decode_exporter.views.words import WORDS, Standing
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)

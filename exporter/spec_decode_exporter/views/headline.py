@@ -9,7 +9,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, State, Verdict
-from spec_decode_exporter.core.number_formats import long_time, plural, utc_clock
+from spec_decode_exporter.core.number_formats import plural, utc_clock
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
@@ -306,11 +306,13 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
     value, lower, upper = DecodeTime(*total).saved
     when = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
-    between = " to ".join(long_time(abs(end)) for end in sorted((lower, upper), key=abs))
+    unit, name = (3600, "h") if max(abs(lower), abs(upper)) >= 3600 else (60, "min")  # noqa: PLR2004
+    low, best, high = (f"{abs(each) / unit:,.1f}" for each in (lower, value, upper))
+    between = f"{low} to {high} {name}" if lower >= 0 else f"{high} to {low} {name}"
     if lower < 0 < upper:
-        between = f"{long_time(-lower)} lost to {long_time(upper)} saved"
+        between = f"{low} {name} lost to {high} {name} saved"
     kind = "saved" if value >= 0 else "lost"
-    return f"Decode time {kind} {when}, summed over all requests: {long_time(abs(value))} ({between})."
+    return f"Decode time {kind} {when}, summed over all requests: {best} {name} ({between})."
 
 
 def _agrees(verdict: Verdict, time: DecodeTime) -> bool:

@@ -56,8 +56,7 @@ def _at_load(
     cost = its.known.cost.at(mean, work.draft_tokens / sum(drafts))
     speedup = None
     if cost is not None and not cost.is_typical and work.steps:
-        speedup = Estimate(
-            *(each.speedup(work) for each in (cost.guess, cost.high, cost.low)), found.standard_error
-        )
+        value, lower, upper = (each.speedup(work) for each in (cost.guess, cost.high, cost.low))
+        speedup = Estimate(value, lower, upper, found.standard_error)
     length = found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
     return LengthAtLoad(end // 2, end - 1, sum(drafts), length, speedup)

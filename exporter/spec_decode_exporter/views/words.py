@@ -55,7 +55,7 @@ ACTIONS: Final[Mapping[Action, Word]] = {
     Action.COLLECT: Word("Wait for data", "waiting"),
 }
 # fmt: on
-WORDS: Final[Mapping[Standing, Word]] = {**VERDICTS, **STATES}
+WORDS: Final[Mapping[Standing, Word]] = dict([*VERDICTS.items(), *STATES.items()])
 """Words of what an engine counts as."""
 LIKELY: Final[Mapping[bool, str]] = {True: "Speculation probably pays", False: "Speculation may pay or not"}
 """What is likely of an unclear verdict. Too few published measurements test "probably does not"."""

@@ -300,7 +300,7 @@ def why_unclear(summary: RequestSummary, lower: float | None, upper: float | Non
         return "the cost of drafting is unknown"
     if lower is None or upper is None:
         return "too few requests"
-    return "the bounds include 1" if lower <= 1 <= upper else "the cost of drafting is only a default"
+    return "the bounds include\u00a01" if lower <= 1 <= upper else "the cost of drafting is only a default"
 
 
 def no_winner(window: ArmWindowView) -> str:

@@ -218,10 +218,10 @@ def day(actual, plain, lower, upper, since=MIDNIGHT, verdict=Verdict.HEALTHY):
 @pytest.mark.parametrize(
     ("engines", "text"),
     [
-        ([day(3600, 14_760, 12_960, 16_200)] * 2, "saved today, summed over all requests: 6 h (5 h to 7 h)."),
-        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 10 s (10 s lost to 30 s saved)."),
-        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 10 s (5 s to 30 s)."),
-        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 10 s (5 s to 20 s)."),
+        ([day(3600, 14_760, 12_960, 16_200)] * 2, "saved today, summed over all requests: 6.2 h (5.2 to 7.0 h)."),
+        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 0.2 min (0.2 min lost to 0.5 min saved)."),
+        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 0.2 min (0.1 to 0.5 min)."),
+        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 0.2 min (0.1 to 0.3 min)."),
         # A sum of earlier hours that the verdict contradicts is not shown.
         ([day(60, 50, 40, 55)], ""),
         ([day(60, 70, 65, 90, verdict=Verdict.HARMFUL)], ""),

@@ -26,7 +26,6 @@ from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
 from spec_decode_exporter.views.fleet_view import (
-    ArmFirstTokenView,
     ArmSpeedupView,
     ArmView,
     ArmWindowView,
@@ -284,7 +283,7 @@ CLEAR = ArmSpeedupView(value=2.0, lower=1.8, upper=2.2)
 def arm(name, *, engines=2, traffic=None, speedup=None, wins=False):
     window = ArmWindowView(
         window="5m", engines=engines, requests=1300, acceptance_length_tokens=2.5, prefix_cache_hit_ratio=None,
-        time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None), traffic_ratio=traffic or {},
+        time_to_first_token_seconds={"mean": 0.2, "p50": None, "p95": None}, traffic_ratio=traffic or {},
         speedup_ratio={} if speedup is None else {TIME: speedup},
     )  # fmt: skip
     return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
