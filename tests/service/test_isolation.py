@@ -106,7 +106,6 @@ OF_TARGETS = {
     "next poll": Fault("scrape.poller.Poller._next_moment", lambda bad, poller: f"//bad-{bad.partition('(')[2].partition(')')[0]}:" in poller._url),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
-    "history": Fault("web.api.history_view", labelled),
     "group": Fault("web.api.group_view", labelled),
     "JSON of the target": Fault("app.exporter_state.target_view", lambda bad, status: status.name == bad),
     "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
@@ -154,7 +153,9 @@ class Running:
     def __init__(self, told, bad):
         self.told, self.bad = told, bad
         watches = list(told.service.fleet)
-        self.ids = {watch.target.name: id_of(labels) for watch in watches for labels, _ in watch.histories()}
+        self.ids = {
+            watch.target.name: id_of(labels) for watch in watches for _, labels, _ in watch.engines.values()
+        }
         for watch in watches:
             for engine, *_ in watch.engines.values():
                 for part in (engine, engine.history, engine.learned):
@@ -184,13 +185,9 @@ class Running:
         return shown
 
     def check(self, shown, groups):
-        api = {
-            name: shown[f"/api/v1/{name}"]
-            for name in ("events", "snapshot", "history", "targets", "requests")
-        }
+        api = {name: shown[f"/api/v1/{name}"] for name in ("events", "snapshot", "targets", "requests")}
         assert GOOD in {event["target"] for event in api["events"]["events"]}
-        for name in ("snapshot", "history"):
-            assert self.ids[GOOD] in {engine["id"] for engine in api[name]["engines"]}
+        assert self.ids[GOOD] in {engine["id"] for engine in api["snapshot"]["engines"]}
         assert GOOD in {target["target"] for target in api["targets"]["targets"]}
         assert GOOD in {group["labels"]["target"] for group in groups}
         for name in ("groups", "since_start"):

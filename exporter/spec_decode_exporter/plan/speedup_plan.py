@@ -35,7 +35,8 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import CLAIMS, LIKELY, likely_text, range_text
+from spec_decode_exporter.views.verdict_text import likely_text, range_text
+from spec_decode_exporter.views.words import LIKELY, VERDICTS
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -184,7 +185,7 @@ class SpeedupPlan(View):
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
         value, lower, upper = (f"{ratio:.2f}" for ratio in depth.bounds[:3])
         bounds = f"{lower} to {upper} {range_text(cost)}"
-        return f"{CLAIMS[self.verdict]}: {value} times as fast as without it ({bounds}), decode only."
+        return f"{VERDICTS[self.verdict].title}: {value} times as fast as without it ({bounds}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:
