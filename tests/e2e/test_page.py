@@ -1,13 +1,11 @@
 """The page in a real Chromium, from a whole exporter whose clock stands still unless a test moves it."""
 
-import contextlib
 import itertools
 import re
 import shutil
 
 import aiohttp
 import pytest
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.fakes.moved_fleet import Gone, Server, moved_fleet
@@ -253,16 +251,6 @@ async def test_hostile_names_are_names_and_nothing_else(open_page):
         assert await page.locator("#content :is(script, img)").count() == 0
 
 
-async def test_it_says_when_it_is_stale_and_goes_on(open_page):
-    async with moved_fleet([STEADY]) as fleet:
-        await fleet.advance(10)
-        page = await open_page(fleet.url, may_fail=True)
-        await page.route("**/fragment*", lambda route: route.abort())
-        await page.locator(".live", has_text="Stale since").wait_for()
-        await page.unroute("**/fragment*")
-        await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
-
-
 async def test_it_says_what_it_was_answered_and_comes_back_when_it_may(open_page):
     async with moved_fleet([STEADY]) as fleet:
         await fleet.advance(10)
@@ -299,41 +287,6 @@ async def test_it_asks_nothing_while_nobody_looks(open_page):
         assert asked == []
         await page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
         await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
-
-
-@contextlib.asynccontextmanager
-async def behind_a_prefix(url):
-    """A proxy that serves the exporter under /spec/, and that a browser takes for the exporter."""
-    async with aiohttp.ClientSession() as session:
-
-        async def forward(request):
-            async with session.get(f"{url}{request.match_info['rest']}?{request.query_string}") as answer:
-                kept = ("Content-Type", "Content-Security-Policy")
-                headers = {name: answer.headers[name] for name in kept}
-                return web.Response(body=await answer.read(), headers=headers, status=answer.status)
-
-        app = web.Application()
-        app.router.add_get("/spec/{rest:.*}", forward)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/spec/"
-        await runner.cleanup()
-
-
-async def test_it_works_behind_a_prefix(open_page):
-    async with moved_fleet([STEADY]) as fleet, behind_a_prefix(fleet.url) as url:
-        await fleet.advance(40)
-        page = await open_page(url)
-        await page.locator("a.opener").click()
-        await page.locator(".panel").wait_for()
-        assert page.url.startswith(f"{url}?engine=")
-        async with page.expect_response("**/spec/fragment*") as waiting:
-            pass
-        assert (await waiting.value).status == 200
-        for link in await page.locator("a[href]").evaluate_all("all => all.map(one => one.href)"):
-            assert link.startswith(url), link
 
 
 async def test_axe_finds_nothing_to_object_to(open_page):
