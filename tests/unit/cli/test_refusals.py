@@ -60,8 +60,6 @@ WRONG = [
     ([*PLAN, "--tokens", "129"], "'129' is not a whole number from 1 to 128"),
     ([*PLAN, "--target.dtype", "int3"], "'int3' is no dtype that is known; the dtypes are float32, bfloat16"),
     ([*PLAN, "--target.tensor-parallel", "4"], "--gpus 2 is not a multiple of --tensor-parallel 4"),
-    ([*PLAN, "--measured", "/nowhere"], "/nowhere cannot be read"),
-    ([*PLAN, "--measured", "/nowhere", "--acceptance", "0.7"], "omit --acceptance, --acceptance-length and --throughput"),
     (["plan"], "give --model-name for the speed-up alone, or --target for memory too"),
     ([*NAMED, "--gpus", "4"], "--gpus is about memory: add --target, such as 70B"),
     ([*NAMED, "--acceptance-length", "2"], "add --tokens"),
