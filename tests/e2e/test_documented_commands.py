@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from datetime import UTC, datetime
@@ -138,16 +137,6 @@ def test_a_command_that_ends_ends_well_and_writes(command, demo, history, tmp_pa
         assert asked
         for flag in {"--save", "--record"} & set(words):
             assert (tmp_path / words[words.index(flag) + 1]).stat().st_size
-
-
-def test_an_observation_without_end_is_interrupted(demo, tmp_path):
-    assert any(ENDLESS in command.line for command in COMMANDS)
-    words = [demo.e2e.PROGRAM, "observe", "--for", "0", "--every", "1s", demo.servers[0].url]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
-        assert process.stdout.readline().startswith("**")
-        process.send_signal(signal.SIGINT)
-        assert "Acceptance" in process.stdout.read()
-    assert process.returncode in MEASURED
 
 
 @of_ways(LASTING.__contains__)

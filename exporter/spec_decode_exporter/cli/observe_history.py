@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -32,10 +32,6 @@ from spec_decode_exporter.scrape.client import Client
 DEFAULT_SINCE: Final = "7d"
 MIN_SECONDS: Final = 600.0
 MAX_SECONDS: Final = 400 * 86400.0
-MAX_CLOCK_DIFFERENCE: Final = 60.0
-"""Difference of the server's clock to this machine's, in seconds, from which on the report says so.
-
-VictoriaMetrics answers as of 30 s ago."""
 _EVERY: Final = 0.2
 """Seconds between two drawings of the progress."""
 
@@ -78,13 +74,12 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     config = read_config(arguments, streams.environ)
     (target,) = static_targets(config)
     client = Client(target.http, timeout=TIMEOUT, max_body=MAX_BODY)
-    stop, bar = asyncio.Event(), ProgressBar(streams)
+    query, stop, bar = query_of(arguments, clock.wall()), asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
     try:
         api = QueryApi(url, client, stop=stop)
-        query, notes = await _query(arguments, api, clock.wall())
         known, progress = _assumptions(target, config), shown_progress(bar, clock)
-        result = await read_history(api, query, known, progress=progress, notes=notes, stop=stop)
+        result = await read_history(api, query, known, progress=progress, stop=stop)
     finally:
         bar.end()
         await client.close()
@@ -117,26 +112,20 @@ def _assumptions(target: Target, config: Config) -> Callable[[str], Assumptions]
     )
 
 
-async def _query(
-    arguments: argparse.Namespace, api: QueryApi, now: float
-) -> tuple[HistoryQuery, Sequence[str]]:
-    """Return what to read, by the server's clock, and a note if that differs from this machine's."""
-    server_now = await api.time()
-    notes = []
-    if abs(server_now - now) > MAX_CLOCK_DIFFERENCE:
-        ahead = "ahead of" if server_now > now else "behind"
-        difference = format_duration(round(abs(server_now - now)))
-        notes.append(
-            f"The server's clock is {difference} {ahead} this machine's; the report uses the server's."
-        )
-    begin = moment(arguments.since or DEFAULT_SINCE, "--since", server_now)
-    end = min(moment(arguments.until or "0", "--until", server_now), server_now)
+def query_of(arguments: argparse.Namespace, now: float) -> HistoryQuery:
+    """Return what to read, until ``now`` (Unix time) at most.
+
+    Raises:
+        UsageError: The flags name no time of a history, or no matchers.
+    """
+    begin = moment(arguments.since or DEFAULT_SINCE, "--since", now)
+    end = min(moment(arguments.until or "0", "--until", now), now)
     if not MIN_SECONDS <= end - begin <= MAX_SECONDS:
         raise UsageError(
             f"from --since to --until must be {format_duration(MIN_SECONDS)} to "
             f"{format_duration(MAX_SECONDS)}; it is {format_duration(max(end - begin, 0.0))}"
         )
-    return HistoryQuery(begin, end, checked_match(arguments.match or "")), notes
+    return HistoryQuery(begin, end, checked_match(arguments.match or ""))
 
 
 def checked_match(text: str) -> str:

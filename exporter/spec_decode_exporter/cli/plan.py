@@ -54,7 +54,6 @@ _STATUS: Final[Mapping[PlanOutcome, ExitStatus]] = {
 }
 """Exit status of an outcome that is not good."""
 _DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
-_KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
 _MODELS: Final = (
     Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family decides how a measured cost changes with the load"),
     Flag("--target", "MODEL", "the served model by its size or its config.json: memory is planned too"),
@@ -64,9 +63,7 @@ _MODELS: Final = (
 )  # fmt: skip
 _MEMORY: Final = (
     Flag("--target.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
-    Flag("--target.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--draft.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
-    Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
     Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft (default: all)", read=whole(1), also=("--target.tensor-parallel",)),
     Flag("--gpu", "NAME", f"kind of the GPUs, of {', '.join(GPUS)}, or the memory of one, such as 81559MiB; GB are 10^9 bytes (default: {DEFAULT})", read=reader(gpu_of), also=("--gpu-memory",)),
@@ -136,8 +133,8 @@ def _deployment_plan(given: argparse.Namespace) -> DeploymentPlan:
     if gpus % ranks:
         raise UsageError(f"--gpus {gpus} is not a multiple of --tensor-parallel {ranks}")
     common = _common(given)
-    target = model_of(given.target, given.target_dtype, given.target_kv_bytes_per_token)
-    draft = given.draft and model_of(given.draft, given.draft_dtype, given.draft_kv_bytes_per_token)
+    target = model_of(given.target, given.target_dtype)
+    draft = given.draft and model_of(given.draft, given.draft_dtype)
     config = target.config
     architecture = Architecture.MIXTURE_OF_EXPERTS if config and config.experts else Architecture.DENSE
     return DeploymentPlan(

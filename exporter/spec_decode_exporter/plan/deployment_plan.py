@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
-from spec_decode_exporter.plan.model import Model
+from spec_decode_exporter.plan.model_config import Model
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan
 from spec_decode_exporter.views.document import View, at, computed, fact
 

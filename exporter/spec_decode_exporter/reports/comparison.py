@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from enum import StrEnum
 from math import hypot
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -160,7 +160,7 @@ class ModelComparison(View):
     @computed
     def cautions(self) -> dict[str, str]:
         """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
-        values = {DRAFT_TOKENS: (self.before.tokens, self.after.tokens)}
+        values = {DRAFT_TOKENS: (float(self.before.tokens), float(self.after.tokens))}
         found = [DRAFT_TOKENS] if self.outcome is Outcome.NOT_COMPARABLE else []
         before, after = map(_of_an_engine, (self.before, self.after))
         sides = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
@@ -346,12 +346,9 @@ def as_text(comparison: Comparison, style: TextStyle) -> str:
 
 def as_json(comparison: Comparison) -> str:
     """Return a comparison as JSON; unknown is null. Of both sides it has what describes them."""
-    model, side = {"__all__": _FIGURES}, {"engines", "targets", "models"}
-    left_out = {
-        "models": {"__all__": {"before": _FIGURES, "after": _FIGURES}},
-        "only_before": model,
-        "only_after": model,
-        "before": side,
-        "after": side,
+    left_out: dict[str, Any] = {
+        "models": {"__all__": dict.fromkeys(("before", "after"), _FIGURES)},
+        **{key: {"__all__": _FIGURES} for key in ("only_before", "only_after")},
+        **{key: {"engines", "targets", "models"} for key in ("before", "after")},
     }
     return json_text(comparison.model_dump(mode="json", exclude=left_out))

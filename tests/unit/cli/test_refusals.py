@@ -38,7 +38,6 @@ WRONG = [
     (["observe", "a:1", "--for", "60s", "--poll.interval", "15s"], "--poll.interval 15s is too long for --for 1m"),
     (["observe", "--simulate", "steady", "--config.file", "file.yml"], "use it without URLs and"),
     (["observe", "--metrics.profile", "full"], "--metrics.profile needs --format prometheus"),
-    (["observe", "--format", "prometheus", "--every", "5s"], "written once"),
     (["observe", "--format", "html"], "--format html needs --prometheus.url"),
     (["observe", "--since", "7d"], "--since needs --prometheus.url"),
     ([*PAST[:2], "ftp://p"], "--prometheus.url"),
