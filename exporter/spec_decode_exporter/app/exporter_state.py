@@ -29,7 +29,6 @@ from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
-from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.metrics_page import SHARED_SECONDS
 
@@ -151,12 +150,6 @@ class ExporterState:
     def targets(self) -> list[TargetView]:
         """Return the view of every target."""
         return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
-
-    def histories(self) -> Histories:
-        """Return the longest window of every engine."""
-        offset = self.clock.wall() - self.clock.monotonic()
-        engines = [engine for monitor in self.fleet for engine in monitor.histories()]
-        return Histories(offset, self.fleet.config.windows[-1], engines)
 
     def config_text(self) -> str:
         """Return the active configuration as YAML, without its secrets."""

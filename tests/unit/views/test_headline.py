@@ -95,7 +95,6 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
         (engine(Verdict.UNCLEAR, action=Action.DISABLE), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
-        (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
         (engine(Verdict.INSUFFICIENT, seconds_to_verdict=12.0), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Verdict in 12 s."),
         (engine(Verdict.INSUFFICIENT, share=0.95, seconds_to_verdict=12.0), "waiting", "Too early to say", "So far speculation probably pays. At 87 of 92 published costs of drafters of all kinds your acceptance would pay.", "Verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
@@ -222,9 +221,9 @@ def day(actual, plain, lower, upper, since=MIDNIGHT, verdict=Verdict.HEALTHY):
     ("engines", "text"),
     [
         ([day(3600, 14_760, 12_960, 16_200)] * 2, "saved today, summed over all requests: 6.2 h (5.2 to 7.0 h)."),
-        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 10 s (10 s lost to 30 s saved)."),
-        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 10 s (5 to 30 s)."),
-        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 10 s (5 to 20 s)."),
+        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 0.2 min (0.2 min lost to 0.5 min saved)."),
+        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 0.2 min (0.1 to 0.5 min)."),
+        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 0.2 min (0.1 to 0.3 min)."),
         # A sum of earlier hours that the verdict contradicts is not shown.
         ([day(60, 50, 40, 55)], ""),
         ([day(60, 70, 65, 90, verdict=Verdict.HARMFUL)], ""),
