@@ -35,7 +35,6 @@ from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped, target_view
-from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
@@ -206,15 +205,9 @@ class Chain:
         errors, wall = self.errors, self.clock.wall()
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
-        histories = self.overview.histories()
         models = [
             snapshot_view(taken, wall, "1"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
-            *(
-                history_view(labels, window, histories.offset, step)
-                for labels, window in histories.engines
-                for step in (1.0, 10.0)
-            ),
             *self.overview.targets(),
             *(view for views in lists(taken.requests, errors).values() for view in views),
         ]

@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
@@ -74,14 +74,14 @@ class EngineMonitor:
         """True if a change since the last evaluation must be shown at once."""
         self._last: EngineSnapshot | None = None
         self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
-        self._tokens = self._resets = self._changes = 0
+        self._tokens = self._resets = 0
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[CostByLoad, ...] = ()
         self._latency_baseline: BaselineSummary | None = None
         self._cost_basis = False, 0
         self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
-        self._last_drafts: LastDrafts | None = None
+        self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
         self._decision, self._setting = ShownDecision(), ShownSetting()
@@ -223,7 +223,7 @@ class EngineMonitor:
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
             self._resets, self._tokens, self.is_urgent = self.history.window_resets, tokens, True
-            self._is_cost_known = False
+            self._is_cost_known, self._last_drafts = False, None
             self._decision.reset()
             if tokens != before:
                 yield Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})
@@ -277,7 +277,7 @@ class EngineMonitor:
 
     def _note_change(self, moment: float) -> None:
         """Note a detected change of acceptance or drafting, which began at a moment (monotonic)."""
-        self._changes += 1
+        self._last_drafts = None
         if moment > self._changed_at:
             self._changed_before, self._changed_at = self._changed_at, moment
 
@@ -291,7 +291,7 @@ class EngineMonitor:
         if not known.speculation.schedule.pauses:
             self._last_drafts = None
         elif evaluation.is_advisable and columns(its.increments, "drafts")[0][-1]:
-            self._last_drafts = LastDrafts(its, known.wall, known.changes)
+            self._last_drafts = its, known.wall
         return evaluation
 
     def _shown(self, evaluation: Evaluation, drops: DropStatus) -> Shown:
@@ -313,7 +313,7 @@ class EngineMonitor:
         decision = self._decision.offer(computed, now, may_pay=may_pay, is_likely=is_likely)
         basis = (decision.advice, self._assumptions, self._resets, self._is_cost_known)
         compute = partial(evaluation.setting_by, decision.advice)
-        return Shown(decision, self._setting.offer(compute, basis, now, self._lengths[-1]))
+        return decision, self._setting.offer(compute, basis, now, self._lengths[-1])
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -335,7 +335,6 @@ class EngineMonitor:
             recent=None if is_drafting or longest <= STALL_SECONDS else history.window(STALL_SECONDS),
             since_change=history.window(age) if is_changed else None,
             change_wall=wall - age if is_changed else None,
-            changes=self._changes + history.window_resets,
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,

@@ -22,7 +22,6 @@ class About(StrEnum):
 
     ENGINE = "Engines"
     TARGET = "Targets"
-    REQUESTS = "Requests"
     DISCOVERY = "Discovery"
     EXPORTER = "Exporter"
 
@@ -30,7 +29,6 @@ class About(StrEnum):
 COMMON_FIELDS: Final[Mapping[About, tuple[str, ...]]] = {
     About.ENGINE: ("event_id", "target", "model_name", "engine"),
     About.TARGET: ("event_id", "target"),
-    About.REQUESTS: ("event_id", "model_name"),
 }
 """Fields of all rows of a subject, besides ``timestamp``, ``level`` and ``event``."""
 
@@ -51,11 +49,9 @@ class EventType(NamedTuple):
     tone: Tone = "neutral"
 
 
-_E, _T, _R, _D, _X = About
+_E, _T, _D, _X = About
 _DROP: Final = "kind baseline_length length seconds since"
 _CHECK: Final = "check drafts draft_tokens accepted_tokens accepted_by_position"
-_MIXED: Final = "window requests mean_acceptance_ratio p10_acceptance_ratio"
-_BELOW: Final = "request_type temperature window requests speedup_ratio"
 _REFUSED: Final = "malformed without_metrics contradictory rate dropped too_costly body status"
 
 _ROWS: Final = (
@@ -90,10 +86,6 @@ _ROWS: Final = (
     EventType(_T, "baseline_not_read", "warning", "source reason", "No baseline, or the history could not be read; the next attempt is after an hour.", "No baseline from {source}: {reason}", "drop"),
     EventType(_T, "events_omitted", "warning", "omitted example", "A target, or all together, have too many events; `omitted` counts those of all targets since the start.", "Too many events: some are omitted, such as {example}", "drop"),
     EventType(_T, "poll_crashed", "error", "exception", "An internal error in reading a response. It is no event."),
-    EventType(_R, "mixed_workload_began", "warning", _MIXED, "Types, temperatures or prompt lengths with clearly different acceptance lengths: the mean describes none.", "Mixed workload: the mean of {requests} requests hides that they differ", "drop"),
-    EventType(_R, "mixed_workload_ended", "info", _MIXED, "No longer, or too few requests.", "No mixed workload any more, or too few requests", "recovery"),
-    EventType(_R, "requests_below_break_even", "warning", _BELOW, "Requests of this type and temperature are significantly slower by speculation (95 %).", "Requests below break-even|: {request_type}|, temperature {temperature}|, speed-up {speedup_ratio}", "drop"),
-    EventType(_R, "requests_below_break_even_ended", "info", _BELOW, "No longer, or too few.", "Requests no longer below break-even, or too few|: {request_type}|, temperature {temperature}", "recovery"),
     EventType(_D, "targets_changed", "info", "targets added removed", "The targets changed."),
     EventType(_D, "targets_not_monitored", "warning", "targets limit remedy", "More targets were discovered than `limits.engines` allows."),
     EventType(_D, "discovery_failed", "warning", "discovery reason", "A list could not be loaded; the targets stay."),

@@ -33,7 +33,6 @@ from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
-from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
 
@@ -218,11 +217,6 @@ class TargetMonitor:
             types = partial(times, labels["model_name"], self.target.name)
             member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
             yield ExperimentMember(member, engine)
-
-    def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
-        """Yield the labels and the longest window of every engine, also of engines that are gone."""
-        longest = self._config.windows[-1]
-        return self._each("history", lambda engine: engine.history.window(longest))
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""

@@ -8,6 +8,7 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, Fallback
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.drops.drops import Drops
@@ -116,11 +117,23 @@ def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
         [event] = watched.poll(good(40))
     watched.polls(map(good, range(41, 60)))
     its = watched.its
-    assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
+    assert (its.basis, its.since) == (Basis.CHANGE, WALL + 41 - 6)
     assert its.verdict_window.window.length == pytest.approx(25.0)
     fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
     fields["since"] = "2026-09-21T14:13:55Z"
     assert (event.name, event.fields) == ("acceptance_dropped", fields)
+
+
+def test_the_drafts_of_a_schedule_that_pauses_count_until_the_number_of_tokens_changes(make_sample, good):
+    speculation = Speculation("eagle3", tokens=4, schedule=BatchSchedule((1, 8), (4, 0)))
+    watched = Watched((30.0, 300.0), Assumptions(speculation))
+    watched.polls(map(good, range(1, 290)))
+    window, wall = watched.its.known.last_drafts
+    assert (window.total.drafts, wall) == (2870, WALL + 288)
+    watched.observe(make_sample(2900, 8700, 4350, positions=(2610, 1160, 580)))
+    watched.watch.use((30.0, 300.0), Assumptions(replace(speculation, tokens=3)))
+    watched.poll(make_sample(2910, 8730, 4365, positions=(2619, 1164, 582)))
+    assert watched.its.known.last_drafts is None
 
 
 class TestEvaluation:

@@ -74,13 +74,13 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, EventSubject("one"))
-    log.record(Event("mixed_workload_ended"), WALL, EventSubject(model_name="m"))
+    log.record(Event("target_recovered"), WALL, EventSubject("two"))
     first, second, third = log.since().events
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (
         WALL, "acceptance_dropped", True, "one", "m", "0",
     )  # fmt: skip
-    assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "")
+    assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "two")
     labels = {"target": "one", "model_name": "m", "engine": "0"}
     assert logs == [
         {"event": "acceptance_dropped", "log_level": "warning", "event_id": "a1-1", **labels, **fields},
@@ -91,7 +91,7 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
             "target": "one",
             "state": "unreachable",
         },
-        {"event": "mixed_workload_ended", "log_level": "info", "event_id": "a1-3", "model_name": "m"},
+        {"event": "target_recovered", "log_level": "info", "event_id": "a1-3", "target": "two"},
     ]
 
 

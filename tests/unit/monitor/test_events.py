@@ -37,7 +37,6 @@ def test_a_sentence_names_only_fields_of_its_event_and_no_codes(name):
         ("engine_reset", {"cause": "{part} of a new cause"}, "The server's counters were reset: {part} of a new cause"),
         ("check_broken", {"check": "one_server"}, "The counters contradict each other (one server): do not trust the figures"),
         ("target_failing", {"error": ""}, "Polls fail"),
-        ("requests_below_break_even", {"request_type": "chat", "temperature": "0", "speedup_ratio": 0.871}, "Requests below break-even: chat, temperature 0, speed-up 0.87"),
     ],
 )  # fmt: skip
 def test_codes_become_words_and_parts_without_a_value_are_omitted(name, fields, text):

@@ -8,7 +8,6 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.views.fleet_view import target_view
-from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
@@ -83,9 +82,6 @@ def sources(engines, events):
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
         "snapshot": taken,
-        "histories": lambda: Histories(
-            NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
-        ),
         "targets": lambda: [target("chat"), target("code")],
         "events": events,
     }
