@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from argparse import Namespace
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any
 
+from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli import main, run
-from spec_decode_exporter.cli.process import Result, run_loop
+
+_serve = run._serve  # noqa: SLF001
 
 
-async def _answering(work: Coroutine[Any, Any, Result]) -> Result:
+async def _answering(arguments: Namespace, options: Options) -> None:
     asyncio.get_running_loop().add_reader(sys.stdin, _tell)
-    return await work
+    await _serve(arguments, options)
 
 
 def _tell() -> None:
@@ -30,5 +31,5 @@ def _tell() -> None:
 
 
 if __name__ == "__main__":
-    run.run_loop = lambda work: run_loop(_answering(work))  # type: ignore[assignment, attr-defined]
+    run._serve = _answering  # noqa: SLF001
     main.main()

@@ -103,7 +103,6 @@ OF_TARGETS = {
     "absence": Fault("window.history.History.is_gone", owned),
     "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
-    "engines of the target": Fault("monitor.target_monitor.TargetMonitor._labelled", watched),
     "next poll": Fault("scrape.poller.Poller._next_moment", lambda bad, poller: f"//bad-{bad.partition('(')[2].partition(')')[0]}:" in poller._url),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
@@ -127,7 +126,6 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
     "section of a model": Fault("requests.model_findings.ModelFindings", lambda _, name, *__: name == "worse", lambda found: found._replace(mixture=0)),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
-    "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip
 
 

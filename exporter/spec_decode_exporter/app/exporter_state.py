@@ -22,7 +22,7 @@ from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
@@ -124,11 +124,9 @@ class ExporterState:
         )
 
     async def evaluate(self) -> RequestFindings:
-        """Compare the arms of experiments, and evaluate requests; emit events of new findings."""
+        """Compare the arms of experiments, and evaluate requests; emit events of the comparisons."""
         now, windows = self.clock.monotonic(), self.fleet.config.windows
         requests = await self._receiver.findings(windows)
-        for model_name, event in self._receiver.changes(requests):
-            self.events.record(event, self.clock.wall(), EventSubject(model_name=model_name))
         work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
         await self.errors.attempt_async("comparison", work)
         return requests

@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.analysis.depth import speedup
-from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
+from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
@@ -169,9 +169,9 @@ class SpeedupPlan(View):
     @computed
     def pays_share_ratio(self) -> float | None:
         """Share of published costs, or of the possible speed-ups, at which it pays; null if unknown."""
-        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
-            return self.published_share.ratio
-        return pays_share(self.verdict, None if self.depth is None else self.depth.bounds, _SPEEDUPS)
+        bounds = None if self.depth is None else self.depth.bounds
+        likely = self.published_share.ratio if self.published_share else likely_share(bounds, _SPEEDUPS)
+        return SHARES.get(self.verdict, likely)
 
     @computed
     def verdict_text(self) -> str:

@@ -23,7 +23,6 @@ FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
 MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
-SAME_SECONDS: Final = 5.0
 """Distance of two moments that are shown as one."""
 
 
@@ -101,27 +100,15 @@ def _likely(engine: EngineView) -> str:
 
 
 def countdown(engine: EngineView, now: float) -> str:
-    """Return when bounds and verdict are expected at ``now`` (Unix time); empty if there is no estimate."""
+    """Return when a verdict is expected at ``now`` (Unix time); empty if there is no estimate."""
     its = engine.snapshot.evaluation
-    expected = its.countdown
-    if expected is None:
+    if its.seconds_to_verdict is None:
         return ""
-    bounds, verdict = (max(1.0, its.known.wall + each - now) for each in expected)
-    if bounds == inf and verdict == inf:
-        is_sure = its.verdict_window.window.seconds >= SHORT_SECONDS
-        return "" if not is_sure else "At this rate too few requests pass for a verdict: send more."
-    if abs(verdict - bounds) < SAME_SECONDS:
-        return f"Bounds and verdict in {_wait(bounds)}."
-    if verdict == inf:
-        return f"Bounds in {_wait(bounds)}; a verdict needs more drafts."
-    about = f"about {utc_clock(now + verdict)[:5]} UTC"
-    if bounds > verdict:
-        return f"Verdict {about}; bounds need more requests."
-    return f"Bounds in {_wait(bounds)}, verdict {about}."
-
-
-def _wait(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+    seconds = max(1.0, its.known.wall + its.seconds_to_verdict - now)
+    if seconds < inf:
+        return f"Verdict in {seconds:.0f} s." if seconds < 100 else f"Verdict in {seconds / 60:.0f} min."  # noqa: PLR2004
+    is_sure = its.verdict_window.window.seconds >= SHORT_SECONDS
+    return "At this rate too few requests pass for a verdict: send more." if is_sure else ""
 
 
 _FLAGS: Final = {

@@ -1,7 +1,5 @@
 """The API of three engines with polls, two targets, and some events."""
 
-from collections import deque
-
 import pytest
 
 from spec_decode_exporter.core.event import Event
@@ -39,8 +37,8 @@ def polled(make_sample):
                 running_requests=4.0,
                 created=NOW - 1000,
             )
-            deque(watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0), maxlen=0)
-        deque(watch.evaluate(), maxlen=0)
+            watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
+        watch.evaluate()
         return watch
 
     return polled
