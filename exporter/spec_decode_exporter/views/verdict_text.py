@@ -73,16 +73,10 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
     if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
-        return unclear_text(evaluation.verdict_window)
+        its = evaluation.verdict_window
+        bounds, even = its.speedup_range and its.speedup_range.estimate, its.break_even_cost_ratio
+        return likely_text(bounds, even, its.cost, its.published_share, is_likely=its.probably_pays)
     return f"{statement(verdict, evaluation)}: {_figure(evaluation.verdict_window)}{_basis(evaluation)}."
-
-
-def unclear_text(its: WindowEvaluation) -> str:
-    """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
-    bounds = its.speedup_range and its.speedup_range.estimate
-    return likely_text(
-        LIKELY[its.probably_pays], bounds, its.break_even_cost_ratio, its.cost, its.published_share
-    )
 
 
 def know_text(its: WindowEvaluation) -> str:
@@ -93,14 +87,15 @@ def know_text(its: WindowEvaluation) -> str:
 
 
 def likely_text(
-    likely: str,
     bounds: Estimate | None,
     even: float | None,
     cost: CostRange | None,
     share: PublishedShare | None,
+    *,
+    is_likely: bool,
 ) -> str:
     """Return what is likely, at how many published costs it pays, and the cost of a token at break-even."""
-    parts = [f"{likely}."]
+    parts = [f"{LIKELY[is_likely]}."]
     if share is not None:
         parts.append(published_text(share, is_of_kind=cost is not None))
     if bounds is not None and cost is not None:
