@@ -23,7 +23,7 @@ COMMANDS: Final = {
     "observe": "monitor servers for a limited time and report whether speculation pays",
     "recommend": "print the setting of speculation to paste, by load, and why",
     "simulate": "serve a simulated vLLM, for demos, drills and tests",
-    "plan": "calculate whether a draft fits beside its target, and when it pays",
+    "plan": "calculate whether a draft model fits in GPU memory with its target, and when it pays",
 }
 """Each command, and its purpose. Its module in ``cli`` has the functions ``add_arguments`` and ``handle``."""
 

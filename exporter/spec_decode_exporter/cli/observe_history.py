@@ -55,11 +55,10 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     config = read_config(arguments, streams.environ)
     (target,) = static_targets(config)
     client = Client(target.http, timeout=TIMEOUT, max_body=MAX_BODY)
-    stop, bar = asyncio.Event(), ProgressBar(streams)
+    query, stop, bar = query_of(arguments, clock.wall()), asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
     try:
         api = QueryApi(url, client, stop=stop)
-        query = _query(arguments, await api.time())
         known, progress = _assumptions(target, config), shown_progress(bar, clock)
         result = await read_history(api, query, known, progress=progress, stop=stop)
     finally:
@@ -94,8 +93,12 @@ def _assumptions(target: Target, config: Config) -> Callable[[str], Assumptions]
     )
 
 
-def _query(arguments: argparse.Namespace, now: float) -> HistoryQuery:
-    """Return what to read at ``now``, the Unix time by the server's clock."""
+def query_of(arguments: argparse.Namespace, now: float) -> HistoryQuery:
+    """Return what to read, until ``now`` (Unix time) at most.
+
+    Raises:
+        UsageError: The flags name no time of a history.
+    """
     begin = moment(arguments.since or DEFAULT_SINCE, "--since", now)
     end = min(moment(arguments.until or "0", "--until", now), now)
     if not MIN_SECONDS <= end - begin <= MAX_SECONDS:

@@ -49,7 +49,7 @@ def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple
     config = read_config(arguments, environ)
     pairs = zip(static_targets(config), recorded, strict=True)
     targets = [configured.get(its.name) or replace(target, name=its.name) for target, its in pairs]
-    observation = Observation(config, clock, targets, reads_baselines=False)
+    observation = Observation(config, clock, targets)
     observation.replay(read_recording(arguments.replay), clock)
     return observation, clock
 

@@ -133,4 +133,4 @@ async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
         servers, time = plural(len(config.targets), "server"), format_duration(arguments.seconds)
         print(f"observing {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201
         observed = await watch(config, arguments.seconds, SystemClock())
-    return SavedSnapshot.model_validate(observed.view())
+    return SavedSnapshot.model_validate(observed)

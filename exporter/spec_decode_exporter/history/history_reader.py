@@ -77,7 +77,7 @@ class SlotOutcome(StrEnum):
     """Slower than without: the upper bound of the speed-up is below 1."""
     UNCLEAR = "unclear"
     """The bounds include 1, or there are too few data for bounds."""
-    PLAIN = "plain"
+    PLAIN = "without drafts"
     """The engine decoded without drafts."""
     UNCOUNTED = "not counted"
     """It decoded more than a token a step, and its drafts are not in the history."""

@@ -59,10 +59,10 @@ _MAX_SECONDS: Final = 86_400.0
 """Longest estimated time; beyond it the advice is more traffic."""
 
 
-def report(view: ObservationView, style: TextStyle, *, ended: bool = True, sections: bool = True) -> str:
+def report(view: ObservationView, style: TextStyle, *, sections: bool = True) -> str:
     """Return an observation as text. Engines and events that cannot be written are omitted.
 
-    One that has not ``ended`` counts down to its verdict. Without ``sections`` engines are a table alone.
+    Without ``sections`` engines are a table alone.
     """
     errors = Isolation()
 
@@ -78,19 +78,19 @@ def report(view: ObservationView, style: TextStyle, *, ended: bool = True, secti
         "events": events,
         "sections": sections,
         "written": written,
-        "headline": errors.attempt("report", NO_ITEM, partial(answer, view, ended=ended)) or _NO_ANSWER,
+        "headline": errors.attempt("report", NO_ITEM, partial(answer, view)) or _NO_ANSWER,
         "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
     }
     return render("observation.md.jinja", style, **_CONTEXT, **context)
 
 
-def answer(view: ObservationView, *, ended: bool = True) -> Headline:
+def answer(view: ObservationView) -> Headline:
     """Return whether speculation pays and what to do, with untrusted names as code spans."""
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
     targets = [_quoted(each, "target", "error", "version") for each in view.targets]
     found = headline(engines, targets, view.time)
     early = (each for each in view.engines if found.remedy in {countdown(each, view.time), _no_advice(each)})
-    waiting = next(early, None) if found.remedy and ended else None
+    waiting = next(early, None) if found.remedy else None
     return found if waiting is None else found._replace(remedy=_again(waiting))
 
 
@@ -119,9 +119,9 @@ def is_past(engine: EngineView) -> bool:
     return engine.snapshot.evaluation.known.assumed.settings_place == "history"
 
 
-def json_report(view: ObservationView, *, indented: bool = True) -> str:
-    """Return an observation as ASCII JSON, on one line or indented, with a final newline."""
-    return json_text(view.model_dump(mode="json"), indented=indented)
+def json_report(view: ObservationView) -> str:
+    """Return an observation as ASCII JSON with a final newline."""
+    return json_text(view.model_dump(mode="json"))
 
 
 def standing(engine: EngineView) -> Standing:

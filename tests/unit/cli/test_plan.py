@@ -15,7 +15,6 @@ PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
     ("words", "status"),
     [
         (("--gpu-memory", "141GB"), 3),
-        (("--gpu-memory", "141GB", "--target.kv-bytes-per-token", "327680", "--draft.kv-bytes-per-token", "131072", "--batch", "100"), 0),
         (("--gpu", "H100"), 4),
         (("--gpu", "H100", "--target.dtype", "fp8"), 3),
     ],
