@@ -12,7 +12,7 @@ from spec_decode_exporter.core.version import REVISION, __version__
 if TYPE_CHECKING:
     from spec_decode_exporter.config.mistakes import ConfigError
     from spec_decode_exporter.core.user_errors import ExporterError
-    from spec_decode_exporter.reports.observation import observe, observe_async
+    from spec_decode_exporter.reports.observation import observe
     from spec_decode_exporter.reports.observation_view import ObservationView
     from spec_decode_exporter.views.engine_view import EngineView, WindowView
     from spec_decode_exporter.views.fleet_view import TargetView
@@ -27,7 +27,6 @@ __all__ = [
     "WindowView",
     "__version__",
     "observe",
-    "observe_async",
 ]
 
 _MODULES = {
@@ -38,7 +37,6 @@ _MODULES = {
     "TargetView": "views.fleet_view",
     "WindowView": "views.engine_view",
     "observe": "reports.observation",
-    "observe_async": "reports.observation",
 }
 """Modules of the public names, imported on use: a command imports no more than it needs."""
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from spec_decode_exporter.reports.observation import Observation, observed_config, watch
+from spec_decode_exporter.reports.observation import Observation, check_complete, observed_config, watch
 from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
 from tests.fakes.scenarios import scenario as load_scenario
@@ -26,12 +26,12 @@ def changed(**acceptance):
 
 async def take(config, seconds, clock):
     """Measure the targets of a configuration, as `observe --save` does."""
-    observation = Observation(config, clock, reads_baselines=False)
+    observation = Observation(config, clock)
     try:
         await observation.poll(clock.sleep_until(clock.monotonic() + seconds), needs_all=True)
         observed = observation.observed()
-        observed.check_complete()
-        return observed.view()
+        check_complete(observed)
+        return observed
     finally:
         await observation.close()
 
@@ -99,6 +99,6 @@ def observation(*scenarios, seconds=30, running=60, cost=True):
         task = asyncio.ensure_future(watch(observed_config(targets, seconds), seconds, clock))
         await clock.advance(seconds)
         await settle(300)
-        return task.result().view()
+        return task.result()
 
     return apart(observe)

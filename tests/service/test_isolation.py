@@ -78,23 +78,17 @@ def always(*_, **__):
 OF_TARGETS = {
     # On the page; the first are opened there.
     "details": Fault("web.fleet.EngineView.totals", viewed),
-    "standing": Fault("web.fleet.EngineView.standing", viewed),
     "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
     "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),
     "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
-    "method": Fault("monitor.engine_monitor.EngineMonitor.method", owned),
-    "cost": Fault("monitor.engine_monitor.EngineMonitor.cost", owned),
     "learned state": Fault("costs.learned.Learned.state", owned),
     "absence": Fault("window.history.History.is_gone", owned),
     "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
-    "history": Fault("web.api.history_view", labelled),
-    "group": Fault("web.api.group_view", labelled),
-    "JSON of the target": Fault("app.exporter_state.target_view", lambda bad, status: status.name == bad),
     "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
     "lines": Fault("metrics.page._View.lines", lambda bad, view, *_: labelled(bad, view.labels)),
 }  # fmt: skip
@@ -112,7 +106,6 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
-    "events": Fault("requests.receiver.RequestChangeNotifier.changes", always),
 }  # fmt: skip
 
 
@@ -140,7 +133,9 @@ class Running:
     def __init__(self, told, bad):
         self.told, self.bad = told, bad
         watches = list(told.service.fleet)
-        self.ids = {watch.target.name: id_of(labels) for watch in watches for labels, _ in watch.histories()}
+        self.ids = {
+            watch.target.name: id_of(labels) for watch in watches for _, labels, _ in watch.engines.values()
+        }
         for watch in watches:
             for engine, *_ in watch.engines.values():
                 for part in (engine, engine.history, engine.learned):
@@ -170,13 +165,9 @@ class Running:
         return shown
 
     def check(self, shown, groups):
-        api = {
-            name: shown[f"/api/v1/{name}"]
-            for name in ("events", "snapshot", "history", "targets", "requests")
-        }
+        api = {name: shown[f"/api/v1/{name}"] for name in ("events", "snapshot", "targets", "requests")}
         assert GOOD in {event["target"] for event in api["events"]["events"]}
-        for name in ("snapshot", "history"):
-            assert self.ids[GOOD] in {engine["id"] for engine in api[name]["engines"]}
+        assert self.ids[GOOD] in {engine["id"] for engine in api["snapshot"]["engines"]}
         assert GOOD in {target["target"] for target in api["targets"]["targets"]}
         assert GOOD in {group["labels"]["target"] for group in groups}
         for name in ("groups", "since_start"):

@@ -30,8 +30,8 @@ def observed(network, clock):
             change(server)
         await clock.advance(SECONDS / 2)
         await settle(100)
-        ((_, findings),) = task.result().engines
-        return server.sums(before + SECONDS) - server.sums(before), findings.evaluation
+        (engine,) = task.result().engines
+        return server.sums(before + SECONDS) - server.sums(before), engine.snapshot.evaluation
 
     return observed
 

@@ -13,10 +13,10 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState
-from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given, reject_pairs
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
-from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
-from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
+from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, replayed
 from spec_decode_exporter.cli.observe_reference import (
     REFERENCE_FLAGS,
     SECONDS,
@@ -25,7 +25,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import require_stdout, run_loop, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -40,9 +40,16 @@ from spec_decode_exporter.reports.observation import (
     HTTP_HELP,
     NotMeasuredError,
     Observation,
+    check_complete,
 )
-from spec_decode_exporter.reports.observation_report import failure, title
-from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
+from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
+from spec_decode_exporter.reports.progress import (
+    NotWrittenError,
+    ProgressBar,
+    Streams,
+    progress_words,
+    write_report,
+)
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 
@@ -65,9 +72,14 @@ to compare with. Both end with 1 and no result if a server does not answer. With
 server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
-_EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
+_EXCLUDED: Final = {
+    "prometheus_url": "urls simulate replay record save against baseline_prometheus_url",
+    "replay": "urls simulate record baseline_prometheus_url",
+    "against": "save",
+}
+"""Flags of another source or another result."""
 _INTERRUPTED: Final = 130
-_WARNING_INTERVAL: Final = 0.1
+_SHOW_INTERVAL, _WARNING_INTERVAL = 1.0, 0.1
 _MAX_WARNINGS: Final = 10
 """Servers whose first failure is printed immediately; the report has all."""
 
@@ -85,7 +97,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
         "0: until interrupted, over the last hour at most",
     )
-    add_flags(parser, [_EVERY])
     parser.add_argument(
         "--format",
         choices=(*HISTORY_FORMATS, PROMETHEUS),
@@ -102,13 +113,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 def handle(arguments: argparse.Namespace) -> int:
     """Observe; then end the process with the status of the worst engine."""
     require_stdout("report")
-    check_history_flags(arguments)
-    check_recording_flags(arguments)
+    _check_flags(arguments)
     check_reference_flags(arguments)
-    _check_format(arguments)
     configure_log("critical", "logfmt")  # the report has the events
     try:
-        status = run_loop(_observe(arguments))
+        status = asyncio.run(_observe(arguments))
     except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
@@ -116,12 +125,18 @@ def handle(arguments: argparse.Namespace) -> int:
     os._exit(status)
 
 
-def _check_format(arguments: argparse.Namespace) -> None:
-    is_page = arguments.format == PROMETHEUS
-    if not is_page and is_given(arguments.metrics_profile):
+def _check_flags(arguments: argparse.Namespace) -> None:
+    reject_pairs(arguments, _EXCLUDED)
+    is_page, is_past = arguments.format == PROMETHEUS, arguments.prometheus_url is not None
+    alone = [name for name in ("since", "until", "match") if getattr(arguments, name) is not None]
+    if alone and not is_past:
+        raise UsageError(f"--{alone[0]} needs --prometheus.url, the server with the history")
+    if arguments.format == "html" and not is_past:
+        raise UsageError("--format html needs --prometheus.url: it is the format of a history")
+    if is_given(arguments.metrics_profile) and not is_page:
         raise UsageError("--metrics.profile needs --format prometheus")
-    if is_page and (arguments.prometheus_url is not None or arguments.every is not None):
-        raise UsageError("--format prometheus needs servers or a recording, and is written once, at the end")
+    if is_page and is_past:
+        raise UsageError("--format prometheus needs servers or a recording")
 
 
 async def _observe(arguments: argparse.Namespace) -> int:
@@ -134,8 +149,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
             # A replay never waits, so the event loop would not see a signal until its end.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             observation, clock = replayed(arguments, os.environ)
-            output = ObservationOutput(arguments.format, DEFAULT_SECONDS, None, streams)
-            return await _result(arguments, observation, clock, output, None)
+            return await _result(arguments, observation, clock, streams, None)
         async with AsyncExitStack() as stack:
             return await _measure(arguments, stack, streams)
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -158,27 +172,28 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     targets = [*static_targets(config), *([server] if server else [])]
     observation = Observation(config, clock, targets, recorder.take if recorder else None)
     stack.push_async_callback(observation.close)
-    output = ObservationOutput(arguments.format, arguments.seconds, arguments.every, streams)
-    stop = asyncio.Event()
+    stop, bar = asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
-    tasks = (_show,) if compares else (_show, _warn)  # a server that a comparison lacks ends it with an error
-    showing = [asyncio.ensure_future(task(observation, output, stop)) for task in tasks]
+    tasks = [_show(observation, arguments.seconds, bar)]
+    if not compares:  # a server that a comparison lacks ends it with an error
+        tasks.append(_warn(observation, bar))
+    showing = list(map(asyncio.ensure_future, tasks))
     end = _ended(arguments.seconds, stop)
     try:
         await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
         await cancel(showing)
-        output.end()
+        bar.end()
     if observation.gave_up and not compares:
-        output.warn("no server can be observed: the observation ends early")
-    return await _result(arguments, observation, clock, output, server)
+        bar.warn("no server can be observed: the observation ends early")
+    return await _result(arguments, observation, clock, streams, server)
 
 
 async def _result(
     arguments: argparse.Namespace,
     observation: Observation,
     clock: Clock,
-    output: ObservationOutput,
+    streams: Streams,
     server: Target | None,
 ) -> int:
     """Write the result in the wanted form; return the exit status.
@@ -186,22 +201,21 @@ async def _result(
     Raises:
         NotMeasuredError: A server that is saved or compared is missing.
     """
-    observed = observation.observed()
+    view = observation.observed()
     if _compares(arguments):
-        observed.check_complete()
+        check_complete(view)
+    style = text_style(streams.out, streams.environ)
     if arguments.against is not None:
-        style = text_style(sys.stdout, os.environ)
-        text, status = comparison(observed, arguments.before, server, form=arguments.format, style=style)
+        text, status = comparison(view, arguments.before, server, form=arguments.format, style=style)
         write_stdout(text)
         return status
-    view = observed.view()
     if arguments.format == PROMETHEUS:
         write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
         # Its series say whether speculation pays: a script must not discard them because it does not.
         return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
     with suppress(BrokenPipeError):
-        output.report(view)
-    return observation_status(view) if arguments.save is None else save(arguments.save, observed)
+        write_report(streams.out, json_report(view) if arguments.format == "json" else report(view, style))
+    return observation_status(view) if arguments.save is None else save(arguments.save, view)
 
 
 async def _ended(seconds: float, stop: asyncio.Event) -> None:
@@ -211,18 +225,15 @@ async def _ended(seconds: float, stop: asyncio.Event) -> None:
             await stop.wait()
 
 
-async def _show(observation: Observation, output: ObservationOutput, stop: asyncio.Event) -> None:
-    """Show the result again and again."""
-    try:
-        await asyncio.sleep(output.first)
-        while True:
-            output.show(observation.observed().view())
-            await asyncio.sleep(output.every)
-    except (BrokenPipeError, NotWrittenError):
-        stop.set()
+async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> None:
+    """Show the progress of an observation of ``seconds``; 0 for one without an end."""
+    while bar.is_shown:
+        await asyncio.sleep(_SHOW_INTERVAL)
+        view = observation.observed()
+        bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view, seconds))
 
 
-async def _warn(observation: Observation, output: ObservationOutput, _: asyncio.Event) -> None:
+async def _warn(observation: Observation, bar: ProgressBar) -> None:
     """Write the failure of each server's first poll at once, with its remedy."""
     told = set[str]()
     with suppress(BrokenPipeError, NotWrittenError):
@@ -232,4 +243,4 @@ async def _warn(observation: Observation, output: ObservationOutput, _: asyncio.
             told.update(each.target for each in new)
             for target in (each for each in new if each.remedy):
                 reason = failure(target) or "no engine on its page"
-                output.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))
+                bar.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))

@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +15,7 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.reports.comparison import Comparison, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
-from spec_decode_exporter.reports.observation import ObservedFleet
-from spec_decode_exporter.reports.observation_view import ModelView
+from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
 from spec_decode_exporter.reports.saved_snapshot import (
     SavedSnapshot,
     check_free,
@@ -42,26 +40,19 @@ _FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
 
 
 def check_reference_flags(arguments: argparse.Namespace) -> None:
-    """Reject flags that have no meaning together, and read the file of ``--against`` as ``before``.
+    """Read the file of ``--against`` as ``before``.
 
     Raises:
         UsageError: Flags contradict each other.
         SavedFileError: A file cannot be written or read.
     """
-    save, against, arguments.before = arguments.save, arguments.against, None
-    if arguments.prometheus_url is not None and (save is not None or against is not None):
-        name = "--against" if save is None else "--save"
-        raise UsageError(f"{name} needs a measurement, and --prometheus.url reports the past: use one")
-    if save is not None:
-        check_free(save)
+    arguments.before, against = None, arguments.against
+    if arguments.save is not None:
+        check_free(arguments.save)
     if against is None:
         return
-    if save is not None:
-        raise UsageError("--save keeps a measurement, and --against compares one: use one")
     if arguments.format not in _FORMATS:
         raise UsageError(f"--format {arguments.format} is not for --against: use {', '.join(_FORMATS)}")
-    if arguments.every is not None:
-        raise UsageError("--every is not for --against: a comparison is written at the end")
     if not _is_address(against):
         arguments.before = read_observation(Path(against))
     elif arguments.replay is not None:
@@ -77,13 +68,12 @@ def server_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Targ
     return target
 
 
-def save(path: Path, observed: ObservedFleet) -> ExitStatus:
+def save(path: Path, view: ObservationView) -> ExitStatus:
     """Save a measurement; say so on standard error.
 
     Raises:
         SavedFileError: The file cannot be written.
     """
-    view = observed.view()
     write(path, view)
     _say(f"{path}: saved, {', '.join(map(_accepted, view.models))}")
     unbounded = [each for each in view.models if each.acceptance is None or each.acceptance.lower is None]
@@ -96,7 +86,7 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
 
 
 def comparison(
-    observed: ObservedFleet,
+    view: ObservationView,
     before: SavedSnapshot | None,
     server: Target | None,
     *,
@@ -105,23 +95,26 @@ def comparison(
 ) -> tuple[str, ExitStatus]:
     """Compare the servers with an observation, or with one of them; return the report and the exit status."""
     if server is not None:
-        before = _saved(_part(observed, lambda target: target == server.name))
-        observed = _part(observed, lambda target: target != server.name)
+        before = _saved(_part(view, lambda target: target == server.name))
+        view = _part(view, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
-    result = compared(before, _saved(observed), MAX_FALL)
+    result = compared(before, _saved(view), MAX_FALL)
     return _FORMATS[form](result, style), COMPARISON[result.outcome]
 
 
-def _saved(observed: ObservedFleet) -> SavedSnapshot:
-    return SavedSnapshot.model_validate(observed.view())
+def _saved(view: ObservationView) -> SavedSnapshot:
+    return SavedSnapshot.model_validate(view)
 
 
-def _part(observed: ObservedFleet, wanted: Callable[[str], bool]) -> ObservedFleet:
-    """Return the observation of some of the targets."""
-    return replace(
-        observed,
-        engines=tuple(engine for engine in observed.engines if wanted(engine[0]["target"])),
-        targets=tuple(target for target in observed.targets if wanted(target.target)),
+def _part(view: ObservationView, wanted: Callable[[str], bool]) -> ObservationView:
+    """Return the observation of some of the targets; sums over engines are those of these."""
+    return ObservationView(
+        time=view.time,
+        version=view.version,
+        engines=tuple(engine for engine in view.engines if wanted(engine.target)),
+        seconds=view.seconds,
+        targets=tuple(target for target in view.targets if wanted(target.target)),
+        events=view.events,
     )
 
 

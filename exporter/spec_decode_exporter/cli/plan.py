@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
@@ -21,11 +20,9 @@ from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcom
 from spec_decode_exporter.plan.draft_head import METHODS, NO_DRAFT, drafter_of
 from spec_decode_exporter.plan.gpus import DEFAULT, GPUS, gpu_of, memory
 from spec_decode_exporter.plan.model_config import DTYPES, ModelError, dtype_of
-from spec_decode_exporter.plan.observed_model import ObservedModel, read
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import TextStyle, text_style
 
 FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
@@ -57,19 +54,16 @@ _STATUS: Final[Mapping[PlanOutcome, ExitStatus]] = {
 }
 """Exit status of an outcome that is not good."""
 _DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
-_KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
 _MODELS: Final = (
     Flag("--model-name", "NAME", "name of the served model, such as Qwen/Qwen3-32B-AWQ: its family decides how a measured cost changes with the load"),
     Flag("--target", "MODEL", "the served model by its size or its config.json: memory is planned too"),
     Flag("--draft", "MODEL", "the draft model by its size or its config.json, for its memory"),
-    Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL} with --draft, or as measured)"),
+    Flag("--method", "METHOD", f"method of the draft in vLLM's spelling, such as {', '.join(METHODS)} (default: {DRAFT_MODEL} with --draft)"),
     Flag("--parallel-drafting", "", "one pass of the drafter drafts all tokens (vLLM's parallel_drafting)"),
 )  # fmt: skip
 _MEMORY: Final = (
     Flag("--target.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
-    Flag("--target.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--draft.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
-    Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
     Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1)),
     Flag("--tensor-parallel", "NUMBER", "number of GPUs that share the target, and the draft (default: all)", read=whole(1), also=("--target.tensor-parallel",)),
     Flag("--gpu", "NAME", f"kind of the GPUs, of {', '.join(GPUS)}, or the memory of one, such as 81559MiB; GB are 10^9 bytes (default: {DEFAULT})", read=reader(gpu_of), also=("--gpu-memory",)),
@@ -84,10 +78,9 @@ _LOAD: Final = (
     Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default with --target: 8192)", read=whole(1)),
 )  # fmt: skip
 _SPEEDUP: Final = (
-    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_DRAFT_TOKENS)),
-    Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)", read=number(1.0)),
+    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4)", read=whole(1, MAX_DRAFT_TOKENS)),
+    Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7)", read=number(1.0)),
     Flag("--acceptance-length", "TOKENS", "or the acceptance length at --tokens: tokens of a step, the target's own included; taken as exact", read=number()),
-    Flag("--measured", "FILE", "output of observe --format json for these models: acceptance, throughput, and the cost if known", read=Path),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
 
@@ -111,7 +104,7 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("plan")
     try:
         plan = plan_of(arguments)
-    except (ModelError, SavedFileError) as error:
+    except ModelError as error:
         raise UsageError(str(error)) from None
     write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
     return _STATUS.get(plan.outcome, ExitStatus.GOOD) if isinstance(plan, DeploymentPlan) else ExitStatus.GOOD
@@ -124,30 +117,24 @@ def plan_of(given: argparse.Namespace) -> SpeedupPlan:
         ModelError: A model is unusable.
         UsageError: The arguments contradict each other.
     """
-    held = given.acceptance, given.acceptance_length, given.throughput
-    if given.measured is not None and held != (None, None, None):
-        flags = "--acceptance, --acceptance-length and --throughput"
-        raise UsageError(f"--measured holds acceptance and throughput: omit {flags}")
-    observed = None if given.measured is None else read(given.measured)
     if given.target is not None:
-        return _deployment_plan(given, observed)
+        return _deployment_plan(given)
     for flag in _MEMORY:
         if getattr(given, flag.destination) is not None:
             raise UsageError(f"{flag.name} is about memory: add --target, such as 70B")
-    name = given.model_name or (observed and observed.model_name)
-    if not name:
+    if not given.model_name:
         raise UsageError("give --model-name for the speed-up alone, or --target for memory too")
-    return SpeedupPlan(model_name=name, **_common(given, observed))
+    return SpeedupPlan(model_name=given.model_name, **_common(given))
 
 
-def _deployment_plan(given: argparse.Namespace, observed: ObservedModel | None) -> DeploymentPlan:
+def _deployment_plan(given: argparse.Namespace) -> DeploymentPlan:
     gpus, gpu = given.gpus or 1, given.gpu or gpu_of(DEFAULT)
     ranks = given.tensor_parallel or gpus
     if gpus % ranks:
         raise UsageError(f"--gpus {gpus} is not a multiple of --tensor-parallel {ranks}")
-    common = _common(given, observed)
-    target = model_of(given.target, given.target_dtype, given.target_kv_bytes_per_token)
-    draft = given.draft and model_of(given.draft, given.draft_dtype, given.draft_kv_bytes_per_token)
+    common = _common(given)
+    target = model_of(given.target, given.target_dtype)
+    draft = given.draft and model_of(given.draft, given.draft_dtype)
     config = target.config
     architecture = Architecture.MIXTURE_OF_EXPERTS if config and config.experts else Architecture.DENSE
     return DeploymentPlan(
@@ -167,25 +154,22 @@ def _deployment_plan(given: argparse.Namespace, observed: ObservedModel | None) 
     )
 
 
-def _common(given: argparse.Namespace, observed: ObservedModel | None) -> dict[str, Any]:
+def _common(given: argparse.Namespace) -> dict[str, Any]:
     """Return the values that both kinds of plans have."""
-    seen = None if observed is None else min(observed.draft_tokens, MAX_DRAFT_TOKENS)
     if given.method and present_name(given.method) not in KNOWN_METHODS:
         raise UsageError(f"--method {given.method} is no method of vLLM: {', '.join(KNOWN_METHODS)}")
-    if given.method is None and given.draft is None and observed is None:
+    if given.method is None and given.draft is None:
         raise UsageError(NO_DRAFT)
-    method = given.method or (observed and observed.method) or DRAFT_MODEL
     values = {
-        "draft_tokens": given.tokens or seen,
+        "draft_tokens": given.tokens,
         "acceptance": _acceptance(given),
         "running_requests": given.running,
         "context_tokens": given.context,
     }
     return {
-        "method": present_name(method),
+        "method": present_name(given.method or DRAFT_MODEL),
         "drafts_in_parallel": given.parallel_drafting,
         "given_cost_ratio": given.cost_draft_cost_ratio,
-        "observation": observed,
         **{name: value for name, value in values.items() if value is not None},
     }
 

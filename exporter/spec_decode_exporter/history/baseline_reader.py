@@ -16,6 +16,7 @@ from math import ceil, inf
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
+from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.costs.baseline import Baseline
@@ -388,10 +389,5 @@ def _agrees(target: Target, server: HistoryTarget) -> bool:
 
 
 def _listed(servers: Sequence[HistoryTarget]) -> str:
-    names = [_shown(server.name) for server in servers[:_NAMED]]
+    names = [escaped(server.name, kept="")[:_NAME_LENGTH] for server in servers[:_NAMED]]
     return ", ".join(names) + (" and others" if len(servers) > _NAMED else "")
-
-
-def _shown(name: str) -> str:
-    text = "".join(each if each.isprintable() else "?" for each in name)
-    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 1]}…"

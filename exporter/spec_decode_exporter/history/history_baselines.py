@@ -142,7 +142,7 @@ class HistoryBaselines:
         api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
         try:
             async with _within_time():
-                end = await api.time()
+                end = self._clock.wall()
                 reader = BaselineReader(api, settings.match, end - settings.lookback, end)
                 servers = await reader.servers()
             for monitor in monitors:

@@ -77,7 +77,7 @@ class SlotOutcome(StrEnum):
     """Slower than without: the upper bound of the speed-up is below 1."""
     UNCLEAR = "unclear"
     """The bounds include 1, or there are too few data for bounds."""
-    PLAIN = "plain"
+    PLAIN = "without drafts"
     """The engine decoded without drafts."""
     UNCOUNTED = "not counted"
     """It decoded more than a token a step, and its drafts are not in the history."""
@@ -185,7 +185,7 @@ class PrometheusHistory:
     slot_seconds: float
     engines: Sequence[EngineHistory]
     notes: Sequence[str] = ()
-    """Remarks about the reading: duplicates, clocks, missing series, unreadable scrapes."""
+    """Remarks about the reading: duplicates, missing series, unreadable scrapes."""
     incomplete: str = ""
     """Reason why the report covers only a part; empty if it is complete."""
 
@@ -196,13 +196,12 @@ async def read_history(
     assumptions: Knows,
     *,
     progress: Progress = lambda _: None,
-    notes: Sequence[str] = (),
     stop: asyncio.Event | None = None,
 ) -> PrometheusHistory:
     """Return that of all engines, incomplete after ``stop`` or a failure; raise HistoryError if none."""
-    targets, remarks = await _targets(api, query)
+    targets, notes = await _targets(api, query)
     stop, engines, incomplete = stop or asyncio.Event(), list[EngineHistory](), ""
-    notes, lacking = [*notes, *remarks], sum(bool(target.missing) for target in targets)
+    lacking = sum(bool(target.missing) for target in targets)
     baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
         reading = _TargetReading(api, query, target, assumptions, baselines)
@@ -227,7 +226,7 @@ async def read_history(
     return PrometheusHistory(api.name, query.begin, query.end, query.slot_seconds, engines, notes, incomplete)
 
 
-async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], Sequence[str]]:
+async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], list[str]]:
     """Return the targets, and remarks: on those that are left out as twins, and on missing series.
 
     Raises:

@@ -189,7 +189,7 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
         if Counter.GENERATION_TOKENS in quantities:
             whole.add(identity)
     kept = [key for key in sorted(found) if _is_server(key, found, whole)]
-    differing = _differing(identity for identity, _ in kept)
+    names = _names_of_servers([identity for identity, _ in kept])
     return [
         HistoryTarget(
             kinds[prefix],
@@ -197,9 +197,9 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
             dict(identity),
             frozenset(found[identity, prefix]),
             tuple(sorted(every.further(identity))),
-            _name(dict(identity), differing),
+            name,
         )
-        for identity, prefix in kept
+        for (identity, prefix), name in zip(kept, names, strict=True)
     ]
 
 
@@ -254,33 +254,22 @@ def _is_server(
     return not any(found[key] < each for each in aliased)
 
 
-def _differing(identities: Iterable[Key]) -> Mapping[str, AbstractSet[str]]:
-    """Return the names of the labels that differ between the servers of each instance."""
-    values: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    counts: defaultdict[str, int] = defaultdict(int)
-    totals: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for labels in map(dict, identities):
-        instance = labels.get("instance", "")
-        counts[instance] += 1
-        for name, value in labels.items():
-            values[instance][name].add(value)
-            totals[instance, name] += 1
-    return {
-        instance: {
-            name for name, its in known.items() if len(its) > 1 or totals[instance, name] < counts[instance]
-        }
-        for instance, known in values.items()
-    }
+def _names_of_servers(identities: Sequence[Key]) -> list[str]:
+    """Return the name of each server: its instance, with its pod and the labels that others of it lack."""
+    by_instance: defaultdict[str, list[Key]] = defaultdict(list)
+    for identity in identities:
+        by_instance[dict(identity).get("instance", "")].append(identity)
+    common = {key: set(first).intersection(*others) for key, (first, *others) in by_instance.items()}
+    return [_name(dict(identity), common[dict(identity).get("instance", "")]) for identity in identities]
 
 
-def _name(labels: Labels, differing: Mapping[str, AbstractSet[str]]) -> str:
-    """Return the instance, with its pod and the labels by which it differs from others of the instance."""
+def _name(labels: Labels, common: AbstractSet[tuple[str, str]]) -> str:
+    """Return the name of a server; all servers of its instance have the labels in ``common``."""
     instance = labels.get("instance")
     if instance is None:
         return ",".join(f"{name}={value}" for name, value in sorted(labels.items())) or "all"
-    pod = [labels["pod"]] if labels.get("pod", instance) not in instance else []
-    others = sorted(differing[instance] & labels.keys() - {"pod"})
-    told = [*pod, *(f"{name}={labels[name]}" for name in others)]
+    told = [labels["pod"]] if labels.get("pod", instance) not in instance else []
+    told += [f"{name}={value}" for name, value in sorted(labels.items() - common) if name != "pod"]
     return f"{instance} ({', '.join(told)})" if told else instance
 
 
@@ -311,37 +300,25 @@ async def without_twins(
 
 
 def are_twins(one: Sequence[SampledSeries], other: Sequence[SampledSeries]) -> bool:
-    """Return whether two scrapes are of the same counters.
+    """Return whether two scrapes are of the same counters and start times.
 
-    The samples of both together, in the order of time, are those of single counters: they never fall, differ
-    at no moment, and start times are equal. One counter at least grows in turns.
+    The samples of both together, in the order of time, never fall, and often the next one is the other's.
     """
-    by_series = {_page_labels(each): each for each in one}
-    pairs = [(by_series[key], each) for each in other if (key := _page_labels(each)) in by_series]
-    if len(pairs) != len(one) or len(pairs) != len(other):
+    known, turns = {_page_labels(each): each for each in one}, 0
+    if sorted(map(_page_labels, other)) != sorted(known):
         return False
-    merged = [_merged(pair) for pair in pairs]
-    return all(map(_is_one_counter, merged)) and any(_turns(each) >= MIN_TURNS for each in merged)
-
-
-def _merged(pair: Sequence[SampledSeries]) -> list[tuple[float, int, float]]:
-    """Return the time, scrape and value of all samples, in the order of time."""
-    return sorted(
-        (time, side, value)
-        for side, each in enumerate(pair)
-        for time, value in zip(each.times, each.values, strict=True)
-    )
-
-
-def _is_one_counter(samples: Sequence[tuple[float, int, float]]) -> bool:
-    return all(
-        later[2] == earlier[2] if later[0] == earlier[0] else later[2] >= earlier[2]
-        for earlier, later in pairwise(samples)
-    )
-
-
-def _turns(samples: Sequence[tuple[float, int, float]]) -> int:
-    return sum(earlier[1] != later[1] and later[2] > earlier[2] for earlier, later in pairwise(samples))
+    for each in other:
+        sides = enumerate((known[_page_labels(each)], each))
+        samples = sorted(
+            (time, side, value)
+            for side, series in sides
+            for time, value in zip(series.times, series.values, strict=True)
+        )
+        for (_, before, earlier), (_, side, later) in pairwise(samples):
+            if later < earlier:
+                return False
+            turns += side != before and later > earlier
+    return turns >= MIN_TURNS
 
 
 def _page_labels(series: SampledSeries) -> Key:

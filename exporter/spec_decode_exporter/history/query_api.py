@@ -115,18 +115,6 @@ class _Refusal(Struct):
     error: str = ""
 
 
-class _Scalar(Struct, tag_field="resultType", tag="scalar"):
-    result: tuple[_Time, _Number]
-
-
-class _Value(Struct):
-    value: tuple[_Time, _Number]
-
-
-class _Vector(Struct, tag_field="resultType", tag="vector"):
-    result: list[_Value]
-
-
 class _Range(Struct):
     metric: dict[str, str]
     values: list[tuple[_Time, _Number]]
@@ -162,26 +150,12 @@ class QueryApi:
         self._names: frozenset[str] | None = None
         """Names of all metrics, of a server that takes no pattern of names."""
 
-    async def time(self) -> float:
-        """Return the server's Unix time.
-
-        Raises:
-            HistoryError: The address is not that of a query API, or the server refuses the request.
-        """
-        # Prometheus answers with a scalar, VictoriaMetrics with a vector of one sample.
-        found = await self._answer(_Scalar | _Vector, "time", "query", {"query": "time()"})
-        pair = found.result if isinstance(found, _Scalar) else found.result[0].value if found.result else None
-        moment = _number(pair[1]) if pair else nan
-        if not 0 <= moment <= MAX_UNIX:
-            raise self._unusable("its answer to the query `time()` has no time")
-        return moment
-
     async def series(self, selector: Selector, begin: float, end: float) -> list[dict[str, str]]:
         """Return the labels of the series that match and have samples between two Unix times.
 
         Raises:
             TooMuchError: There are too many.
-            HistoryError: The server refuses the request.
+            HistoryError: The address is not that of a query API, or the server refuses the request.
         """
         span = _span(begin, end)
         if self._names is None:

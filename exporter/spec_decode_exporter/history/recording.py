@@ -127,7 +127,7 @@ def read_recording(path: Path) -> Iterator[RawPoll]:
 
 
 def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
-    if not _has_format(lines.readline(MAX_LINE)):
+    if FORMAT.encode() not in lines.readline(MAX_LINE):
         raise RecordingError(f"{path} is no recording of `observe --record`, or of another version")
     reported: dict[str, ServedSpeculation | None] = {}
     moment, size = -MAX_MOMENT, 0
@@ -147,42 +147,30 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
     raise RecordingError(f"{path} has more than {MAX_LINES} polls")
 
 
-def _has_format(line: bytes) -> bool:
-    try:
-        first = _decoded(line)
-    except ValueError:
-        return False
-    return isinstance(first, dict) and first.get("format") == FORMAT
-
-
-def _decoded(line: bytes) -> Any:  # noqa: ANN401  any JSON
-    if len(line) == MAX_LINE and not line.endswith(b"\n"):
-        raise ValueError(f"it has more than {size_text(MAX_LINE)}")
-    return decode(line, len(line))  # the line is bounded in bytes: a page has many commas
-
-
 def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: float) -> RawPoll:
     """Return the poll of a line; ``reported`` has the speculation of each target, and takes a new one.
 
     Raises:
         ValueError: It is not one.
     """
-    # msgspec itself reads no page with bytes that are not UTF-8.
-    its = msgspec.convert(_decoded(line), _Line)
-    if its.t < earliest:
+    if len(line) == MAX_LINE and not line.endswith(b"\n"):
+        raise ValueError(f"it has more than {size_text(MAX_LINE)}")
+    # msgspec itself reads no page with bytes that are not UTF-8. The line is bounded: a page has many commas.
+    poll = msgspec.convert(decode(line, len(line)), _Line)
+    if poll.t < earliest:
         raise ValueError("t: it is earlier than in the line before")
-    if not its.target.isprintable():
+    if not poll.target.isprintable():
         raise ValueError("target: it is not printable")
-    if (its.page is None) == (its.error is None):
+    if (poll.page is None) == (poll.error is None):
         raise ValueError("it has either a page or an error")
-    reported.setdefault(its.target)
+    reported.setdefault(poll.target)
     if len(reported) > MAX_TARGETS:
         raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
-    if its.server_info is not UNSET:
-        answer = its.server_info if isinstance(its.server_info, str) else json.dumps(its.server_info)
-        reported[its.target] = served_speculation(answer.encode())
-    page = None if its.page is None else its.page.encode(errors="surrogateescape")
-    return RawPoll(its.target, its.t, its.time, page, its.error, reported[its.target])
+    if poll.server_info is not UNSET:
+        answer = poll.server_info if isinstance(poll.server_info, str) else json.dumps(poll.server_info)
+        reported[poll.target] = served_speculation(answer.encode())
+    page = None if poll.page is None else poll.page.encode(errors="surrogateescape")
+    return RawPoll(poll.target, poll.t, poll.time, page, poll.error, reported[poll.target])
 
 
 def _server_info(speculation: ServedSpeculation) -> Mapping[str, object]:

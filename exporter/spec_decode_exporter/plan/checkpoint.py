@@ -12,8 +12,8 @@ from spec_decode_exporter.config.types import parse_parameters
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.numbers import TooManyValuesError, decode
 from spec_decode_exporter.plan.draft_head import module_bytes
-from spec_decode_exporter.plan.model import Model
 from spec_decode_exporter.plan.model_config import (
+    Model,
     ModelError,
     Weights,
     config_of,
@@ -27,19 +27,19 @@ CONFIG, OTHERS = (4 * 2**20, 100_000), (64 * 2**20, 4_000_000)
 _MIN_PARAMETERS, _MAX_PARAMETERS = 10**6, 10**15
 
 
-def model_of(text: str, dtype: str | None, kv_bytes_per_token: int | None) -> Model:
+def model_of(text: str, dtype: str | None) -> Model:
     """Return a model by its number of parameters, or by the path of its config.json.
 
-    ``dtype`` None is that of the checkpoint, or 16 bits; ``kv_bytes_per_token`` is that over all GPUs.
+    ``dtype`` None is that of the checkpoint, or 16 bits.
 
     Raises:
         ModelError: The text is neither, or config.json lacks a value.
     """
     try:
-        model = _of_parameters(text, parse_parameters(text), dtype or "bfloat16")
+        number = parse_parameters(text)
     except ValueError:
-        model = _of_folder(text, dtype)
-    return model.model_copy(update={"kv_bytes_per_token": kv_bytes_per_token})
+        return _of_folder(text, dtype)
+    return _of_parameters(text, number, dtype or "bfloat16")
 
 
 def _of_parameters(text: str, number: float, dtype: str) -> Model:

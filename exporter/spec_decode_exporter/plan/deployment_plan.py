@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
-from spec_decode_exporter.plan.model import Model
+from spec_decode_exporter.plan.model_config import Model
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan
 from spec_decode_exporter.views.document import View, at, computed, fact
 
@@ -157,7 +157,7 @@ class DeploymentPlan(SpeedupPlan):
     @computed
     def return_on_memory(self) -> MemoryReturn | None:
         """Null if no throughput is known, or vLLM would not start."""
-        baseline, depth, room = self._baseline(), self.depth, self.with_draft
+        baseline, depth, room = self.throughput, self.depth, self.with_draft
         if baseline is None or depth is None or not room.fits or self.refusal:
             return None
         size = cache = 0
@@ -176,11 +176,3 @@ class DeploymentPlan(SpeedupPlan):
             lower=lower,
             upper=upper,
         )
-
-    def _baseline(self) -> float | None:
-        """Return tokens a second of one engine without speculation: given, or by an observation and its cost."""
-        seen = self.observation
-        if seen is None:
-            return self.throughput
-        cost, rate = self.cost_of(seen.draft_tokens), seen.generation_tokens_per_second
-        return None if cost is None else rate / self.at_cost(seen.draft_tokens, cost).speedup_ratio

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
-from spec_decode_exporter.plan.model import Model
-from spec_decode_exporter.plan.model_config import ModelConfig, ModelError, Weights, weights_of
+from spec_decode_exporter.plan.model_config import Model, ModelConfig, ModelError, Weights, weights_of
 
 MTP, EAGLE3 = "mtp", "eagle3"
 HEADS: Final = {"eagle": 2, EAGLE3: 3, MTP: 2}

@@ -1,4 +1,4 @@
-"""Sizes of a model by its config.json: weights and KV cache.
+"""Models: sizes by their config.json, of weights and KV cache, and the record that plans and reports read.
 
 A decoder has an attention and a gated feed-forward, or experts, in each layer. Norms and biases are not
 counted: they are below 0.05 % of the exact totals of ``COMPARED``.
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.views.document import View, at, fact
 
 DTYPES: Final[Mapping[str, float]] = {
     "float32": 32.0,
@@ -250,3 +251,38 @@ def _full_layers(config: ModelConfig, layers: int) -> int:
     if config.layer_types:
         return list(config.layer_types[:layers]).count("full_attention")
     return layers // config.sliding_window_pattern if config.sliding_window_pattern else 0
+
+
+class Model(View):
+    """A target or a draft."""
+
+    name: str
+    weights: Weights = Field(exclude=True)
+    dtype: str = at("Format of the weights.")
+    weight_bytes: int = at("Over all GPUs, without copies.")
+    weights_counted: bool = at(
+        "Whether weight_bytes is computed; else it is the size of the files.", default=True
+    )
+    guessed: bool = at("Whether the size is only typical for such models.", default=False)
+    config: ModelConfig | None = Field(default=None, exclude=True)
+    """None if its config.json is unknown."""
+    vocabulary: str | None = Field(default=None, exclude=True)
+    """Digest of its tokens; None without a tokenizer."""
+
+    # fmt: off
+    parameters = fact("All parameters.", int, lambda model: model.weights.total)
+    active_parameters = fact("Parameters that one token uses: all of a dense model.", int, lambda model: model.weights.active)
+    vocabulary_tokens = fact("Null if unknown.", int | None, lambda model: model.config and model.config.vocab_size)
+    # fmt: on
+
+    def sequence_bytes(self, context: int, gpus: int, element_bytes: int) -> int | None:
+        """Return the bytes of a sequence in the KV cache over all of ``gpus``; None if unknown."""
+        elements = None if self.config is None else sequence_elements(self.config, context, gpus)
+        return None if elements is None else gpus * element_bytes * elements
+
+    def quantized(self, dtype: str) -> Model:
+        """Return the model with its weights in another dtype, if that is smaller."""
+        if DTYPES[dtype] >= DTYPES[self.dtype]:
+            return self
+        size = min(self.weights.bytes_in(dtype), self.weight_bytes)
+        return self.model_copy(update={"dtype": dtype, "weight_bytes": size})

@@ -91,12 +91,9 @@ def _chart(plan: SpeedupPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
     largest = max(1.0, *(depth.speedup_ratio for depth in plan.depths))
     yield "0", "1.00", "", "", f"{bar(1 / largest, style)} no speculation"
     for depth in plan.depths:
-        is_best, is_guessed = (
-            depth.tokens == plan.best_tokens,
-            plan.observation is not None and not depth.measured,
-        )
-        marks = {"planned": depth.tokens == plan.draft_tokens, "best": is_best, "extrapolated": is_guessed}
-        drawn = bar(depth.speedup_ratio / largest, style, guessed=is_guessed)
+        is_best = depth.tokens == plan.best_tokens
+        marks = {"planned": depth.tokens == plan.draft_tokens, "best": is_best}
+        drawn = bar(depth.speedup_ratio / largest, style)
         yield (
             f"**{depth.tokens}**" if is_best else str(depth.tokens),
             plain(depth.speedup_ratio),

@@ -1,8 +1,8 @@
 """Expected speed-up of a server before it drafts: costs, bounds and verdict of the exporter at an acceptance.
 
-S(k) of ``analysis.depth``, with p_i the share of drafts whose first i+1 tokens are accepted. Without a
-measurement p_i = a^(i+1), with the same acceptance a of every token (Leviathan, Kalman and Matias 2023, arXiv
-2211.17192, section 3). The acceptance is taken as exact: the bounds are those of the cost.
+S(k) of ``analysis.depth``, with p_i = a^(i+1), the share of drafts whose first i+1 tokens are accepted, at the
+same acceptance a of every token (Leviathan, Kalman and Matias 2023, arXiv 2211.17192, section 3). The
+acceptance is taken as exact: the bounds are those of the cost.
 """
 
 from __future__ import annotations
@@ -14,28 +14,20 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.analysis.depth import speedup
-from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
+from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.costs.cost import (
-    CostAtLoad,
-    CostByLoad,
-    CostRange,
-    CostSource,
-    CostSources,
-    StepCost,
-    fixed_tokens,
-)
-from spec_decode_exporter.costs.methods import Interval, drafts_what_it_finds, kind_of
+from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, fixed_tokens
+from spec_decode_exporter.costs.methods import drafts_what_it_finds, kind_of
 from spec_decode_exporter.costs.model_architecture import architecture_of
 from spec_decode_exporter.costs.published import PublishedShare, published_steps
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import CLAIMS, LIKELY, likely_text, range_text
+from spec_decode_exporter.views.verdict_text import likely_text, range_text
+from spec_decode_exporter.views.words import LIKELY, VERDICTS
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -51,9 +43,8 @@ class PlannedDepth(View):
     speedup_ratio: float
     speedup_ratio_lower: float = at("At the highest possible cost; of a search also if it finds nothing.")
     speedup_ratio_upper: float = at("At the lowest possible cost.")
-    acceptance_ratio: float = at("Acceptance rate of these draft tokens, assumed or observed.")
+    acceptance_ratio: float = at("Assumed acceptance rate of these draft tokens.")
     break_even_acceptance_ratio: float = at("Acceptance rate; above 1: never pays.")
-    measured: bool = at("Whether all its positions were measured.")
 
     @property
     def bounds(self) -> Estimate:
@@ -62,7 +53,7 @@ class PlannedDepth(View):
 
 
 class SpeedupPlan(View):
-    """Speed-up of a model, by its name, at an assumed or observed acceptance. Without a cost figures are null."""
+    """Speed-up of a model, by its name, at an assumed acceptance. Without a cost figures are null."""
 
     model_name: str
     method: str
@@ -75,11 +66,10 @@ class SpeedupPlan(View):
     """Acceptance of a token, given that those before it were accepted."""
     given_cost_ratio: float | None = Field(default=None, exclude=True)
     drafts_in_parallel: bool = Field(default=False, exclude=True)
-    observation: ObservedModel | None = at("Observation behind this plan; null without one.", default=None)
 
     # fmt: off
-    token_acceptance_ratio = fact("Assumed acceptance; null if measured.", float | None, lambda plan: None if plan.observation else plan.acceptance)
-    acceptance_length_tokens = fact("Tokens of a step that drafts, assumed or observed.", float, lambda plan: 1 + sum(plan.reached[: plan.draft_tokens]))
+    token_acceptance_ratio = fact("Assumed acceptance.", float, lambda plan: plan.acceptance)
+    acceptance_length_tokens = fact("Tokens of a step that drafts.", float, lambda plan: 1 + sum(plan.reached[: plan.draft_tokens]))
     speedup_ratio = fact("At this number of draft tokens and this acceptance.", float | None, lambda plan: plan.depth and plan.depth.speedup_ratio)
     speedup_ratio_lower = fact("At the highest possible cost.", float | None, lambda plan: plan.depth and plan.depth.speedup_ratio_lower)
     speedup_ratio_upper = fact("At the lowest possible cost.", float | None, lambda plan: plan.depth and plan.depth.speedup_ratio_upper)
@@ -95,30 +85,22 @@ class SpeedupPlan(View):
     @property
     def acceptance_basis(self) -> str:
         """The acceptance that the speed-ups assume, in words."""
-        assumed = f"the assumed acceptance of {self.acceptance:.3g}"
-        return "the observed acceptance" if self.observation else assumed
+        return f"the assumed acceptance of {self.acceptance:.3g}"
 
     # Cost
 
     @cached_property
     def cost_model(self) -> CostSources:
         """All that is known of the cost, as the live exporter holds it."""
-        seen = None if self.observation is None else self.observation.cost
         settings: CostSettings | None = None
-        measured: tuple[CostByLoad, ...] = ()
         if self.given_cost_ratio is not None:
             kind = kind_of(self.method, in_parallel=self.drafts_in_parallel)
             fixed = self.given_cost_ratio * fixed_tokens(kind, self.draft_tokens)
             settings = CostSettings(
                 draft_cost_ratio=self.given_cost_ratio, fixed_cost_ratio=fixed, running_requests=self.load
             )
-        elif seen is not None:
-            ends = seen.draft_cost_ratio_lower, seen.draft_cost_ratio, seen.draft_cost_ratio_upper
-            load = max(seen.running_requests or self.load, 1.0)
-            point = CostAtLoad(load, Interval(*(max(c, 0.0) for c in ends)))
-            measured = (CostByLoad((point,), seen.source, max(seen.fixed_cost_ratio, 0.0)),)
         architecture = self.architecture or architecture_of(self.model_name)
-        return CostSources(settings, measured, self.method, architecture, self.drafts_in_parallel)
+        return CostSources(settings, (), self.method, architecture, self.drafts_in_parallel)
 
     def cost_of(self, tokens: int) -> CostRange | None:
         """Return the cost of drafts of ``tokens``; None if unknown."""
@@ -140,8 +122,6 @@ class SpeedupPlan(View):
     def reached(self) -> Sequence[float]:
         """p_i of every position."""
         number = max(TABLE_TOKENS, self.draft_tokens)
-        if self.observation is not None:
-            return self.observation.reached(number)
         return [self.acceptance ** (position + 1) for position in range(number)]
 
     @computed
@@ -168,9 +148,9 @@ class SpeedupPlan(View):
     @computed
     def pays_share_ratio(self) -> float | None:
         """Share of published costs, or of the possible speed-ups, at which it pays; null if unknown."""
-        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
-            return self.published_share.ratio
-        return pays_share(self.verdict, None if self.depth is None else self.depth.bounds, _SPEEDUPS)
+        bounds = None if self.depth is None else self.depth.bounds
+        likely = self.published_share.ratio if self.published_share else likely_share(bounds, _SPEEDUPS)
+        return SHARES.get(self.verdict, likely)
 
     @computed
     def verdict_text(self) -> str:
@@ -179,12 +159,12 @@ class SpeedupPlan(View):
         if depth is None or cost is None:
             return f"{self._unknown}. Measure the cost: spec-decode-exporter observe."
         if self.verdict is Verdict.UNCLEAR:
-            even = sum(self.reached[: depth.tokens]) - self._fixed(cost.guess)
+            even = sum(self.reached[: depth.tokens]) - cost.guess.step
             likely = LIKELY[probably_pays(self.pays_share_ratio)]
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
         value, lower, upper = (f"{ratio:.2f}" for ratio in depth.bounds[:3])
         bounds = f"{lower} to {upper} {range_text(cost)}"
-        return f"{CLAIMS[self.verdict]}: {value} times as fast as without it ({bounds}), decode only."
+        return f"{VERDICTS[self.verdict].title}: {value} times as fast as without it ({bounds}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:
@@ -201,9 +181,8 @@ class SpeedupPlan(View):
         """Published costs at which this would pay; None with a cost that is about the server itself."""
         if not self.has_typical_cost:
             return None
-        paying = self._fixed(StepCost(0.0, 1.0, drafts_what_it_finds(self.method)))
         accepted = sum(self.reached[: self.draft_tokens])
-        return self.cost_model.published_share(self.load, self.draft_tokens, accepted, paying)
+        return self.cost_model.published_share(self.load, self.draft_tokens, accepted, 1.0)
 
     @property
     def _unknown(self) -> str:
@@ -218,12 +197,9 @@ class SpeedupPlan(View):
 
     def at_cost(self, tokens: int, cost: CostRange) -> PlannedDepth:
         """Return the speed-up of a number of draft tokens at a cost."""
-        coverage = 1.0 if self.observation is None else self.observation.coverage
         accepted, price = sum(self.reached[:tokens]), cost.guess
-        value, lower, upper = (
-            speedup(end, coverage, accepted, tokens) for end in (price, cost.high, cost.low)
-        )
-        if self.observation is None and drafts_what_it_finds(self.method):
+        value, lower, upper = (speedup(end, 1.0, accepted, tokens) for end in (price, cost.high, cost.low))
+        if drafts_what_it_finds(self.method):
             lower = min(lower, speedup(cost.high, 0.0, accepted, tokens))  # perhaps no step finds a draft
         return PlannedDepth(
             tokens=tokens,
@@ -231,14 +207,8 @@ class SpeedupPlan(View):
             speedup_ratio_lower=lower,
             speedup_ratio_upper=upper,
             acceptance_ratio=accepted / tokens,
-            break_even_acceptance_ratio=price.token + self._fixed(price) / tokens,
-            measured=self.observation is not None and tokens <= self.observation.draft_tokens,
+            break_even_acceptance_ratio=price.token + price.step / tokens,
         )
-
-    def _fixed(self, price: StepCost) -> float:
-        """Return the fixed cost for each draft: a search pays it in steps that find none, too."""
-        coverage = 1.0 if self.observation is None or not price.every_step else self.observation.coverage
-        return price.step / coverage
 
 
 def token_acceptance(tokens: int, length: float) -> float:

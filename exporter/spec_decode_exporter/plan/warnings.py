@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from spec_decode_exporter.core.number_formats import percent, plural
-from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
+from spec_decode_exporter.costs.methods import DRAFT_MODEL
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.plan.draft_head import HEADS
 from spec_decode_exporter.plan.model_config import COMPARED
@@ -67,7 +67,4 @@ def _of_speedup(plan: SpeedupPlan) -> Iterator[tuple[str, str]]:
             f"draft {plural(plan.best_tokens, 'token')} at a time" if plan.best_tokens else "do not speculate"
         )
         yield "loses", f"At {plan.acceptance_basis}, {tokens} at a time make it slower, {depth.speedup_ratio:.2f} times as fast as without: {remedy}."
-    if plan.observation and present_name(plan.observation.method) != plan.method:
-        seen = f"is of {plan.observation.method}" if plan.observation.method else "does not name its method"
-        yield "other_method", f"The observation {seen}, and the plan is of {plan.method}: another drafter is accepted and costs otherwise."
 # fmt: on

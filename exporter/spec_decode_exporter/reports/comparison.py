@@ -9,12 +9,12 @@ Statistics in Medicine 27, 2008):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from enum import StrEnum
 from math import hypot
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Any, Final
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
@@ -29,7 +29,6 @@ from spec_decode_exporter.views.document import View, computed
 DRAFT_TOKENS: Final = "draft_tokens"
 """Reason of the caution about another number of draft tokens; the others are parts of the traffic."""
 _RATE: Final = "draft_acceptance_ratio"
-_ABSENT: Final = "-"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
 
@@ -124,20 +123,14 @@ _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.UNCERTAIN: "{chance} chance, but whether it is a fall of more than {threshold} is not certain; measure for longer",
 }
 _SETUP: Final = ("model_name", "method", "draft_model", "server_version", "engines")
-
-
-def _described(model: ModelView) -> dict[str, Any]:
-    return {name: getattr(model, name) for name in (*_SETUP, "tokens")}
-
-
-Described = Annotated[ModelView, PlainSerializer(_described)]
+_FIGURES: Final = {"figures", "position_acceptance_ratio"}
 
 
 class ModelComparison(View):
     """Changes of a model, summed over its engines."""
 
-    before: Described
-    after: Described
+    before: ModelView
+    after: ModelView
     threshold: float = Field(exclude=True)
 
     @computed
@@ -149,12 +142,8 @@ class ModelComparison(View):
     @computed
     def position_acceptance_ratio(self) -> tuple[Difference | None, ...]:
         """Acceptance up to each position that both have."""
-        return self._at_positions("position_acceptance_ratio")
-
-    @computed
-    def position_conditional_acceptance_ratio(self) -> tuple[Difference | None, ...]:
-        """Conditional acceptance at each position that both have."""
-        return self._at_positions("position_conditional_acceptance_ratio")
+        pairs = zip(self.before.position_acceptance_ratio, self.after.position_acceptance_ratio, strict=False)
+        return tuple(None if old is None or new is None else difference(old, new) for old, new in pairs)
 
     @computed
     def outcome(self) -> Outcome:
@@ -171,29 +160,24 @@ class ModelComparison(View):
     @computed
     def cautions(self) -> dict[str, str]:
         """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
-        return dict(self._cautions())
+        values = {DRAFT_TOKENS: (float(self.before.tokens), float(self.after.tokens))}
+        found = [DRAFT_TOKENS] if self.outcome is Outcome.NOT_COMPARABLE else []
+        before, after = map(_of_an_engine, (self.before, self.after))
+        sides = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
+        for part, work in ratios(*sides):
+            key, _, limit = TRAFFIC[part]
+            if key not in before or key not in after:  # a part may be known by another figure
+                continue
+            if max(work, 1 / work) > limit and difference(before[key], after[key]).beyond_chance is not False:
+                found.append(part)
+                values[part] = before[key].value, after[key].value
+        return {reason: _CAUTIONS[reason].format(*values[reason]).replace("%", " %") for reason in found}
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:
         """Each changed property: its name and both values, empty if unknown."""
         pairs = ((key, str(getattr(self.before, key)), str(getattr(self.after, key))) for key in _SETUP)
         return [(key.replace("_", " "), old, new) for key, old, new in pairs if old != new]
-
-    def _at_positions(self, key: str) -> tuple[Difference | None, ...]:
-        pairs = zip(getattr(self.before, key), getattr(self.after, key), strict=False)
-        return tuple(None if old is None or new is None else difference(old, new) for old, new in pairs)
-
-    def _cautions(self) -> Iterator[tuple[str, str]]:
-        if self.outcome is Outcome.NOT_COMPARABLE:
-            yield _caution(DRAFT_TOKENS, self.before.tokens, self.after.tokens)
-        before, after = map(_of_an_engine, (self.before, self.after))
-        values = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
-        for part, work in ratios(*values):
-            key, _, limit = TRAFFIC[part]
-            if key not in before or key not in after:  # a part may be known by another figure
-                continue
-            if max(work, 1 / work) > limit and difference(before[key], after[key]).beyond_chance is not False:
-                yield _caution(part, before[key].value, after[key].value)
 
 
 _OTHER_WORK: Final = "the work differs, and acceptance depends on the work."
@@ -207,10 +191,6 @@ _CAUTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def _caution(reason: str, before: float, after: float) -> tuple[str, str]:
-    return reason, _CAUTIONS[reason].format(before, after).replace("%", " %")
-
-
 def _of_an_engine(model: ModelView) -> dict[str, Measured]:
     """Return the figures; those of the load are of one engine in the mean."""
     loads = {
@@ -221,24 +201,17 @@ def _of_an_engine(model: ModelView) -> dict[str, Measured]:
     return {**model.figures, **loads}
 
 
-def _begin_and_length(observation: SavedSnapshot) -> dict[str, float | None]:
-    return {"time": observation.time, "seconds": observation.seconds}
-
-
-Times = Annotated[SavedSnapshot, PlainSerializer(_begin_and_length)]
-
-
 class Comparison(View):
     """Comparison with a reference, another observation, model by model. Ratios are 0 to 1, times in seconds."""
 
     threshold: float
     """Tolerated fall of the acceptance rate."""
-    before: Times
-    after: Times
+    before: SavedSnapshot
+    after: SavedSnapshot
     models: tuple[ModelComparison, ...]
-    only_before: tuple[Described, ...]
+    only_before: tuple[ModelView, ...]
     """Models of the reference that are not there now."""
-    only_after: tuple[Described, ...]
+    only_after: tuple[ModelView, ...]
     """Models that the reference lacks."""
 
     @computed
@@ -293,99 +266,75 @@ def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> C
     Models match by name and number of draft tokens, then by name. If one model is left on each side, these
     two match: a quantized model has another name.
     """
-    pairs: list[tuple[ModelView, ModelView]] = []
+    old, new, pairs = list(before.models), list(after.models), list[ModelComparison]()
     keys: tuple[Callable[[ModelView], Hashable], ...] = (
         lambda model: (model.model_name, model.tokens),
         lambda model: model.model_name,
         lambda _: None,
     )
     for key in keys:
-        old = _unique(before.models, [model for model, _ in pairs], key)
-        new = _unique(after.models, [model for _, model in pairs], key)
-        pairs += [(old[name], new[name]) for name in old if name in new]
+        for model in tuple(old):
+            alike = [[each for each in side if key(each) == key(model)] for side in (old, new)]
+            if list(map(len, alike)) == [1, 1]:
+                pairs.append(ModelComparison(before=model, after=alike[1][0], threshold=threshold))
+                old.remove(model)
+                new.remove(alike[1][0])
     return Comparison(
         threshold=threshold,
         before=before,
         after=after,
-        models=tuple(ModelComparison(before=old, after=new, threshold=threshold) for old, new in pairs),
-        only_before=_others(before.models, [old for old, _ in pairs]),
-        only_after=_others(after.models, [new for _, new in pairs]),
+        models=tuple(pairs),
+        only_before=tuple(old),
+        only_after=tuple(new),
     )
 
 
-def _unique(
-    models: Sequence[ModelView], taken: Sequence[ModelView], key: Callable[[ModelView], Hashable]
-) -> dict[Hashable, ModelView]:
-    """Return the models with a unique key, without those ``taken``, by key."""
-    left = _others(models, taken)
-    keys = list(map(key, left))
-    return {name: model for name, model in zip(keys, left, strict=True) if keys.count(name) == 1}
-
-
-def _others(models: Sequence[ModelView], taken: Sequence[ModelView]) -> tuple[ModelView, ...]:
-    return tuple(model for model in models if not any(model is other for other in taken))
-
-
-class _Format(NamedTuple):
-    value: Callable[[float], str]
-    change: Callable[[float], str]
-    relative: bool = False
-    """True if the change is also written in percent of the value before."""
-
-
-_SHARE = _Format(percent, lambda value: f"{value * 100:+.1f}")
-_TOKENS = _Format(plain, lambda value: f"{value:+.2f}")
-_TIME = _Format(
-    lambda value: f"{three_digits(value * 1000, 2)} ms",
-    lambda value: three_digits(value * 1000, 2, signed=True),
-    relative=True,
-)
-_NUMBER = _Format(
-    lambda value: three_digits(value, 2), lambda value: three_digits(value, 2, signed=True), relative=True
-)
-_FORMATS: Final = {
-    Unit.SHARE: _SHARE,
-    Unit.FACTOR: _TOKENS,
-    Unit.NUMBER: _NUMBER,
-    Unit.TOKENS: _TOKENS,
-    Unit.SECONDS: _TIME,
-    Unit.PER_SECOND: _NUMBER,
-    Unit.REQUESTS: _NUMBER,
+_FORMATS: Final[Mapping[Unit, tuple[Callable[[float], str], Callable[[float], str]]]] = {
+    Unit.SHARE: (percent, lambda value: f"{value * 100:+.1f}"),
+    **dict.fromkeys((Unit.FACTOR, Unit.TOKENS), (plain, lambda value: f"{value:+.2f}")),
+    Unit.SECONDS: (
+        lambda value: f"{three_digits(value * 1000, 2)} ms",
+        lambda value: three_digits(value * 1000, 2, signed=True),
+    ),
+    **dict.fromkeys(
+        (Unit.NUMBER, Unit.PER_SECOND, Unit.REQUESTS),
+        (lambda value: three_digits(value, 2), lambda value: three_digits(value, 2, signed=True)),
+    ),
 }
+"""Formats of a value and of a change."""
+_WITHOUT_PERCENT: Final = {Unit.SHARE, Unit.FACTOR, Unit.TOKENS}
+"""Units whose changes are not also written in percent of the value before."""
 
 
 def tables(model: ModelComparison) -> Iterator[tuple[str, list[Row]]]:
     """Yield title and rows of each table, the most important first."""
-    sections: dict[str, list[tuple[int, Row]]] = {}
-    for figure in COMPARED:
-        line, change = figure.compared, model.figures.get(figure.key)
-        if line is not None and line.section:
-            rows = sections.setdefault(line.section, [])
-            rows += [(line.place, _row(line.name, change, _FORMATS[figure.unit]))] if change else []
-    (title, first), *others = sections.items()
-    yield title, _in_order(first)
-    for title, places in (
-        ("Accepted up to and including each position", model.position_acceptance_ratio),
-        ("Accepted at each position, of those that got there", model.position_conditional_acceptance_ratio),
-    ):
-        yield title, [_row(f"position {place}", each, _SHARE) for place, each in enumerate(places) if each]
-    yield from ((title, _in_order(rows)) for title, rows in others)
+    sections: dict[str, list[Row]] = {}
+    lines = [(each.compared, each) for each in COMPARED if each.compared and each.compared.section]
+    for line, figure in sorted(lines, key=lambda each: each[0].place):
+        if figure.key in model.figures:
+            row = _row(line.name, model.figures[figure.key], figure.unit)
+            sections.setdefault(line.section, []).append(row)
+    order = dict.fromkeys(line.section for line, _ in lines)
+    positions = [
+        _row(f"position {place}", each, Unit.SHARE)
+        for place, each in enumerate(model.position_acceptance_ratio)
+        if each
+    ]
+    first, *others = ((title, sections.get(title, [])) for title in order)
+    yield from (first, ("Accepted up to and including each position", positions), *others)
 
 
-def _in_order(rows: list[tuple[int, Row]]) -> list[Row]:
-    return [row for _, row in sorted(rows, key=lambda each: each[0])]
-
-
-def _row(name: str, change: Difference, form: _Format) -> Row:
+def _row(name: str, change: Difference, unit: Unit) -> Row:
+    write, write_change = _FORMATS[unit]
     before, after = change.before.value, change.after.value
-    relative = f" ({(after / before - 1) * 100:+.0f} %)" if form.relative and before else ""
+    relative = f" ({(after / before - 1) * 100:+.0f} %)" if before and unit not in _WITHOUT_PERCENT else ""
     known = change.lower is not None and change.upper is not None
     return (
         name,
-        form.value(before),
-        form.value(after),
-        f"{form.change(change.change)}{relative}{' *' if change.beyond_chance else ''}",
-        f"{form.change(change.lower or 0.0)} to {form.change(change.upper or 0.0)}" if known else _ABSENT,
+        write(before),
+        write(after),
+        f"{write_change(change.change)}{relative}{' *' if change.beyond_chance else ''}",
+        f"{write_change(change.lower or 0.0)} to {write_change(change.upper or 0.0)}" if known else "",
     )
 
 
@@ -396,5 +345,10 @@ def as_text(comparison: Comparison, style: TextStyle) -> str:
 
 
 def as_json(comparison: Comparison) -> str:
-    """Return a comparison as JSON; unknown is null."""
-    return json_text(comparison.model_dump(mode="json"))
+    """Return a comparison as JSON; unknown is null. Of both sides it has what describes them."""
+    left_out: dict[str, Any] = {
+        "models": {"__all__": dict.fromkeys(("before", "after"), _FIGURES)},
+        **{key: {"__all__": _FIGURES} for key in ("only_before", "only_after")},
+        **{key: {"engines", "targets", "models"} for key in ("before", "after")},
+    }
+    return json_text(comparison.model_dump(mode="json", exclude=left_out))

@@ -63,25 +63,10 @@ def _engine_status(engine: EngineView) -> ExitStatus:
         return ExitStatus.BAD
     if engine.state is State.UNREACHABLE:
         return ExitStatus.FAILED
-    if not _has_bounds(engine):
+    window = engine.longest
+    if window is None or window.acceptance_length_tokens.lower is None:
         return ExitStatus.UNKNOWN
-    if engine.verdict in PAYING or (engine.verdict is Verdict.POOR and _is_faster(engine)):
-        return ExitStatus.GOOD
-    return ExitStatus.UNKNOWN
-
-
-def _has_bounds(engine: EngineView) -> bool:
-    """Return whether enough requests passed for 95 % bounds of the acceptance length."""
-    return bool(engine.windows) and engine.windows[-1].acceptance_length_tokens.lower is not None
-
-
-def _is_faster(engine: EngineView) -> bool:
-    """Return whether the speed-up is at least 1: ``poor`` includes values slightly below it.
-
-    It is that of a whole request or, without times to first token, that of decoding.
-    """
-    if not engine.windows:
-        return False
-    window = engine.windows[-1]
     speedup = (window.end_to_end_speedup_ratio or window.estimated_speedup_ratio).value
-    return speedup is not None and speedup >= 1
+    is_faster = speedup is not None and speedup >= 1  # poor includes values slightly below 1
+    pays = engine.verdict in PAYING or (engine.verdict is Verdict.POOR and is_faster)
+    return ExitStatus.GOOD if pays else ExitStatus.UNKNOWN

@@ -21,7 +21,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
-from spec_decode_exporter.reports.observation import ObservedFleet
+from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import report
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle, badge, json_text, moment, name, printable, render
@@ -56,7 +56,6 @@ _WORST_FIRST: Final = (
     SlotOutcome.IDLE,
 )
 _TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
-_WORDS: Final = {SlotOutcome.PLAIN: "without drafts"}
 _SUMMED: Final = ("seconds", "drafts", "draft_tokens", "accepted_tokens", "generated")
 _DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
 _HEADS: Final = ("from (UTC)", "to", "", "speed-up", "95 % bounds", "length", "running", "K", "time saved")
@@ -157,13 +156,12 @@ def observation(history: PrometheusHistory) -> ObservationView | None:
     if not drafted:
         return None
     targets = groupby(drafted, lambda each: each[0].target)
-    return ObservedFleet(
+    return observation_of(
         max(snapshot.moment for _, snapshot in drafted),
         min(engine.reported_seconds for engine, _ in drafted),
         tuple((engine.labels, snapshot) for engine, snapshot in drafted),
         tuple(_target(list(members)) for _, members in targets),
-        (),
-    ).view()
+    )
 
 
 def _target(members: Sequence[tuple[EngineHistory, EngineSnapshot]]) -> TargetView:
@@ -313,11 +311,6 @@ HISTORY_FORMATS: Final[Mapping[str, Callable[[PrometheusHistory, TextStyle], str
 """Writers by the value of ``--format``."""
 
 
-def word(outcome: SlotOutcome) -> str:
-    """Write an outcome."""
-    return _WORDS.get(outcome, str(outcome))
-
-
 def saved(row: Slot) -> str:
     """Write the decode-hours that speculation saved, with their bounds; negative if it cost time."""
     return "" if row.saved_decode_seconds is None else _hours(row.saved_decode_seconds)
@@ -347,7 +340,7 @@ def overview(engines: Iterable[EngineHistory], style: TextStyle) -> Iterator[Seq
 
 
 def _badge(row: Slot, style: TextStyle, written: Callable[[str], str] = str) -> Markup:
-    return badge(written(word(row.outcome)), _TONES.get(row.outcome, "off"), style)
+    return badge(written(row.outcome), _TONES.get(row.outcome, "off"), style)
 
 
 def _cells(found: Iterable[Slot], style: TextStyle) -> Iterator[Sequence[object]]:
@@ -355,7 +348,7 @@ def _cells(found: Iterable[Slot], style: TextStyle) -> Iterator[Sequence[object]
         yield (
             moment(row.begin),
             moment(row.end)[11:] if row.end - row.begin < _DAY else moment(row.end),
-            _badge(row, style) if row.outcome in _TONES else word(row.outcome),
+            _badge(row, style) if row.outcome in _TONES else row.outcome,
             plain(row.speedup[0]) if row.speedup else "",
             bounds(*row.speedup[1:3]) if row.speedup else "",
             "" if row.length is None else plain(row.length),
@@ -366,7 +359,7 @@ def _cells(found: Iterable[Slot], style: TextStyle) -> Iterator[Sequence[object]
 
 
 _CONTEXT: Final = {
-    **{each.__name__: each for each in (hidden_drafts, long_time, moment, overview, saved_text, word)},
+    **{each.__name__: each for each in (hidden_drafts, long_time, moment, overview, saved_text)},
     "HEADS": _HEADS,
     "TONES": _TONES,
 }

@@ -7,10 +7,10 @@ that the evaluation covers all of it and nothing before it.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,7 +20,6 @@ import structlog
 
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
@@ -58,9 +57,7 @@ BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
 HOPELESS_SECONDS: Final = 10.0
 """Seconds after which servers that never answered end an observation, or one of them if all are needed."""
-_HOPELESS: Final = frozenset(
-    {"dns", "tls", "no TLS", "malformed", "status 400", "status 401", "status 403", "status 404"}
-)
+_HOPELESS: Final = re.compile(r"dns|tls|no TLS|malformed|status (3\d\d|400|401|403|404|410)")
 """Failures that waiting cannot cure; one with these alone ends at once."""
 _LOOK_SECONDS: Final = 0.2
 _PREFIX: Final = "SPEC_DECODE_EXPORTER_"
@@ -89,46 +86,39 @@ class NotMeasuredError(ExporterError):
     """A server did not answer, or shows no engine. The text has the reason for each server."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedFleet:
-    """Result of an observation up to one moment."""
+def observation_of(
+    time: float,
+    seconds: float,
+    engines: LabelledSnapshots,
+    targets: tuple[TargetView, ...],
+    *,
+    events: tuple[RecordedEvent, ...] = (),
+    errors: Isolation | None = None,
+) -> ObservationView:
+    """Return an observation up to a Unix time; the last window of each engine is as long as it.
 
-    time: float
-    """Unix time of that moment."""
-    seconds: float
-    """Length of the observation and of its evaluated window."""
-    engines: LabelledSnapshots
-    """Engines; the last window of each is the whole observation."""
-    targets: tuple[TargetView, ...]
-    """All servers, unreachable ones included."""
-    events: tuple[RecordedEvent, ...]
-    """Events of the observation, oldest first."""
-    errors: Isolation = field(default_factory=Isolation, repr=False, compare=False)
-    """Omits engines that cannot be shown."""
+    An engine that cannot be shown has only its id, in ``targets``.
+    """
+    views = (errors or Isolation()).each("report", engines, lambda engine: engine[0], _engine_view)
+    return ObservationView(
+        time=time,
+        version=__version__,
+        engines=tuple(views),
+        seconds=seconds,
+        targets=targets,
+        events=events,
+    )
 
-    def check_complete(self) -> None:
-        """Check that every target was measured: without one, the figures of its model would differ.
 
-        Raises:
-            NotMeasuredError: A target is missing.
-        """
-        missing = [target for target in self.targets if not target.up or not target.engines]
-        if missing:
-            raise NotMeasuredError("; ".join(map(_missing, missing)))
+def check_complete(view: ObservationView) -> None:
+    """Check that every target was measured: without one, the figures of its model would differ.
 
-    def view(self) -> ObservationView:
-        """Return the JSON documents; an engine that cannot be shown has only its id, in ``targets``."""
-        views = self.errors.each(
-            "report", self.engines, lambda engine: engine[0], lambda engine: _engine_view(*engine)
-        )
-        return ObservationView(
-            time=self.time,
-            version=__version__,
-            engines=tuple(views),
-            seconds=self.seconds,
-            targets=self.targets,
-            events=self.events,
-        )
+    Raises:
+        NotMeasuredError: A target is missing.
+    """
+    missing = [target for target in view.targets if not target.up or not target.engines]
+    if missing:
+        raise NotMeasuredError("; ".join(map(_missing, missing)))
 
 
 class Observation:
@@ -140,8 +130,6 @@ class Observation:
         clock: Clock,
         targets: Sequence[Target] | None = None,
         recorded: Recorded | None = None,
-        *,
-        reads_baselines: bool = True,
     ) -> None:
         """Prepare to ``poll``.
 
@@ -150,7 +138,6 @@ class Observation:
             clock: Clock.
             targets: Targets; by default the static ones of ``config``.
             recorded: Takes each raw poll, to record it.
-            reads_baselines: Read the baselines of the configuration, which verdicts need.
         """
         self._clock = clock
         self._max_window = config.windows[-1]
@@ -162,8 +149,7 @@ class Observation:
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
-        with_baselines = self._monitors if reads_baselines else ()
-        self._baselines = HistoryBaselines(with_baselines, lambda: config, remembered, clock, errors=errors)
+        self._baselines = HistoryBaselines(self._monitors, lambda: config, remembered, clock, errors=errors)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
         self.gave_up = False
@@ -209,19 +195,19 @@ class Observation:
             pass
         self._ended = clock.monotonic()
 
-    def observed(self) -> ObservedFleet:
+    def observed(self) -> ObservationView:
         """Return the result up to now, or up to the end."""
         present = self._clock.monotonic()
         now = present if self._ended is None else self._ended
         # As long as planned, or the whole seconds of an observation that ended early.
         seconds = min(self._max_window, float(max(1, round(now - self._began))))
-        return ObservedFleet(
+        return observation_of(
             self._clock.wall() - (present - now),
             seconds,
             tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
-            self.events.since().events,
-            self._errors,
+            events=self.events.since().events,
+            errors=self._errors,
         )
 
     def targets(self) -> tuple[TargetView, ...]:
@@ -250,7 +236,10 @@ class Observation:
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
             is_late = self._clock.monotonic() >= self._began + HOPELESS_SECONDS
-            failed = [record.up is False and (is_late or record.failure in _HOPELESS) for record in records]
+            failed = [
+                record.up is False and bool(is_late or _HOPELESS.fullmatch(record.failure))
+                for record in records
+            ]
             if needs_all and is_late:
                 failed += [record.engines == 0 for record in records]
             if any(failed) if needs_all else all(failed):
@@ -278,8 +267,9 @@ async def _awaited(end: Awaitable[object]) -> None:
     await end
 
 
-def _engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineView:
+def _engine_view(engine: tuple[Mapping[str, str], EngineSnapshot]) -> EngineView:
     """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
+    labels, snapshot = engine
     return EngineView(labels=labels, snapshot=snapshot).read_all()
 
 
@@ -287,7 +277,7 @@ def _target_view(monitor: TargetMonitor) -> TargetView:
     return target_view(monitor.status())
 
 
-async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
+async def watch(config: Config, seconds: float, clock: Clock) -> ObservationView:
     """Observe the targets of ``config``, made by ``observed_config``, for ``seconds``.
 
     Unreachable servers raise no exception: their rows in ``targets`` have the reason.
@@ -303,7 +293,7 @@ async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
 def observe(*targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS) -> ObservationView:
     """Observe servers for ``seconds`` and return the result; if none answers for 10 s, end early.
 
-    Within a running event loop, as in a notebook, await ``observe_async`` instead.
+    Within a running event loop, as in a notebook, await ``asyncio.to_thread(observe, …)`` instead.
 
     Args:
         targets: Addresses such as ``localhost:8000``, or mappings with the keys of a target in a
@@ -314,31 +304,11 @@ def observe(*targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS)
         ConfigError: A target is invalid. An unreachable server raises nothing: ``targets`` of the result
             have the reason.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(observe_async(*targets, seconds=seconds))
-    raise RuntimeError("an event loop runs here: use `await spec_decode_exporter.observe_async(…)`")
-
-
-async def observe_async(
-    *targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS
-) -> ObservationView:
-    """Observe servers within a running event loop; see ``observe``."""
     if not targets or seconds <= 0:
         raise ValueError("give the address of a server at least, and more than 0 seconds")
-    for target in targets:
-        if not isinstance(target, str | Mapping):
-            raise TypeError(f"a target is an address or a mapping with the keys of one, not {target!r}")
     if not structlog.is_configured():
         configure_log("critical", "logfmt")  # structlog would print every event
-    try:
-        config = observed_config(targets, seconds)
-    except ConfigError as error:
-        raise ConfigError(
-            replace(each, place="spec_decode_exporter.observe") for each in error.problems
-        ) from None
-    return (await watch(config, seconds, SystemClock())).view()
+    return asyncio.run(watch(observed_config(targets, seconds), seconds, SystemClock()))
 
 
 def observed_config(

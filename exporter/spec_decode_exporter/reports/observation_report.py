@@ -26,13 +26,13 @@ from spec_decode_exporter.views.engine_view import (
     BucketView,
     EngineView,
     QuantilesView,
-    Standing,
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
+from spec_decode_exporter.views.words import WORDS, Standing
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -59,10 +59,10 @@ _MAX_SECONDS: Final = 86_400.0
 """Longest estimated time; beyond it the advice is more traffic."""
 
 
-def report(view: ObservationView, style: TextStyle, *, ended: bool = True, sections: bool = True) -> str:
+def report(view: ObservationView, style: TextStyle, *, sections: bool = True) -> str:
     """Return an observation as text. Engines and events that cannot be written are omitted.
 
-    One that has not ``ended`` counts down to its verdict. Without ``sections`` engines are a table alone.
+    Without ``sections`` engines are a table alone.
     """
     errors = Isolation()
 
@@ -78,19 +78,19 @@ def report(view: ObservationView, style: TextStyle, *, ended: bool = True, secti
         "events": events,
         "sections": sections,
         "written": written,
-        "headline": errors.attempt("report", NO_ITEM, partial(answer, view, ended=ended)) or _NO_ANSWER,
+        "headline": errors.attempt("report", NO_ITEM, partial(answer, view)) or _NO_ANSWER,
         "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
     }
     return render("observation.md.jinja", style, **_CONTEXT, **context)
 
 
-def answer(view: ObservationView, *, ended: bool = True) -> Headline:
+def answer(view: ObservationView) -> Headline:
     """Return whether speculation pays and what to do, with untrusted names as code spans."""
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
     targets = [_quoted(each, "target", "error", "version") for each in view.targets]
     found = headline(engines, targets, view.time)
     early = (each for each in view.engines if found.remedy in {countdown(each, view.time), _no_advice(each)})
-    waiting = next(early, None) if found.remedy and ended else None
+    waiting = next(early, None) if found.remedy else None
     return found if waiting is None else found._replace(remedy=_again(waiting))
 
 
@@ -99,7 +99,7 @@ def _quoted(document: _Document, *names: str) -> _Document:
 
 
 def _no_advice(engine: EngineView) -> str:
-    return advice(engine) if engine.recommendation is Action.COLLECT else ""
+    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
 
 
 def _again(engine: EngineView) -> str:
@@ -119,9 +119,9 @@ def is_past(engine: EngineView) -> bool:
     return engine.snapshot.evaluation.known.assumed.settings_place == "history"
 
 
-def json_report(view: ObservationView, *, indented: bool = True) -> str:
-    """Return an observation as ASCII JSON, on one line or indented, with a final newline."""
-    return json_text(view.model_dump(mode="json"), indented=indented)
+def json_report(view: ObservationView) -> str:
+    """Return an observation as ASCII JSON with a final newline."""
+    return json_text(view.model_dump(mode="json"))
 
 
 def standing(engine: EngineView) -> Standing:
@@ -217,7 +217,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     "BASES": BASES,
     "SOURCES": SOURCES,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
-    "TONES": WORDS,
+    "WORDS": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
 }
 """Functions and texts of the template."""

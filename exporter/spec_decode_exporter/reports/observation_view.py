@@ -57,7 +57,6 @@ class ModelView(View):
     tokens: int = at("K, the number of draft positions.")
     figures: dict[str, Measured] = at("Figures over the observation that have a value, by key.")
     position_acceptance_ratio: tuple[Measured | None, ...] = at("Share of the drafts that are accepted up to and including the position.")
-    position_conditional_acceptance_ratio: tuple[Measured | None, ...] = at("Share accepted at the position, of drafts accepted up to the one before.")
 
     @property
     def acceptance(self) -> Measured | None:
@@ -151,8 +150,6 @@ def _side_by_side(engines: Sequence[Increments]) -> Increments:
 
 def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
     """Return the fields of a ``ModelView`` that a window has: K, figures, and positions."""
-    positions = evaluation.positions
-    unknown = [None] * len(positions)
     return {
         "tokens": len(evaluation.window.positions),
         "figures": {
@@ -160,10 +157,7 @@ def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
             for figure in COMPARED
             if (value := figure.of(evaluation)) is not None
         },
-        "position_acceptance_ratio": tuple(_shares(evaluation, positions.acceptance or unknown)),
-        "position_conditional_acceptance_ratio": tuple(
-            _shares(evaluation, positions.conditional or unknown, of_reached=True)
-        ),
+        "position_acceptance_ratio": tuple(_shares(evaluation)),
     }
 
 
@@ -184,13 +178,11 @@ def _bounds(evaluation: WindowEvaluation, figure: Figure) -> Estimate | None:
     return estimate_of(above, below, evaluation.request_cosines, (0.0, figure.highest))
 
 
-def _shares(
-    evaluation: WindowEvaluation, shares: Sequence[float | None], *, of_reached: bool = False
-) -> Iterator[Measured | None]:
-    """Yield the share of drafts at each position, of all drafts or of those that reached the one before."""
+def _shares(evaluation: WindowEvaluation) -> Iterator[Measured | None]:
+    """Yield the share of drafts that were accepted up to each position."""
+    shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
     accepted = position_columns(evaluation.increments, len(shares))
     (drafts,) = columns(evaluation.increments, "drafts")
-    for position, share in enumerate(shares):
-        before = accepted[position - 1] if of_reached and position else drafts
-        bounds = None if share is None else evaluation.share_bounds(share, accepted[position], before)
+    for share, column in zip(shares, accepted, strict=True):
+        bounds = None if share is None else evaluation.share_bounds(share, column, drafts)
         yield None if share is None else _with_bounds(share, bounds)

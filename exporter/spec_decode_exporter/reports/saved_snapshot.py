@@ -7,16 +7,16 @@ import tempfile
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, ConfigDict, field_validator
+from pydantic import BeforeValidator, ConfigDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.files import read_bounded, size_text
-from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, UnixTime, check_values, decode
+from spec_decode_exporter.core.numbers import TooManyValuesError, UnixTime, check_values, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_view import Measured, ModelView, ObservationView
 from spec_decode_exporter.reports.text import json_text
 from spec_decode_exporter.views.document import View
-from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView, UsedTokensView
+from spec_decode_exporter.views.engine_view import SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.window.poll import Check, Reset
 
@@ -49,27 +49,7 @@ def _if_known(figure: object) -> object:
 class SavedWindow(Saved):
     """Window of an engine."""
 
-    counts: CountsView
     draft_acceptance_ratio: Annotated[Measured | None, BeforeValidator(_if_known)]
-    generation_tokens_per_second: Amount | None
-
-    @field_validator("counts")
-    @classmethod
-    def _possible(cls, counts: CountsView) -> CountsView:
-        numbers = dict(counts)
-        if any(
-            number is not None and number < 0
-            for number in (*numbers.pop("position_accepted_tokens"), *numbers.values())
-        ):
-            raise ValueError("a counter never decreases")
-        return counts
-
-
-class SavedCost(CostView):
-    """Cost of drafting of an engine."""
-
-    draft_cost_ratio: Amount
-    fixed_cost_ratio: Amount
 
 
 class SavedEngine(Saved):
@@ -85,7 +65,6 @@ class SavedEngine(Saved):
     method: str
     draft_model: str
     configured_tokens: int | None
-    cost: SavedCost | None
     setting: SettingView
     used_tokens: tuple[UsedTokensView, ...] = ()
     windows: tuple[SavedWindow, ...]
@@ -107,22 +86,17 @@ class SavedSnapshot(Saved):
 
 
 def parsed(content: bytes) -> SavedSnapshot:
-    """Parse a snapshot or an observation; of several, one a line, the last.
+    """Parse a snapshot or an observation.
 
     Raises:
         TooManyValuesError: It has too many values.
         ValueError: It is neither.
     """
-    try:
-        return SavedSnapshot.model_validate(decode(content, MAX_VALUES))
-    except TooManyValuesError:
-        raise
-    except ValueError:
-        return SavedSnapshot.model_validate(decode(content.strip().rsplit(b"\n", 1)[-1], MAX_VALUES))
+    return SavedSnapshot.model_validate(decode(content, MAX_VALUES))
 
 
 def read(path: Path) -> SavedSnapshot:
-    """Return the snapshot or the observation in a file; of several, one a line, the last.
+    """Return the snapshot or the observation in a file.
 
     Raises:
         SavedFileError: The file cannot be read, or is neither.

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -34,8 +34,6 @@ _BLOCKS: Final = "▏▎▍▌▋▊▉█"
 """Characters of a bar's last cell, ascending; the last one fills the cell."""
 _DELETE: Final = "\x7f"
 """The only control character that ``json.dumps`` does not escape."""
-_MIN_CELL: Final = 16
-"""Minimum columns of the last cell of a table: a table on a narrower terminal is not fitted."""
 _TICKS: Final = re.compile("`+")
 _COLOR: Final = re.compile(r"\x1b\[[\d;]*m")
 _BREAK: Final = re.compile(r" (?=(?!\d+[.)](?: |$))[^\W_]|[(\"']|`(?!``)|\*\*)")
@@ -108,38 +106,31 @@ def bar(share: float | None, style: TextStyle, *, guessed: bool = False) -> Mark
     return Markup(style.blocks[-1] * full + (style.blocks[rest - 1] if rest else ""))  # noqa: S704
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None) -> Markup:
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     """Return an aligned table; empty without rows. Columns of numbers are aligned to the right.
 
-    Columns without a value are omitted. In ``width`` columns, the last cell continues in rows below.
+    Columns without a value are omitted.
     """
     lines = [[_cell(value) for value in row] for row in (heads, *rows)]
     columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
-    if not columns:
-        return Markup()
     right = [_is_numeric(column[1:]) for column in columns]
     widths = [max(3, *map(cells, column)) for column in columns]
-    room = None if width is None else width - sum(widths[:-1]) - 3 * len(widths) - 1
-    if room is not None and _MIN_CELL <= room < widths[-1]:
-        widths[-1] = max(room, *(cells(line) for cell in columns[-1] for line in _wrapped(cell, room)))
     rule = [
         "-" * (size - 1) + (":" if at_right else "-") for size, at_right in zip(widths, right, strict=True)
     ]
-    head, *body = zip(*columns, strict=True)
-    drawn = (
-        "| " + " | ".join(map(_padded, row, widths, right)) + " |"
-        for each in (head, rule, *body)
-        for row in _broken(each, widths[-1])
-    )
-    return Markup("\n".join(drawn))  # noqa: S704
+    head, *body = zip(*columns, strict=True) if columns else [()]
+    drawn = ("| " + " | ".join(map(_padded, row, widths, right)) + " |" for row in (head, rule, *body))
+    return Markup("\n".join(drawn) if columns else "")  # noqa: S704
 
 
-def aligned(text: str, width: int | None = None) -> Markup:
+def aligned(caller: Callable[[], str]) -> Markup:
     """Return a table that a template writes row by row, the head first; see ``table``."""
     rows = [
-        [cell.strip() for cell in row.split("|")[1:-1]] for row in _joined(text).splitlines() if row.strip()
+        [cell.strip() for cell in row.split("|")[1:-1]]
+        for row in _joined(caller()).splitlines()
+        if row.strip()
     ]
-    return table(rows[0], rows[1:], width)
+    return Markup("%s\n") % table(rows[0], rows[1:])
 
 
 def cells(text: str) -> int:
@@ -164,10 +155,9 @@ def fitted(text: str, width: int | None) -> str:
     return "".join(f"{line}\n" for each in text.splitlines() for line in _lines(each, width))
 
 
-def json_text(document: object, *, indented: bool = True) -> str:
-    """Return a document as ASCII JSON, on one line or indented, with a final newline."""
-    written = json.dumps(document, indent=2 if indented else None)
-    return written.replace(_DELETE, "\\u007f") + "\n"
+def json_text(document: object) -> str:
+    """Return a document as indented ASCII JSON with a final newline."""
+    return json.dumps(document, indent=2).replace(_DELETE, "\\u007f") + "\n"
 
 
 def moment(time: float) -> str:
@@ -201,13 +191,6 @@ def _is_numeric(column: Iterable[str]) -> bool:
 def _padded(text: str, width: int, at_right: bool) -> str:  # noqa: FBT001
     space = " " * (width - cells(text))
     return space + text if at_right else text + space
-
-
-def _broken(row: Sequence[str], width: int) -> Iterator[Sequence[str]]:
-    """Yield a row whose last cell is broken at ``width`` columns."""
-    first, *more = _wrapped(row[-1], width) or [""]
-    yield [*row[:-1], first]
-    yield from ([*[""] * (len(row) - 1), line] for line in more)
 
 
 def _lines(line: str, width: int | None) -> list[str]:
@@ -244,16 +227,6 @@ def _columns(char: str) -> int:
 
 
 @pass_context
-def _table(context: Context, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    return table(heads, rows, context["style"].width)
-
-
-@pass_context
-def _aligned(context: Context, caller: Callable[[], str]) -> Markup:
-    return Markup("%s\n") % aligned(caller(), context["style"].width)
-
-
-@pass_context
 def _badge(context: Context, word: str, tone: str) -> Markup:
     return badge(word, tone, context["style"])
 
@@ -269,5 +242,5 @@ def _environment(package: str) -> Environment:
     templates = environment(package, html=False)
     templates.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
     templates.finalize = printable
-    templates.globals.update(name=name, table=_table, aligned=_aligned, badge=_badge, bar=_bar)
+    templates.globals.update(name=name, table=table, aligned=aligned, badge=_badge, bar=_bar)
     return templates

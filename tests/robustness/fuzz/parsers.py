@@ -277,7 +277,7 @@ QUERY = Harness(
     check_query,
     (
         "q=", "engine=", "&", "%00", "%ed%a0%80", "+", "target=", "model=", "match=zone%3Deu", "verdict=", "window=5m",
-        "group_by=model_name", "step=5s", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
+        "group_by=model_name", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
     ),
 )  # fmt: skip
 HEADERS = Harness(

@@ -68,7 +68,7 @@ def test_an_interrupt_ends_a_replay_at_once(monkeypatch, capfd):
 async def test_a_replay_says_what_the_observation_said_from_whole_pages(recording):
     path, live = recording
     observation, _ = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
-    (before,), (after,) = live.view().engines, observation.observed().view().engines
+    (before,), (after,) = live.engines, observation.observed().engines
     assert after.verdict is before.verdict
     assert after.windows[-1].counts == before.windows[-1].counts
     assert after.windows[-1].estimated_speedup_ratio == before.windows[-1].estimated_speedup_ratio
@@ -93,7 +93,7 @@ def restart(tmp_path_factory):
 def test_the_window_is_the_end_of_the_recording(restart):
     whole, _ = replayed(parsed("--replay", restart), {})
     last, _ = replayed(parsed("--replay", restart, "--for", "10s"), {})
-    (all_of_it,), (end,) = whole.observed().view().engines, last.observed().view().engines
+    (all_of_it,), (end,) = whole.observed().engines, last.observed().engines
     assert all_of_it.windows[-1].counts.drafts > 3 * end.windows[-1].counts.drafts > 0
     assert last.observed().time == whole.observed().time
 

@@ -20,7 +20,9 @@ def without_bounds():
     figures = {name: Measured(value=figure.value) for name, figure in model.figures.items()}
     model = model.model_copy(update={"figures": figures})
     document = {**STEADY.model_dump(mode="json"), "models": [model.model_dump(mode="json")]}
-    return SimpleNamespace(models=(model,), engines=STEADY.engines, model_dump=lambda **_: document)
+    return SimpleNamespace(
+        models=(model,), engines=STEADY.engines, targets=(), model_dump=lambda **_: document
+    )
 
 
 UNSURE = without_bounds()
@@ -33,13 +35,11 @@ def run_fixture(monkeypatch, tmp_path):
 
     def run(*words, shows=STEADY):
         async def measure(arguments, _, streams):
-            observed = SimpleNamespace(view=lambda: shows, check_complete=lambda: None)
-            progress = observe.ObservationOutput("text", 60, None, streams)
-            progress.report = lambda _: None
-            observation = SimpleNamespace(observed=lambda: observed)
-            return await observe._result(arguments, observation, None, progress, None)
+            observation = SimpleNamespace(observed=lambda: shows)
+            return await observe._result(arguments, observation, None, streams, None)
 
         monkeypatch.setattr(observe, "_measure", measure)
+        monkeypatch.setattr(observe, "report", lambda *_: "")
         arguments = parse(["observe", *words, "http://a"], {})
         observe_reference.check_reference_flags(arguments)
         return asyncio.run(observe._observe(arguments))

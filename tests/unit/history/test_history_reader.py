@@ -144,7 +144,7 @@ async def test_an_interrupt_does_not_wait_for_a_slow_answer():
     result = await read_history(api, query, lambda _: Assumptions(), stop=stop)
     assert result.incomplete.startswith("interrupted while reading a:8000")
     with pytest.raises(HistoryError, match="http://p:9090: interrupted"):
-        await api.time()
+        await api.metric_names(0.0, 1.0)
 
 
 async def test_without_known_metrics_the_nearest_names_are_listed():
@@ -173,13 +173,6 @@ async def test_an_error_names_the_cause_and_the_remedy(error, text):
     stored.refuse = lambda _: error
     with pytest.raises(HistoryError, match=text):
         await history_of(stored)
-
-
-@pytest.mark.parametrize("is_victoria", [False, True])
-async def test_the_servers_time_is_a_scalar_or_a_vector(is_victoria):
-    stored = StoredHistory()
-    stored.is_victoria = is_victoria
-    assert await QueryApi("http://p:9090", stored).time() == START
 
 
 async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatch):

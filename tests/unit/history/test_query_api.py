@@ -46,7 +46,7 @@ async def test_another_server_is_named_with_the_remedy(answer):
     with pytest.raises(
         HistoryError, match=r"http://prometheus:9090/prefix: .* Give the address of a Prometheus"
     ):
-        await api(answer).time()
+        await api(answer).metric_names(0.0, 1.0)
 
 
 REFUSED = (
@@ -59,7 +59,7 @@ async def test_an_error_with_status_200_is_shown_and_asks_for_less():
     with pytest.raises(TooMuchError, match=text):
         await api(REFUSED).samples(Selector("x"), 60.0, 60)
     with pytest.raises(HistoryError, match=text):
-        await api(REFUSED.replace(b"would load", b"would\\nload")).time()
+        await api(REFUSED.replace(b"would load", b"would\\nload")).metric_names(0.0, 1.0)
 
 
 def matrix(*series):

@@ -6,9 +6,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
-from spec_decode_exporter.reports.observation_report import json_report
 from tests.fakes.model_configs import LLAMA_8B
-from tests.fakes.references import observation
 
 LLAMA_70B = {
     **LLAMA_8B,
@@ -45,16 +43,3 @@ def llamas(folder):
         "--target", folder("Llama-3.1-70B-Instruct", LLAMA_70B), "--draft", folder("Llama-3.1-8B-Instruct", LLAMA_8B),
         "--gpus", "4", "--gpu", "80GB",
     )  # fmt: skip
-
-
-@pytest.fixture(name="seen")
-def seen_fixture(tmp_path):
-    """Observe scenarios; return the observation and its file."""
-
-    def write(*scenarios, **more):
-        view = observation(*scenarios, seconds=60, **more)
-        file = tmp_path / "observation.json"
-        file.write_text(json_report(view), encoding="utf-8")
-        return view, str(file)
-
-    return write

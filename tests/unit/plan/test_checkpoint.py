@@ -16,8 +16,8 @@ COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0":
 INDEX = "model.safetensors.index.json"
 
 
-def read(path, dtype=None, kv_bytes_per_token=None):
-    return model_of(path, dtype and dtype_of(dtype), kv_bytes_per_token)
+def read(path, dtype=None):
+    return model_of(path, dtype and dtype_of(dtype))
 
 
 def test_a_folder_and_its_config_are_the_same_and_without_files_the_weights_are_computed(folder):
@@ -119,7 +119,6 @@ def test_an_unusual_architecture_is_counted_as_a_decoder_unless_its_files_have_i
 
 
 @pytest.mark.parametrize("more", [{"layer_types": ["linear_attention"] * 32}, {"full_attention_interval": 4}, {"mamba_d_state": 16}])  # fmt: skip
-def test_the_cache_of_layers_without_keys_and_values_is_unknown_unless_it_is_given(folder, more):
+def test_the_cache_of_layers_without_keys_and_values_is_unknown(folder, more):
     path = folder("m", {**LLAMA_8B, **more})
     assert read(path).sequence_bytes(100, 1, 2) is None
-    assert read(path, None, 1000).sequence_bytes(100, 1, 2) == 100_000

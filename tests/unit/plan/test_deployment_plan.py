@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.plan.model import Model
-from spec_decode_exporter.plan.model_config import DTYPES, Weights
+from spec_decode_exporter.plan.model_config import DTYPES, Model, Weights
 from tests.fakes.model_configs import LLAMA_8B
 from tests.unit.plan.conftest import planned
 
@@ -57,16 +56,11 @@ def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
         assert 2**30 // room.kv_cache_bytes_per_token // 128 * 128 == tokens
 
 
-def test_without_a_config_only_the_bytes_are_known_unless_those_of_a_token_are_given():
+def test_without_a_config_only_the_bytes_are_known():
     words = ("--target", "8B", "--draft", "1B", "--context", "1000", "--gpu", "80GB")
     room = planned(*words).with_draft
     assert (room.kv_cache_tokens, room.concurrent_sequences, room.kv_cache_bytes_per_token) == (None,) * 3
     assert room.kv_cache_bytes == (72 - 2 - 18) * GB
-    one = planned(*words, "--target.kv-bytes-per-token", "131072")
-    assert one.without_draft.kv_cache_tokens == (72 - 2 - 16) * GB // 131072
-    assert one.with_draft.kv_cache_tokens is None
-    both = planned(*words, "--target.kv-bytes-per-token", "131072", "--draft.kv-bytes-per-token", "32768")
-    assert both.with_draft.kv_cache_tokens == (72 - 2 - 18) * GB // (131072 + 32768)
 
 
 def test_more_gpus_than_the_targets_hold_another_engine():
@@ -74,14 +68,15 @@ def test_more_gpus_than_the_targets_hold_another_engine():
     assert (found.engines, found.gpus, found.with_draft.weight_bytes) == (4, 2, 18 * GB)
 
 
-def test_without_a_config_the_size_of_a_sequence_is_unknown():
+def test_without_a_config_the_size_of_a_sequence_is_unknown(llamas):
     """Any free memory suffices, unless the known part of a sequence is larger."""
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
     assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is PlanOutcome.WEIGHTS_FIT
     assert planned(*words, "--gpu-memory", "78GB").outcome is PlanOutcome.DOES_NOT_FIT
-    one_known = (*words, "--gpu-memory", "80GB", "--target.kv-bytes-per-token", "327680")
-    assert planned(*one_known, "--context", "12207").outcome is PlanOutcome.WEIGHTS_FIT
-    assert planned(*one_known, "--context", "12208").outcome is PlanOutcome.DOES_NOT_FIT
+    one_known = (*llamas[:2], *words[2:], "--gpu-memory", "80GB")
+    room = planned(*one_known, "--context", "1").with_draft.kv_cache_bytes
+    assert planned(*one_known, "--context", str(room // 327680)).outcome is PlanOutcome.WEIGHTS_FIT
+    assert planned(*one_known, "--context", str(room // 327680 + 1)).outcome is PlanOutcome.DOES_NOT_FIT
 
 
 def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
@@ -103,10 +98,10 @@ sizes = st.integers(10**6, 10**12)
 dtypes = st.sampled_from([*DTYPES])
 
 
-def of_size(size, dtype="bfloat16", per_token=None):
+def of_size(size, dtype="bfloat16"):
     weights = Weights(size)
     size = weights.bytes_in(dtype)
-    return Model(name="m", weights=weights, dtype=dtype, weight_bytes=size, kv_bytes_per_token=per_token)
+    return Model(name="m", weights=weights, dtype=dtype, weight_bytes=size)
 
 
 def deployed(target, draft, **more):
@@ -144,28 +139,17 @@ def test_the_files_of_a_model_say_whether_it_is_a_mixture(folder):
 
 # Return
 
-PAIR = ("--target", "8B", "--draft", "1B")
 
-
-def test_the_return_is_the_gain_per_memory(seen):
-    """(speed-up - 1) times the baseline, which is the throughput over the speed-up, for 2 GB."""
-    view, file = seen("steady")
-    window = view.engines[0].windows[-1]
-    rate, speedup = window.generation_tokens_per_second, window.estimated_speedup_ratio.value
-    payoff = planned(*PAIR, "--measured", file).return_on_memory
-    assert payoff.baseline_tokens_per_second == pytest.approx(rate / speedup, rel=0.01)
-    assert payoff.gained_tokens_per_second == pytest.approx(rate - payoff.baseline_tokens_per_second)
+def test_the_return_is_the_gain_per_memory():
+    """(speed-up - 1) times the throughput without speculation, for 2 GB."""
+    words = ("--target", "8B", "--draft", "1B", "--method", "eagle3", "--throughput", "900")
+    plan = planned(*words)
+    payoff, ratios = plan.return_on_memory, plan.depth.bounds[:3]
+    gains = [(ratio - 1) * 900 / 2 for ratio in ratios]
+    shown = payoff.gained_tokens_per_second_per_gigabyte, payoff.lower, payoff.upper
     assert payoff.draft_memory_bytes == 2 * GB
-    each = payoff.gained_tokens_per_second_per_gigabyte
-    assert each == pytest.approx(payoff.gained_tokens_per_second / 2)
-    assert payoff.lower < each < payoff.upper
-
-
-def test_another_number_of_tokens_keeps_the_baseline_of_the_observation(seen):
-    _, file = seen("harmful")
-    four, one = (planned(*PAIR, "--measured", file, "--tokens", tokens).return_on_memory for tokens in "41")
-    assert four.baseline_tokens_per_second == pytest.approx(one.baseline_tokens_per_second)
-    assert four.gained_tokens_per_second < one.gained_tokens_per_second
+    assert shown == pytest.approx(gains)
+    assert payoff.lower < shown[0] < payoff.upper
 
 
 def test_the_memory_of_the_return_has_the_draft_s_part_of_the_cache(llamas):

@@ -13,7 +13,6 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
 from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
-from spec_decode_exporter.plan.observed_model import ObservedModel
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import (
     TABLE_TOKENS,
@@ -45,61 +44,34 @@ def evaluated(its, price):
     return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
 
 
-def drafting(positions=(), coverage=1.0, price=None, acceptance=0.7):
-    """Return a plan of measured positions, or of an acceptance of each token, at one cost."""
-    seen = None
-    if positions:
-        figures = dict.fromkeys(
-            ("draft_length_tokens", "draft_acceptance_ratio", "generation_tokens_per_second"), 1.0
-        )
-        seen = ObservedModel(
-            model_name="m", method="", engines=1, draft_tokens=len(positions), **figures, positions=tuple(positions),
-            coverage=coverage, cost=None,
-        )  # fmt: skip
-    plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance, observation=seen)
-    if price is not None:
-        cost = make_cost(price.token, price.step, every_step=price.every_step)
-        object.__setattr__(plan, "cost_of", lambda _: cost)
+def drafting(price, acceptance):
+    """Return a plan of an acceptance of each token, at one cost."""
+    plan = SpeedupPlan(model_name="8B", method="eagle3", acceptance=acceptance)
+    cost = make_cost(price.token, price.step, every_step=price.every_step)
+    object.__setattr__(plan, "cost_of", lambda _: cost)
     return plan
 
 
-def test_the_worked_example_of_the_semantics():
-    found = drafting([0.8, 0.65, 0.5, 0.35], price=StepCost(0.1, 0.0))
-    speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
-    assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
-    assert found.best_tokens == 4
-    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
-
-
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), prices)
-def test_a_window_gives_the_same_speedup(counts, price):
-    counts = sorted(counts, reverse=True)
-    speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
-    found = drafting([count / 1000 for count in counts], price=price).depths[: len(counts)]
-    # From Python 3.12, sum() rounds less than a loop.
-    assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[: len(counts)])
+@given(st.integers(1, TABLE_TOKENS), st.floats(0, 1), prices)
+def test_a_window_of_this_acceptance_gives_the_same_speedup(tokens, acceptance, price):
+    drafts = 10**12
+    counts = [round(drafts * acceptance ** (place + 1)) for place in range(tokens)]
+    speedups, rate = evaluated(window(drafts, drafts * tokens, sum(counts), positions=counts), price)
+    found = drafting(price, acceptance).depths[:tokens]
+    assert [depth.speedup_ratio for depth in found] == pytest.approx(speedups[:tokens])
     assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
-
-
-@given(st.integers(1, 1000), prices)
-def test_rare_drafts_compensate_the_fixed_cost_of_the_steps_that_pay_it(drafted, price):
-    steps = {"decode_steps": 1000, "generation_tokens": 2000 + drafted, "first_tokens": 1000}
-    its = window(drafted, 2 * drafted, drafted, positions=[drafted, 0], **steps)
-    (_, found, *_) = drafting([1.0, 0.0], drafted / 1000, price).depths
-    speedups, rate = evaluated(its, price)
-    assert (found.speedup_ratio, found.break_even_acceptance_ratio) == pytest.approx((speedups[1], rate))
 
 
 @given(prices, st.integers(1, TABLE_TOKENS), st.floats(0, 1))
 def test_it_is_faster_exactly_above_the_acceptance_rate_at_break_even(price, tokens, acceptance):
-    depth = drafting(acceptance=acceptance, price=price).depths[tokens - 1]
+    depth = drafting(price, acceptance).depths[tokens - 1]
     gain = depth.acceptance_ratio - depth.break_even_acceptance_ratio
     assert depth.speedup_ratio - 1 == pytest.approx(tokens * gain / (1 + price.step + price.token * tokens))
 
 
 @given(st.floats(0, 1), prices)
 def test_the_best_is_nearly_as_fast_as_any_and_pays(acceptance, price):
-    plan = drafting(acceptance=acceptance, price=price)
+    plan = drafting(price, acceptance)
     speedups = [depth.speedup_ratio for depth in plan.depths]
     enough = max(1, 0.97 * max(speedups))
     if plan.best_tokens:
@@ -198,8 +170,6 @@ def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_dra
     assert plan.verdict is Verdict.UNCLEAR
     assert plan.speedup_ratio > 1.5
     assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
-    seen = drafting([0.8, 0.5, 0.3], 1.0, make_cost(0.02, 0.1, every_step=True).guess)
-    assert seen.depths[2].speedup_ratio_lower > 1
 
 
 @pytest.mark.parametrize(

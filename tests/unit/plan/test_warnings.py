@@ -82,10 +82,3 @@ def test_an_architecture_that_is_compared_with_none_has_a_warning_unless_its_fil
 def test_sequences_displaced_by_the_draft_have_a_warning(llamas):
     found = warnings(planned(*llamas, "--batch", "40"))["batch"]
     assert "Of 40 sequences of 8,192 tokens 32 fit at a time; without the draft 40 would" in found
-
-
-def test_an_observation_of_another_method_has_a_warning(seen):
-    _, file = seen("steady")
-    words = ("--model-name", "8B", "--measured", file)
-    assert "other_method" in warned(*words, "--method", "mtp")
-    assert "other_method" not in warned(*words)

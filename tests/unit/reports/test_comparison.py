@@ -39,7 +39,7 @@ def model(rate=None, half=0.0, tokens=4, engines=1, name="m", **more):
     shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
     return ModelView(
         model_name=name, engines=engines, method="", draft_model="", server_version="", tokens=tokens,
-        figures=figures, position_acceptance_ratio=shares, position_conditional_acceptance_ratio=shares,
+        figures=figures, position_acceptance_ratio=shares,
     )  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_a_window_without_requests_has_figures_and_no_bounds_and_an_empty_one_no
     assert all(one.lower is None for one in view["figures"].values())
     assert [one.value for one in view["position_acceptance_ratio"]] == [0.6, 0.3]
     assert fields(window()) == {
-        "tokens": 0, "figures": {}, "position_acceptance_ratio": (), "position_conditional_acceptance_ratio": ()
+        "tokens": 0, "figures": {}, "position_acceptance_ratio": ()
     }  # fmt: skip
 
 
