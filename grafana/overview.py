@@ -95,7 +95,7 @@ def _speedup() -> Panel:
     legend = "of {{known}} engines with a known cost"
     grey = {"color": style.fixed(style.Colour.UNKNOWN), "unit": style.TIMES}
     return stat_tile(
-        "Speed-up",
+        "Fleet speed-up",
         "Time that decoding would have taken without speculation over the time it took, over the long "
         "window, on the engines with a known draft cost. Grey if these are fewer than half of those that "
         "draft.",

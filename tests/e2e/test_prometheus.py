@@ -61,7 +61,7 @@ EMPTY = {
     ("Firing alerts", "A"): "no rules are loaded",
     ("Failed polls by reason", "A"): "no poll of the last seconds failed",
     ("Tokens per step", "C"): "the drafter does not search",
-    ("Speed-up", "B"): "the cost is known on every engine",
+    ("Fleet speed-up", "B"): "the cost is known on every engine",
     ("Exporters", "D"): "no state file is configured",
     **dict.fromkeys(
         [(f"{what}, over the baseline's", "A") for what in ("Time to first token", "Time per output token")],
