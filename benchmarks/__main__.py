@@ -1,10 +1,9 @@
-"""Run every benchmark but the long ones, one after the other; each prints a Markdown table.
+"""Run every benchmark, one after the other; each prints a Markdown table.
 
     python -m benchmarks [--smoke] [NAME ...]
 
-With ``--smoke`` every benchmark runs, the long ones too, with so little work that it takes seconds. Ends with
-status 1 if a benchmark fails or misses a goal. A smoke run skips a benchmark that lacks a program or a
-package, and says so.
+With ``--smoke`` each has so little work that it takes seconds. Ends with status 1 if a benchmark fails or
+misses a goal. A smoke run skips a benchmark that lacks a program or a package, and says so.
 """
 
 from __future__ import annotations
@@ -12,17 +11,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Final
 
-from benchmarks.options import parser
+from benchmarks.console import parser
 
-SHORT: Final = (
-    *("against_promql", "arm_traffic", "cost", "coverage", "decisions", "drifts", "drops", "end_to_end"),
-    *("experiments", "learned_cost", "published", "verdict_truth"),
+NAMES: Final = (
+    *("arm_traffic", "cost", "coverage", "drifts", "drops", "end_to_end"),
+    *("learned_cost", "published", "verdict_truth"),
 )
-LONG: Final = ("gpu_passes", "hostile", "soak")
-"""Benchmarks of 20 minutes or more, and the one that needs a GPU."""
 MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
 """Begins of the last line of a benchmark that lacks a program or a package."""
 SMOKE_SECONDS: Final = 300.0
@@ -34,33 +30,26 @@ def main() -> int:
     options.add_argument("names", nargs="*", metavar="NAME", help="benchmarks; without a name, all")
     options.add_argument("--smoke", action="store_true", help="little work: only check that each runs")
     arguments = options.parse_args()
-    chosen = arguments.names or names(smoke=arguments.smoke)
-    failed = list(_failed(chosen, smoke=arguments.smoke))
+    chosen, failed = arguments.names or NAMES, list[str]()
+    for name in chosen:
+        print(f"\n## {name}\n", flush=True)
+        begin = time.monotonic()
+        status, reason = run(name, smoke=arguments.smoke)
+        print(f"\n{name}: {time.monotonic() - begin:.0f} s", flush=True)
+        if arguments.smoke and status and reason.startswith(MISSING):
+            print(f"SKIPPED {name}: {reason}", flush=True)
+        elif status:
+            failed.append(f"{name}: {reason or status}")
     print(f"\n{len(failed)} of {len(chosen)} benchmarks failed." + "".join(f"\n- {one}" for one in failed))
     return 1 if failed else 0
 
 
-def names(*, smoke: bool) -> list[str]:
-    return [*SHORT, *LONG] if smoke else list(SHORT)
-
-
-def _failed(chosen: list[str], *, smoke: bool) -> Iterator[str]:
-    for name in chosen:
-        print(f"\n## {name}\n", flush=True)
-        begin = time.monotonic()
-        status, reason = run(name, smoke=smoke)
-        print(f"\n{name}: {time.monotonic() - begin:.0f} s", flush=True)
-        if smoke and status and reason.startswith(MISSING):
-            print(f"SKIPPED {name}: {reason}", flush=True)
-        elif status:
-            yield f"{name}: {reason or status}"
-
-
 def run(name: str, *, smoke: bool) -> tuple[int, str]:
     command = [sys.executable, "-m", f"benchmarks.{name}", *(["--smoke"] if smoke else [])]
-    limit = SMOKE_SECONDS if smoke else None
     try:
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=limit)
+        done = subprocess.run(
+            command, stderr=subprocess.PIPE, text=True, check=False, timeout=SMOKE_SECONDS if smoke else None
+        )
     except subprocess.TimeoutExpired:
         return 1, f"it took more than {SMOKE_SECONDS:g} s"
     sys.stderr.write(done.stderr)

@@ -1,6 +1,6 @@
 """What the exporter costs: every figure of CPU and memory that a document quotes.
 
-    python -m benchmarks.cost [PART ...] [--quick] [--warm-up 300] [--seconds 60] [--smoke]
+    python -m benchmarks.cost [PART ...] [--warm-up 310] [--seconds 60] [--smoke]
 
 The parts, in this order:
 
@@ -9,10 +9,12 @@ The parts, in this order:
 - poll: 100 targets polled once a second, for their whole pages and for filtered ones, beside a Prometheus
   that scrapes the whole pages in the same run, and one target alone;
 - job: 1,000 targets polled once a second for filtered pages, /metrics scraped every 15 s, beside a
-  Prometheus that scrapes the same pages and records acceptance over two windows.
+  Prometheus that scrapes the same pages and records acceptance over two windows;
+- soak, if it is named: 20 minutes with 200 targets, of which ten come and go with every reload, and readers
+  of each page. Nothing may grow: memory by 2 % at most, descriptors and series not at all.
 
 The targets are a simulated vLLM on loopback with a drafter (eagle3, K = 3). Windows are full after the
-warm-up of 5 minutes; ``--quick`` warms up for 20 s. Prints a table of figures and goals; ends with status 1
+warm-up of 5 minutes. Prints a table of figures and goals; ends with status 1
 if a goal is missed. ``poll`` and ``job`` need `prometheus`. Costs are processor time, in the program and in
 the kernel: ratios of one run can be trusted, and milliseconds on a calm machine.
 """
@@ -21,6 +23,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -38,10 +42,17 @@ import structlog
 import yaml
 from multidict import MultiDict
 
-from benchmarks.options import end, parsed, parser
-from benchmarks.page_server import PageServer, addresses, simulated
-from benchmarks.process import cpu_seconds, free_port, require, resident_megabytes, running, wait_until_ready
-from benchmarks.table import print_table
+from benchmarks.console import end, parsed, parser, print_table
+from benchmarks.servers import (
+    PageServer,
+    cpu_seconds,
+    free_port,
+    require,
+    resident_megabytes,
+    running,
+    simulated,
+    wait_until_ready,
+)
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
@@ -52,6 +63,8 @@ from spec_decode_exporter.web.query import PageQuery
 from tests.fakes.moved_fleet import Server, moved_fleet
 
 METHOD = {"method": "eagle3", "tokens": 3}
+CHANGING, POOL = 10, 60
+"""Targets of the soak that come and go, and all of those: who has left comes back after six reloads."""
 SCRAPE_SECONDS = 15.0
 RULES = [
     {"record": f"acceptance:{seconds}", "expr": f"rate(vllm:spec_decode_num_accepted_tokens_total[{seconds}])"
@@ -84,10 +97,9 @@ class Watcher:
 
     def __init__(self, pid: int, server: PageServer, targets: int) -> None:
         self.pid, self._server, self._targets = pid, server, targets
-        self._before = self._now()
 
     def _now(self) -> tuple[float, float, int]:
-        return time.monotonic(), cpu_seconds(self.pid), sum(self._server.served().values())
+        return time.monotonic(), cpu_seconds(self.pid), self._server.served()
 
     def begin(self) -> None:
         """Begin to measure."""
@@ -97,10 +109,7 @@ class Watcher:
         """Return CPU-seconds a second, and milliseconds of CPU a page."""
         seconds, cpu, pages = (now - before for now, before in zip(self._now(), self._before, strict=True))
         if pages < 0.95 * self._targets * seconds:
-            print(
-                f"{pages} pages of {self._targets} targets in {seconds:.0f} s: one did not keep up",
-                file=sys.stderr,
-            )
+            print(f"{pages} pages of {self._targets} targets in {seconds:.0f} s: too slow", file=sys.stderr)
         return cpu / seconds, cpu / max(pages, 1) * 1e3
 
 
@@ -109,7 +118,9 @@ def exporter(stack: ExitStack, targets: int, page: str, port: int = 0) -> Watche
     server = stack.enter_context(PageServer())
     config: dict[str, object] = {
         "poll": {"filter": "auto" if page == "filtered" else "off", "max_duty_cycle": 1},
-        "targets": [{"url": url, "speculative": METHOD} for url in urls(server.port, targets)],
+        "targets": [
+            {"url": f"http://{host}/metrics", "speculative": METHOD} for host in server.hosts(targets)
+        ],
     }
     path = Path(stack.enter_context(tempfile.TemporaryDirectory()), "config.yml")
     path.write_text(yaml.safe_dump(config))
@@ -120,15 +131,15 @@ def exporter(stack: ExitStack, targets: int, page: str, port: int = 0) -> Watche
 def prometheus(stack: ExitStack, targets: int, page: str, rules: Sequence[Mapping[str, str]] = ()) -> Watcher:
     """Run a Prometheus that scrapes these targets and evaluates rules."""
     server, directory = stack.enter_context(PageServer()), stack.enter_context(tempfile.TemporaryDirectory())
-    url, names = urls(server.port, 1)[0], wanted()
-    parts = urlsplit(filtered_url(url, names) if page == "filtered" else url)
+    url = "http://localhost/metrics"
+    parts = urlsplit(filtered_url(url, wanted()) if page == "filtered" else url)
     job = {
         "job_name": "vllm",
         "scrape_interval": "1s",
         "scrape_timeout": "1s",
         "metrics_path": parts.path,
         "params": parse_qs(parts.query),
-        "static_configs": [{"targets": [f"{address}:{server.port}" for address in addresses(targets)]}],
+        "static_configs": [{"targets": server.hosts(targets)}],
     }
     group = {"name": "figures", "interval": f"{SCRAPE_SECONDS:g}s", "rules": [*rules]}
     Path(directory, "rules.yml").write_text(yaml.safe_dump({"groups": [group] if rules else []}))
@@ -149,10 +160,6 @@ def program() -> tuple[str, ...]:
     """
     code = "import sys; sys.modules['rich'] = None; from spec_decode_exporter.__main__ import main; main()"
     return sys.executable, "-c", code
-
-
-def urls(port: int, targets: int) -> list[str]:
-    return [f"http://{address}:{port}/metrics" for address in addresses(targets)]
 
 
 def wanted() -> list[str]:
@@ -185,7 +192,7 @@ async def moved(engines: int, minutes: int, rounds: int) -> list[Figure]:
         await fleet.advance(60 * minutes)
         state = fleet.service.state
         evaluated = [each.engine for monitor in fleet.service.fleet for each in monitor.engines.values()]
-        in_full = [timed(partial(list, engine.evaluate(in_full=True))) for engine in evaluated]
+        in_full = [timed(partial(engine.evaluate, in_full=True)) for engine in evaluated]
         shown = []
         for _ in range(rounds):
             await fleet.advance(1)
@@ -253,10 +260,8 @@ def job(arguments: Namespace) -> Iterator[Figure]:
         yield Figure(f"Prometheus with {targets} filtered pages and two rules", others, "of a core")
         yield Figure("over Prometheus", cores / others, "", 1.5)
         yield Figure(f"{targets} targets, windows full", resident_megabytes(ours.pid), "MB", 220.0)
-        yield Figure("Prometheus", resident_megabytes(theirs.pid), "MB")
         page = median(spent - between * lasted for spent, lasted in pages)
         yield Figure(f"/metrics of {targets} engines, without the polls meanwhile", page, "s of CPU", 0.3)
-        yield Figure(f"/metrics of {targets} engines", median(lasted for _, lasted in pages), "s")
 
 
 def scraped(port: int, seconds: float, pid: int) -> list[tuple[float, float]]:
@@ -272,24 +277,95 @@ def scraped(port: int, seconds: float, pid: int) -> list[tuple[float, float]]:
     return pages
 
 
+class Soak:
+    """The exporter while its targets change, and everybody reads its pages."""
+
+    def __init__(self, stack: ExitStack, targets: int) -> None:
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        hosts = stack.enter_context(PageServer()).hosts(targets + POOL)
+        self._steady, self._pool = hosts[: targets - CHANGING], hosts[targets - CHANGING :]
+        self._port, self._reloads = free_port(), 0
+        config = self._configured(changing=True)
+        flags = f"--config.file={config}", f"--web.listen-address=127.0.0.1:{self._port}", "--log.level=error"
+        self._pid = stack.enter_context(running(*program(), "run", *flags))
+        wait_until_ready(self._port)
+
+    def _configured(self, *, changing: bool) -> Path:
+        """Write the configuration; every other one has other labels."""
+        self._reloads += 1
+        first = self._reloads * CHANGING % POOL if changing else POOL
+        targets = [*self._steady, *self._pool[first : first + CHANGING]]
+        labels = {"release": "blue" if self._reloads // 2 % 2 and changing else "green"}
+        config = {
+            "poll": {"max_duty_cycle": 1},
+            "state": {"file": str(self._folder / "state.json"), "interval": "5s"},
+            "targets": [{"url": f"http://{host}/metrics", "labels": labels} for host in targets],
+        }
+        path = self._folder / "exporter.yml"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def _read(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=60) as page:
+            content: bytes = page.read()
+        return content
+
+    def lived(self, seconds: float) -> list[float]:
+        """Reload and read every page for some seconds; return the megabytes after each reload."""
+        found, end = list[float](), time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._configured(changing=True)
+            os.kill(self._pid, signal.SIGHUP)
+            time.sleep(SCRAPE_SECONDS / 3)
+            for path in ("/metrics", "/", "/api/v1/snapshot", "/api/v1/events"):
+                self._read(path)
+            found.append(resident_megabytes(self._pid))
+        return found
+
+    def rested(self, seconds: float) -> tuple[int, int]:
+        """Return the descriptors and series with the same targets as at every rest, some seconds later."""
+        self._configured(changing=False)
+        os.kill(self._pid, signal.SIGHUP)
+        time.sleep(seconds)
+        page = self._read("/metrics").splitlines()
+        descriptors = len(list(Path(f"/proc/{self._pid}/fd").iterdir()))
+        return descriptors, sum(not line.startswith(b"#") for line in page)
+
+
+def soak(arguments: Namespace) -> Iterator[Figure]:
+    targets, seconds, rest = (20, 6.0, 1.0) if arguments.smoke else (200, 900.0, 25.0)
+    with ExitStack() as stack:
+        exporter = Soak(stack, targets)
+        exporter.lived(arguments.warm_up)
+        before = exporter.rested(rest)
+        memory = exporter.lived(seconds)
+        after = exporter.rested(rest)
+    third = -(-len(memory) // 3)
+    growth = max(memory[-third:]) / max(memory[:third]) - 1
+    yield Figure(f"memory of {targets} targets", max(memory), "MB")
+    yield Figure("its growth, from the first third to the last", 100 * growth, "%", 2.0)
+    for name, first, last in zip(("descriptors", "series"), before, after, strict=True):
+        yield Figure(f"{name} left behind, of {first}", last - first, "", 0.0)
+
+
 PARTS: Mapping[str, Callable[[Namespace], Iterator[Figure]]] = {
     "start": start,
     "evaluation": evaluation,
     "poll": poll,
     "job": job,
+    "soak": soak,
 }
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; without one, all")
-    options.add_argument("--quick", action="store_true", help="windows of 20 s instead of full ones")
-    options.add_argument("--warm-up", type=float, help="seconds before the figures, 310 or with --quick 20")
+    options.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; without one, all but soak"
+    )
+    options.add_argument("--warm-up", type=float, default=310.0, help="seconds before the figures")
     options.add_argument("--seconds", type=float, default=60.0, help="seconds of the figures")
     arguments = parsed(options, seconds=3.0, warm_up=6.0)
-    if arguments.warm_up is None:
-        arguments.warm_up = 20.0 if arguments.quick else 310.0
-    parts, missed = arguments.parts or list(PARTS), list[str]()
+    parts, missed = arguments.parts or list(PARTS)[: None if arguments.smoke else -1], list[str]()
     if {"poll", "job"} & {*parts}:
         require("prometheus")
 

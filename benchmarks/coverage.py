@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from benchmarks.options import parsed, parser
+from benchmarks.console import parsed, parser, percent, print_table
 from benchmarks.simulated_requests import (
     MIXES,
     Array,
@@ -34,7 +34,6 @@ from benchmarks.simulated_requests import (
     requests_of,
     trace,
 )
-from benchmarks.table import percent, print_table
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.cost import CostRange, CostSource, StepCost

@@ -9,15 +9,24 @@ requests each night, with what the exporter says each minute. A real Prometheus 
 
 from __future__ import annotations
 
+import json
+import subprocess
+import tempfile
+import time
+import urllib.parse
+import urllib.request
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import inf
+from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import yaml
 
-from benchmarks.backfilled import Samples, prometheus, shipped
+from benchmarks.console import parsed, parser, print_table
 from benchmarks.drops import (
     DAY,
     HOUR,
@@ -32,9 +41,7 @@ from benchmarks.drops import (
     jobs,
     served,
 )
-from benchmarks.options import parsed, parser
-from benchmarks.process import require
-from benchmarks.table import print_table
+from benchmarks.servers import free_port, require, running, wait_until_ready
 from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.drops.sums import DropKind
 
@@ -45,6 +52,90 @@ OBSERVED: Final = 14 * HOUR
 """Time after the begin of a decline in which it may be found."""
 LABELS: Final = 'method="eagle3",draft_model="d",tokens="3"'
 """What ``engine:spec_decode_speculation:info`` adds."""
+
+
+Samples: TypeAlias = Sequence[tuple[int, float]]
+"""Seconds since the begin, and values."""
+BLOCK: Final = 7200
+"""Seconds of a block of Prometheus' storage."""
+
+
+class Prometheus(NamedTuple):
+    """A running Prometheus whose series begin at a Unix time."""
+
+    address: str
+    begin: int
+    end: int
+
+    def evaluated(self, expression: str, step: int) -> dict[str, dict[int, float]]:
+        """Return an expression's values by series and second, at each step."""
+        asked = {"query": expression, "start": self.begin + step, "end": self.end, "step": step}
+        url = f"http://{self.address}/api/v1/query_range?{urllib.parse.urlencode(asked)}"
+        with urllib.request.urlopen(url, timeout=300) as answer:
+            result = json.load(answer)["data"]["result"]
+        return {
+            _text(series["metric"]): {round(at) - self.begin: float(value) for at, value in series["values"]}
+            for series in result
+        }
+
+
+@contextmanager
+def prometheus(recorded: Mapping[str, Samples], seconds: int) -> Iterator[Prometheus]:
+    """Run a Prometheus that holds the last ``seconds``; ``recorded`` has the samples by ``name{labels}``."""
+    begin = (int(time.time()) - seconds - BLOCK) // BLOCK * BLOCK
+    with tempfile.TemporaryDirectory() as directory:
+        page, config, data = (
+            Path(directory, "recorded.om"),
+            Path(directory, "prometheus.yml"),
+            f"{directory}/data",
+        )
+        page.write_text(_open_metrics(recorded, begin))
+        config.write_text("{}\n")
+        backfill = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet"]
+        subprocess.run([*backfill, "--max-block-duration=512h", str(page), data], check=True)
+        port = free_port()
+        address = f"127.0.0.1:{port}"
+        with running(
+            "prometheus",
+            f"--config.file={config}",
+            f"--storage.tsdb.path={data}",
+            "--storage.tsdb.retention.time=10y",
+            f"--web.listen-address={address}",
+            "--log.level=error",
+        ):
+            wait_until_ready(port)
+            end = max(second for samples in recorded.values() for second, _ in samples)
+            yield Prometheus(address, begin, begin + end)
+
+
+def shipped(rule: str) -> dict[str, Any]:
+    """Return a shipped rule by its name; an alert has the records of its own file in its expression."""
+    for path in sorted((Path(__file__).parents[1] / "config" / "prometheus").glob("*/*.yml")):
+        groups = yaml.safe_load(path.read_text())["groups"]
+        rules: list[dict[str, Any]] = [each for group in groups for each in group["rules"]]
+        found = next((each for each in rules if rule in (each.get("alert"), each.get("record"))), None)
+        if found is not None:
+            for each in rules:
+                if "record" in each and path.parent.name == "alerts":
+                    found["expr"] = found["expr"].replace(each["record"], f"({each['expr']})")
+            return found
+    raise LookupError(rule)
+
+
+def _open_metrics(recorded: Mapping[str, Samples], begin: int) -> str:
+    lines: dict[str, list[str]] = {}
+    for name, samples in recorded.items():
+        family = name.partition("{")[0].removesuffix("_total")
+        kind = "counter" if "_total" in name else "gauge"
+        written = lines.setdefault(family, [f"# TYPE {family} {kind}"])
+        written += [f"{name.replace('{}', '')} {value:.17g} {begin + second}" for second, value in samples]
+    return "\n".join([*(line for written in lines.values() for line in written), "# EOF", ""])
+
+
+def _text(labels: Mapping[str, str]) -> str:
+    """Return the labels of a series as ``recorded`` has them."""
+    pairs = (f'{name}="{value}"' for name, value in labels.items() if name != "__name__")
+    return f"{{{','.join(pairs)}}}"
 
 
 def counters(random: Random, share: Array, begin: float) -> Array:
@@ -88,12 +179,12 @@ def slow_alarms(recorded: dict[str, Samples], seconds: int) -> dict[str, list[in
         for name in names
     }
     with prometheus(recorded | info, seconds) as started:
-        lengths = started.evaluated(shipped(RECORD)["expr"], STEP, STEP)
+        lengths = started.evaluated(shipped(RECORD)["expr"], STEP)
     written: dict[str, Samples] = {f"{RECORD}{labels}": [*each.items()] for labels, each in lengths.items()}
     rule = shipped("SpecDecodeSlowDrift")
     lasting, kept = (parse_duration(rule[key]) for key in ("for", "keep_firing_for"))
     with prometheus(written, seconds) as started:
-        found = started.evaluated(rule["expr"], STEP, STEP)
+        found = started.evaluated(rule["expr"], STEP)
     by_name = {labels.partition('model_name="')[2].split('"')[0]: each for labels, each in found.items()}
     return {name: alarms(by_name.get(name, {}), lasting, kept, STEP) for name in names}
 
@@ -156,7 +247,7 @@ def print_nightly(arguments: Namespace) -> None:
             ),
         }
         with prometheus(recorded, seconds) as started:
-            [true_at] = started.evaluated(rule["expr"], MINUTE, MINUTE).values()
+            [true_at] = started.evaluated(rule["expr"], MINUTE).values()
         fired = alarms(true_at, 0, parse_duration(rule["keep_firing_for"]), MINUTE)
         return [str(place + 1), str(len(begun(polled))), str(len(fired))]
 

@@ -1,14 +1,13 @@
 """False alarms of the drop detectors in weeks of steady and of changing traffic, and delays of true alarms.
 
-    python -m benchmarks.drops [--only sudden steady mixes silent fresh] [--full] [--weeks 10] [--days 7]
+    python -m benchmarks.drops [--only sudden steady silent fresh] [--full] [--days 7]
         [--drops 20] [--starts 24] [--seed 1] [--smoke]
 
 ``sudden`` and ``steady``: a fixed number of requests of 50 to 500 tokens run at a time, each with its own
 acceptance. The standard deviation of that acceptance makes drops hard to tell from chance. The acceptance
 length is 2.1, with three tokens a draft and a poll every second.
 
-``mixes``: an easy and a hard type of requests arrive at random at an even rate. The share of easy ones
-changes. ``silent``: drafters lose the drafts of all or of many steps. A poll is every 10 s.
+``silent``: drafters lose the drafts of all or of many steps. A poll is every 10 s.
 
 ``fresh``: a new exporter watches a server that searches for text. Requests differ in the share of steps with
 a draft. They stay as they are for an hour, or nothing is found any more after two minutes.
@@ -30,8 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from pydantic import TypeAdapter
 
-from benchmarks.options import parsed, parser
-from benchmarks.table import print_table
+from benchmarks.console import parsed, parser, print_table
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
@@ -302,7 +300,7 @@ def print_sudden(arguments: Namespace) -> None:
     print_table(heads, map(row, cells))
 
 
-# Two types of requests, whose shares change
+# Two types of requests, whose shares change: the traffic of ``benchmarks.drifts``
 
 
 def flat(_random: Random, minutes: int) -> Array:
@@ -375,7 +373,6 @@ TRAFFIC: Mapping[str, Callable[[Random, int], Array]] = {
     "five tenants": tenants,
     "batch jobs at their hour": jobs,
 }
-_GRID: Array = np.linspace(0.001, 0.99, 2000)
 
 
 def served(random: Random, share: Array) -> Polled:
@@ -422,18 +419,6 @@ def begun(polled: Polled, *, drafts_always: bool = False) -> list[Found]:
     return [each for each in found if each.change.transition is Transition.BEGAN]
 
 
-def print_mixes(arguments: Namespace) -> None:
-    number, minutes = arguments.weeks, round(arguments.days * DAY) // MINUTE
-    random = np.random.default_rng(arguments.seed)
-    print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
-
-    def row(name: str) -> list[str]:
-        weeks = [len(begun(served(each, TRAFFIC[name](each, minutes)))) for each in random.spawn(number)]
-        return [name, f"{np.mean(weeks):.1f}"]
-
-    print_table(["traffic", "sudden"], map(row, TRAFFIC))
-
-
 SILENT = {
     "n-gram: 60 to 3 % of the steps": (0.60, 0.03),
     "n-gram: 30 to 0 % of the steps": (0.30, 0.0),
@@ -442,7 +427,6 @@ SILENT = {
 """Drafters that fall silent, and the shares of steps with a draft before and after."""
 SERVED_SECONDS = 60
 """Time of a request: a server runs four at a time, each with its own share of steps with a draft."""
-UNTIL_SILENCE_IS_FOUND = 200
 
 
 def silence(random: Random, before: float, after: float) -> Polled:
@@ -473,10 +457,9 @@ def print_silent(arguments: Namespace) -> None:
         for each in np.random.default_rng(arguments.seed).spawn(arguments.drops):
             found = begun(silence(each, before, after), drafts_always=before == 1)
             delays.append(next((late for drop in found if (late := drop.seconds - 3 * HOUR) > 0), inf))
-        late = sum(delay > UNTIL_SILENCE_IS_FOUND for delay in delays)
-        return [name, f"{median(delays):g}", f"{max(delays):g}", str(late)]
+        return [name, f"{median(delays):g}", f"{max(delays):g}"]
 
-    print_table(["drafter", "half", "all", f"after {UNTIL_SILENCE_IS_FOUND} s"], map(row, SILENT))
+    print_table(["drafter", "half", "all"], map(row, SILENT))
 
 
 class Search(NamedTuple):
@@ -550,7 +533,6 @@ def print_fresh(arguments: Namespace) -> None:
 PARTS = {
     "sudden": print_sudden,
     "steady": print_steady,
-    "mixes": print_mixes,
     "silent": print_silent,
     "fresh": print_fresh,
 }
@@ -559,13 +541,12 @@ PARTS = {
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--full", action="store_true", help="sudden, steady: all cells, some hours")
-    options.add_argument("--weeks", type=int, default=10, help="of each traffic")
     options.add_argument("--days", type=float, default=7.0, help="of a week")
     options.add_argument("--drops", type=int, default=20, help="silent: of each drafter")
     options.add_argument("--starts", type=int, default=24, help="fresh: of each server")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parsed(options, weeks=1, days=0.1, drops=1, starts=1)
+    arguments = parsed(options, days=0.1, drops=1, starts=1)
     for part in arguments.only:
         PARTS[part](arguments)
 

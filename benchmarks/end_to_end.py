@@ -18,9 +18,8 @@ from math import exp, fsum, log
 
 import numpy as np
 
-from benchmarks.options import end, parsed, parser
+from benchmarks.console import end, parsed, parser, percent, print_table
 from benchmarks.simulated_requests import Trace
-from benchmarks.table import percent, print_table
 from benchmarks.truth.feed import LENGTHS, FedEngine
 from benchmarks.truth.fleet import Fleet, Machine, Work, counts_of
 from spec_decode_exporter.analysis.knowledge import Assumptions

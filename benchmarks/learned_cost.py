@@ -1,6 +1,6 @@
 """Measured cost of a draft token, compared with the truth of an engine that runs step by step.
 
-    python -m benchmarks.learned_cost [--trials 2] [--seed 1] [--measured-passes] [--smoke]
+    python -m benchmarks.learned_cost [--trials 2] [--seed 1] [--smoke]
 
 ``benchmarks/truth/engine.py`` is the engine; the exporter's own code learns from its counters. The truth is
 κ, the time of a step that drafts over that of a plain step with the same batch and contexts, without prompts
@@ -17,12 +17,10 @@ from random import Random
 from statistics import mean, median
 from typing import Final, NamedTuple
 
-from benchmarks.options import end, parsed, parser
-from benchmarks.table import percent, print_table
+from benchmarks.console import end, parsed, parser, percent, print_table
 from benchmarks.truth.cells import cells
 from benchmarks.truth.engine import BUDGET, Engine, Requests, Rows, near
 from benchmarks.truth.feed import START, WALL, sample
-from benchmarks.truth.gpu_server import GpuServer
 from benchmarks.truth.server import Server
 from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
@@ -166,9 +164,9 @@ class Polls(NamedTuple):
 class Trial:
     """A server with the traffic of a cell."""
 
-    def __init__(self, cell: Cell, random: Random, *, measured_passes: bool = False) -> None:
+    def __init__(self, cell: Cell, random: Random) -> None:
         self.cell, self.random = cell, random
-        self.server = GpuServer.drawn(random) if measured_passes else _server(random, searches=cell.searches)
+        self.server = _server(random, searches=cell.searches)
         self.answer = exp(random.uniform(log(60), log(500)))
         self.cached = exp(random.uniform(log(200), log(4000)))
         self.acceptance = random.uniform(0.4, 0.85)
@@ -290,7 +288,7 @@ class Run(NamedTuple):
 
 
 HEADS: Final = (
-    *("traffic", "servers", "known after 10 min", "truth inside", "error: median", "90 %", "bias", "width"),
+    *("traffic", "servers", "known after 10 min", "truth inside", "error: median", "90 %", "width"),
     *("false pays", "false hurts", "missed"),
 )
 
@@ -301,8 +299,7 @@ def row(kind: str, found: Sequence[Sequence[Estimate]], early: Sequence[bool]) -
     known = mean(early)
     if not every:
         return [kind, f"{len(found)}", percent(known), *["-"] * (len(HEADS) - 4), "known"]
-    errors = sorted(each.guess / each.truth - 1 for each in every)
-    sizes = sorted(map(abs, errors))
+    sizes = sorted(abs(each.guess / each.truth - 1) for each in every)
     inside, pays, hurts = (
         mean(map(share, every)) for share in (Estimate.inside, Estimate.false_pays, Estimate.false_hurts)
     )
@@ -316,7 +313,7 @@ def row(kind: str, found: Sequence[Sequence[Estimate]], early: Sequence[bool]) -
         "false pays": pays <= MAX_FALSE,
         "false hurts": hurts <= MAX_FALSE,
     }
-    shares = (known, inside, median(sizes), most, median(errors), width, pays, hurts)
+    shares = (known, inside, median(sizes), most, width, pays, hurts)
     missed = ", ".join(name for name, is_met in goals.items() if not is_met)
     return [kind, f"{len(found)}", *map(percent, shares), missed or "none"]
 
@@ -326,17 +323,13 @@ def main() -> None:
     options.add_argument("--trials", type=int, default=2, help="servers of a cell")
     options.add_argument("--every", type=int, default=1, help="of so many cells, one")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument(
-        "--measured-passes", action="store_true", help="times of passes on an H100, and schedules alone"
-    )
     arguments = parsed(options, trials=1, every=15)
     found: dict[str, list[list[Estimate]]] = defaultdict(list)
     early: dict[str, list[bool]] = defaultdict(list)
-    measured = arguments.measured_passes
-    for place, cell in enumerate((tuple(_schedules()) if measured else CELLS)[:: arguments.every]):
+    for place, cell in enumerate(CELLS[:: arguments.every]):
         for trial in range(arguments.trials):
             random = Random(f"{arguments.seed} {place * arguments.every} {trial}")
-            run = Trial(cell, random, measured_passes=measured).run()
+            run = Trial(cell, random).run()
             found[cell.kind].append(list(run.estimates()))
             early[cell.kind].append(any(run.estimates(EARLY_SECONDS)))
     rows = [row(kind, estimates, early[kind]) for kind, estimates in found.items()]

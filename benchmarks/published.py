@@ -1,8 +1,8 @@
 """Typical costs by published measurements, on the measurements of sources that were left out.
 
-    python -m benchmarks.published [--rows MORE.csv] [--smoke]
+    python -m benchmarks.published [--smoke]
 
-Each row of ``costs/published.csv``, or of another table with its columns, is answered without the rows of
+Each row of ``costs/published.csv`` is answered without the rows of
 its source: the speed-up of its acceptance length at what drafting cost the others. Inside: the range has the
 measured speed-up. A false answer says that speculation pays where it measurably does not, or the reverse.
 """
@@ -10,13 +10,10 @@ measured speed-up. A false answer says that speculation pays where it measurably
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from csv import DictReader
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.options import end, parsed, parser
-from benchmarks.table import percent, print_table
+from benchmarks.console import end, parsed, parser, percent, print_table
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, probably_pays
 from spec_decode_exporter.costs.methods import ANY, KINDS
 from spec_decode_exporter.costs.published import POWERS, PublishedStep, costs_near, published_steps
@@ -119,12 +116,6 @@ def counts_by_group(steps: Sequence[PublishedStep]) -> dict[str, Counts]:
     return found
 
 
-def read(path: Path) -> list[PublishedStep]:
-    """Return the steps of another table."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [step for step in map(PublishedStep.of, DictReader(file)) if step is not None]
-
-
 def missed(groups: Mapping[str, Counts]) -> Iterator[str]:
     """Yield the goals that the answers to all rows miss."""
     whole = groups["all"]
@@ -137,10 +128,8 @@ def missed(groups: Mapping[str, Counts]) -> Iterator[str]:
 
 
 def main() -> None:
-    options = parser(__doc__)
-    options.add_argument("--rows", type=Path, help="another table with the same columns")
-    arguments = parsed(options)
-    groups = counts_by_group(read(arguments.rows) if arguments.rows else published_steps(ANY))
+    arguments = parsed(parser(__doc__))
+    groups = counts_by_group(published_steps(ANY))
     heads = ("measurements", "rows", "answered", "inside", "sure", "false", "probably pays", "right")
     print_table(heads, ([name, *its.cells] for name, its in groups.items()))
     end(arguments, list(missed(groups)))

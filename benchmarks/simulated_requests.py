@@ -121,19 +121,20 @@ class Load:
     """How many run at once, in the mean."""
 
 
-def arrive(random: np.random.Generator, mix: Mix, load: Load, seconds: float) -> tuple[Requests, Array]:
-    """Draw requests and when they begin: from so long before 0 that nothing is left of the start."""
+def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Trace:
+    """Return ``seconds`` of a load, begun so long before 0 that nothing is left of the start."""
     sample = draw(random, mix, load.tokens, 10_000).steps / mix.steps_per_second
     before = 3 * sample.max()
     number = (before + seconds) / sample.mean()
     if load.arrivals == "open":
         requests = draw(random, mix, load.tokens, random.poisson(load.concurrent * number))
-        return requests, random.uniform(-before, seconds, len(requests.steps))
+        begins = random.uniform(-before, seconds, len(requests.steps))
+        return counted(random, mix, requests, begins, seconds=seconds)
     each = int(number + 6 * np.sqrt(number) * sample.std() / sample.mean() + 10)
     requests = draw(random, mix, load.tokens, load.concurrent * each)
     lives = (requests.steps / mix.steps_per_second).reshape(load.concurrent, each)
     begins = lives.cumsum(axis=1) - lives - before + random.uniform(0, sample.mean(), (load.concurrent, 1))
-    return requests, begins.ravel()
+    return counted(random, mix, requests, begins.ravel(), seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -184,11 +185,6 @@ _GAUGES = 3
 _COUNTERS = _GAUGES + len(Means._fields)
 _POSITIONS = _COUNTERS + len(Counters._fields)
 """First columns of a trace."""
-
-
-def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Trace:
-    """Return ``seconds`` of a load, as ``counted``."""
-    return counted(random, mix, *arrive(random, mix, load, seconds), seconds=seconds)
 
 
 DraftTokens: TypeAlias = Callable[[Array], Array]

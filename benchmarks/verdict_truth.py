@@ -1,26 +1,21 @@
 """Verdicts and bounds of the speed-up, compared with the truth of a model of the server.
 
-    python -m benchmarks.verdict_truth [--smoke] [--kind steady] [--cells 144] [--seed 1]
+    python -m benchmarks.verdict_truth [--smoke] [--cells 144] [--seed 1]
 
 ``benchmarks/truth/`` has the model: step times of dense and mixture-of-experts targets with five kinds of
 drafters on four GPUs, and requests whose counters the exporter's own code gets once a second. The truth is
-the decode time per token without speculation over that with it, at the same running requests. Other kinds of
-traffic than steady ones run step by step (``benchmarks/truth/kinds.py``; ``changing``: all of them); their
-truth is that over the judged window. The exit status is 1 if a goal is missed.
+the decode time per token without speculation over that with it, at the same running requests. The exit
+status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from benchmarks.options import end, parsed, parser
-from benchmarks.table import percent, print_table
+from benchmarks.console import end, parsed, parser, percent, print_table
 from benchmarks.truth.cells import cells
-from benchmarks.truth.feed import LENGTHS
-from benchmarks.truth.kinds import KINDS
-from benchmarks.truth.sources import SOURCES, STEADY, Recording, Reported, Source
+from benchmarks.truth.sources import SOURCES, Recording, Reported, Source
 
 PAYS = frozenset({"marginal", "healthy", "optimal"})
 UNDECIDED = frozenset({"unclear", "insufficient"})
@@ -65,8 +60,6 @@ class Score:
 
     source: Source
     outcomes: tuple[Outcome, ...]
-    elsewhere: int = 0
-    """Cells in which the exporter used another source."""
 
     def shares(self) -> dict[str, float | None]:
         """Return the share of each goal, by its name."""
@@ -93,44 +86,31 @@ def _share(held: Iterable[bool | None]) -> float | None:
 
 
 def score(source: Source, recordings: Sequence[Recording]) -> Score:
-    results = [(each.truth(found.seconds), found) for each in recordings if (found := source.adapter(each))]
-    own = tuple(Outcome(truth, found) for truth, found in results if found.source in source.labels)
-    return Score(source, own, len(results) - len(own))
+    """Return the score of a source, of the cells in which the exporter used it."""
+    found = [(each.cell.truth, source.adapter(each)) for each in recordings]
+    used = (Outcome(truth, each) for truth, each in found if each and each.source in source.labels)
+    return Score(source, tuple(used))
 
 
 HEADS = ("source of the cost", "cells", "false pays", "false hurts", "truth inside", "decided", "missed")
 
 
 def row(scored: Score) -> list[str]:
-    cells = f"{len(scored.outcomes)}" + (f" (+{scored.elsewhere} by others)" if scored.elsewhere else "")
     shares = map(percent, scored.shares().values())
-    return [scored.source.name, cells, *shares, ", ".join(scored.missed()) or "none"]
+    return [scored.source.name, str(len(scored.outcomes)), *shares, ", ".join(scored.missed()) or "none"]
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--kind", choices=[STEADY, *KINDS, "changing"], default=STEADY)
     options.add_argument("--cells", type=int, default=144)
     options.add_argument("--seed", type=int, default=1)
     arguments = parsed(options, cells=4)
-    kinds = KINDS if arguments.kind == "changing" else [arguments.kind]
-    end(arguments, [goal for kind in kinds for goal in evaluate(kind, arguments)])
-
-
-def evaluate(kind: str, arguments: Namespace) -> list[str]:
-    """Print the table of a kind of traffic; return the goals that are missed."""
-    recordings = [Recording(cell, kind) for cell in cells(arguments.seed, arguments.cells)]
-    # Changing traffic may truly have too few data for a verdict.
-    sources = SOURCES if kind == STEADY else [replace(each, decided_goal=None) for each in SOURCES]
-    scores = [score(source, recordings) for source in sources]
-    slower = sum(recording.truth(LENGTHS[-1]) < SLOWER for recording in recordings)
-    print(f"{kind}: {len(recordings)} cells, {slower} of them slower with speculation; shares in %.\n")
+    recordings = [Recording(cell) for cell in cells(arguments.seed, arguments.cells)]
+    scores = [score(source, recordings) for source in SOURCES]
+    slower = sum(recording.cell.truth < SLOWER for recording in recordings)
+    print(f"{len(recordings)} cells, {slower} of them slower with speculation; shares in %.\n")
     print_table(HEADS, map(row, scores))
-    if kind == STEADY:
-        known = [inside for each in recordings if (inside := each.length_is_inside) is not None]
-        share = percent(_share(known))
-        print(f"Control, which needs no cost: the length is inside its bounds in {share} of {len(known)}.")
-    return [f"{kind}, {each.source.name}: {goal}" for each in scores for goal in each.missed()]
+    end(arguments, [f"{each.source.name}: {goal}" for each in scores for goal in each.missed()])
 
 
 if __name__ == "__main__":

@@ -65,21 +65,21 @@ def _wrong() -> list[Panel]:
             reached,
         ),
         count_tile(
-            "Slower than without",
+            "Slower",
             "Engines on which speculation costs time: even the upper bound of the estimated speed-up is "
             "below 1. Switch it off there, or draft fewer tokens.",
             f"{harmful} == 1",
             harmful,
         ),
         count_tile(
-            "Acceptance dropped",
-            "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine "
-            "for when.",
+            "Dropped",
+            "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open "
+            "the engine for when.",
             f"{dropped} == 1",
             dropped,
         ),
         count_tile(
-            "Unreachable servers",
+            "Unreachable",
             "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried "
             "on.",
             f"{reached} == 0",
@@ -95,7 +95,7 @@ def _speedup() -> Panel:
     legend = "of {{known}} engines with a known cost"
     grey = {"color": style.fixed(style.Colour.UNKNOWN), "unit": style.TIMES}
     return stat_tile(
-        "Speed-up of the fleet",
+        "Fleet speed-up",
         "Time that decoding would have taken without speculation over the time it took, over the long "
         "window, on the engines with a known draft cost. Grey if these are fewer than half of those that "
         "draft.",
@@ -117,8 +117,8 @@ def _time_saved() -> Panel:
     legends = ("saved", "at least", "at most")
     return stat_tile(
         "Time saved",
-        "Seconds that requests waited less in the time range: decoding without speculation less decoding as "
-        "it was, with the sums of the 95 % bounds. Negative where speculation costs time. Time without "
+        "Decode time saved in the time range, summed over all requests: without speculation less with it, "
+        "and the sums of the 95 % bounds. Negative where speculation costs time. Time without "
         "bounds of the speed-up is not counted.",
         [Query(f"{plain} - {spent}", legend) for plain, legend in zip(total.values(), legends, strict=True)],
         Look(unit="s", decimals=1, no_value="cost unknown"),
@@ -131,7 +131,7 @@ _PLAIN = ("plain_decode_seconds", "plain_decode_seconds_lower", "plain_decode_se
 def _acceptance() -> Panel:
     above, below = "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens"
     return stat_tile(
-        "Acceptance of the fleet",
+        "Acceptance",
         "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether "
         "a rate is good depends on the cost of drafting.",
         [Query(ratio_of_sums(FLEET, above, below, (), "$long"))],
@@ -144,7 +144,7 @@ def _from_drafts() -> Panel:
     accepted = by((), FLEET.rate("spec_decode_accepted_tokens_total"), "sum")
     generated = by((), FLEET.rate("spec_decode_generation_tokens_total"), "sum")
     return stat_tile(
-        "Output from drafts",
+        "From drafts",
         "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter "
         "wrote. It says how much work the target model was spared, not whether that was faster.",
         [Query(f"{accepted} / {generated}")],
@@ -154,8 +154,18 @@ def _from_drafts() -> Panel:
 
 
 def _tiles() -> Band:
-    tiles = (*_wrong(), _speedup(), _time_saved(), _acceptance(), _from_drafts())
-    return Band(4, [(3, tile) for tile in tiles])
+    alerts, *wrong = _wrong()
+    # Time saved has three values, alerts one digit.
+    return Band(
+        4,
+        [
+            (2, alerts),
+            *((3, tile) for tile in (*wrong, _speedup())),
+            (4, _time_saved()),
+            (3, _acceptance()),
+            (3, _from_drafts()),
+        ],
+    )
 
 
 def _gauge(metric: str, **matchers: str) -> str:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from spec_decode_exporter.views import words
+
 
 class Colour(StrEnum):
     """Meaning of a colour. Every colour has one."""
 
     GOOD = "green"
-    BETTER = "dark-green"
     WATCH = "yellow"
     BAD = "orange"
     HARM = "red"
@@ -39,32 +40,26 @@ class Word:
 Words = Sequence[Word]
 """A state set from the least to the most urgent. A word's number is its place: tables sort by urgency."""
 
-VERDICTS: Words = (
-    Word("insufficient", "too little to say", Colour.UNKNOWN),
-    Word("unclear", "depends on the cost", Colour.WATCH),
-    Word("optimal", "optimal", Colour.BETTER),
-    Word("healthy", "healthy", Colour.GOOD),
-    Word("marginal", "marginal", Colour.GOOD),
-    Word("poor", "poor", Colour.WATCH),
-    Word("harmful", "harmful", Colour.HARM),
+_TONES: Mapping[str, Colour] = {
+    "good": Colour.GOOD,
+    "unsure": Colour.WATCH,
+    "bad": Colour.HARM,
+    "waiting": Colour.UNKNOWN,
+    "off": Colour.UNKNOWN,
+}
+
+
+def _words(table: Mapping[Any, words.Word], *urgency: str) -> Words:
+    return [Word(value, table[value].label.lower(), _TONES[table[value].tone]) for value in urgency]
+
+
+VERDICTS = _words(
+    words.VERDICTS, "insufficient", "unclear", "optimal", "healthy", "marginal", "poor", "harmful"
 )
-STATES: Words = (
-    Word("disabled", "disabled", Colour.UNKNOWN),
-    Word("unknown", "not known yet", Colour.UNKNOWN),
-    Word("idle", "idle", Colour.UNKNOWN),
-    Word("active", "active", Colour.GOOD),
-    Word("stalled", "stalled", Colour.BAD),
-    Word("unreachable", "unreachable", Colour.HARM),
-)
-ACTIONS: Words = (
-    Word("collect", "wait for data", Colour.UNKNOWN),
-    Word("keep", "keep", Colour.GOOD),
-    Word("measure_cost", "measure the cost", Colour.WATCH),
-    Word("increase", "draft more", Colour.WATCH),
-    Word("decrease", "draft fewer", Colour.WATCH),
-    Word("switch_method", "switch method", Colour.BAD),
-    Word("limit_batch", "limit the batch", Colour.BAD),
-    Word("disable", "switch off", Colour.HARM),
+STATES = _words(words.STATES, "disabled", "unknown", "idle", "active", "stalled", "unreachable")
+ACTIONS = _words(
+    words.ACTIONS,
+    *("collect", "keep", "measure_cost", "increase", "decrease", "switch_method", "limit_batch", "disable"),
 )
 
 Steps = Sequence[tuple[float | None, Colour]]
@@ -77,10 +72,8 @@ SPEEDUP: Steps = (
     (None, Colour.HARM),
     (1.0, Colour.WATCH),
     (1.1, Colour.GOOD),
-    (1.3, Colour.GOOD),
-    (2.0, Colour.BETTER),
 )
-"""The verdict's own limits, as they are by default."""
+"""The verdict's own limits, as they are by default; above the last, speculation pays."""
 PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
 SHORTER: Steps = ((None, Colour.GOOD), (1.0, Colour.HARM))
 """Ratio of a time to that without speculation."""

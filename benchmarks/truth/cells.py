@@ -8,10 +8,19 @@ from functools import cached_property
 from math import exp, log
 from random import Random
 
-from benchmarks.truth.hardware import BANDWIDTH_SHARES, COMPUTE_SHARES, SHARPNESSES, Efficiency, Gpu
+from benchmarks.truth.models import (
+    BANDWIDTH_SHARES,
+    COMPUTE_SHARES,
+    SHARPNESSES,
+    TARGETS,
+    Drafter,
+    Efficiency,
+    Gpu,
+    Method,
+    Target,
+)
 from benchmarks.truth.server import EXPERT_OVERLAP, HOST_REQUEST_SECONDS, HOST_SECONDS, Host, Server
-from benchmarks.truth.shapes import TARGETS, Drafter, Method, Target
-from benchmarks.truth.traffic import Mix, Pace, Traffic, pace, plain_seconds
+from benchmarks.truth.traffic import Mix, Population, Traffic, drafting_seconds, plain_seconds, population
 
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEPTHS = (1, 8)
@@ -47,24 +56,20 @@ class Cell:
         """Method of speculation."""
         return self.server.drafter.method
 
-    @cached_property
-    def pace(self) -> Pace:
-        """Mean state while it drafts."""
-        return self.pace_at(self.running)
-
-    @cached_property
-    def plain_step_seconds(self) -> float:
-        """Mean time of a step of the same server without speculation, at the same load."""
-        return self.plain_at(self.running)
-
     @property
+    def means(self) -> Population:
+        """Means of its steps while it drafts."""
+        return population(self.mix, self.server.tokens)
+
+    @cached_property
+    def step_seconds(self) -> float:
+        """Mean time of a step while it drafts."""
+        return drafting_seconds(self.server, self.mix, self.running)
+
+    @cached_property
     def truth(self) -> float:
         """Decode time per token without speculation over that with it, at the same running requests."""
-        return self.pace.tokens_per_step * self.plain_step_seconds / self.pace.step_seconds
-
-    def pace_at(self, running: int) -> Pace:
-        """Return the mean state at another load of the same requests."""
-        return pace(self.server, self.mix, running)
+        return self.means.tokens_per_step * self.plain_at(self.running) / self.step_seconds
 
     def plain_at(self, running: int, *, speculates: bool = False) -> float:
         """Return the mean time of a step without drafts at another load."""
@@ -72,9 +77,8 @@ class Cell:
 
     def cost_at(self, running: int) -> float:
         """Return the cost of a draft token in plain steps at a load, all that speculation costs included."""
-        state = self.pace_at(running)
-        ratio = state.step_seconds / self.plain_at(running)
-        return (ratio - 1) / (state.coverage * state.draft_length)
+        ratio = drafting_seconds(self.server, self.mix, running) / self.plain_at(running)
+        return (ratio - 1) / (self.means.coverage * self.means.draft_length)
 
     def traffic(self, salt: int) -> Traffic:
         """Return new traffic; another ``salt`` draws other requests."""

@@ -16,7 +16,6 @@ from operator import mul
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from benchmarks.truth.gpu_server import GpuServer
 from benchmarks.truth.server import Server
 from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import COUNTERS, NANO, Counts, binomial
@@ -82,7 +81,7 @@ class Engine:
     def __init__(
         self,
         random: Random,
-        server: Server | SharpServer | GpuServer,
+        server: Server | SharpServer,
         rows: Rows,
         requests: Requests,
         *,

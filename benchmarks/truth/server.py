@@ -11,8 +11,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from math import ceil, comb, sqrt
 
-from benchmarks.truth.hardware import Efficiency, Gpu, roofline
-from benchmarks.truth.shapes import Drafter, Method, Shape, Target
+from benchmarks.truth.models import Drafter, Efficiency, Gpu, Method, Shape, Target, roofline
 
 MICRO = 1e-6
 MILLI = 1e-3

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, exp, log
 from random import Random
 
-from benchmarks.truth.shapes import Method
+from benchmarks.truth.models import NGRAM, Drafter, Method
 
 WAVE = 32
 """Tokens that are computed together."""
@@ -32,22 +32,10 @@ LIGHT_SHARE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Searcher:
-    """The part of a drafter that an engine asks for."""
-
-    method: Method
-
-    @property
-    def drafts_every_step(self) -> bool:
-        """Return whether every decode step of a request has a draft."""
-        return self.method is not Method.NGRAM
-
-
-@dataclass(frozen=True, slots=True)
 class SharpServer:
     """A server with a drafter of K ``tokens``; times in seconds."""
 
-    drafter: Searcher
+    drafter: Drafter
     tokens: int
     weights: float
     ridge: float
@@ -68,7 +56,7 @@ class SharpServer:
         is_light = random.random() < LIGHT_SHARE
         weights = within(*WEIGHTS)
         return cls(
-            Searcher(Method.NGRAM if searches else random.choice((Method.EAGLE3, Method.MTP))),
+            NGRAM if searches else Drafter(random.choice((Method.EAGLE3, Method.MTP)), "layer"),
             random.randint(1, 6),
             weights,
             within(*(LIGHT_RIDGES if is_light else RIDGES)),

@@ -6,25 +6,20 @@ An adapter returns None where the source does not apply to a cell.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
-from benchmarks.truth.kinds import ChangingCell
-from benchmarks.truth.shapes import Method
-from benchmarks.truth.step_traffic import Truth
-from benchmarks.truth.traffic import Counts, population
+from benchmarks.truth.models import Method
+from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
-from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import Window
 
-STEADY = "steady"
-"""Kind of traffic of a cell: a fixed number of requests, each with a prompt beside the others."""
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
 PLAIN_SECONDS = 120
 """Of the pause, of the time before speculation, and of the baseline of the experiment."""
@@ -48,85 +43,41 @@ class Reported:
     upper: float | None
     source: str
     """Source of the cost that the exporter used; empty without one."""
-    seconds: float = LENGTHS[-1]
-    """Length of the window that it judged."""
 
 
 class Recording:
     """A cell with its polls; the adapters share them."""
 
-    def __init__(self, cell: Cell, kind: str = STEADY) -> None:
+    def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        self._changing = None if kind == STEADY else ChangingCell(cell, kind)
-        self._random = Random(cell.seed + 1)
-        self.operator_error = 1 + self._random.uniform(-OPERATOR_ERROR, OPERATOR_ERROR)
-        self.replica_error = 1 + self._random.gauss(0, REPLICA_ERROR)
-        self.day_error = 1 + self._random.gauss(0, DAY_ERROR)
+        random = Random(cell.seed + 1)
+        self.operator_error = 1 + random.uniform(-OPERATOR_ERROR, OPERATOR_ERROR)
+        self.replica_error = 1 + random.gauss(0, REPLICA_ERROR)
+        self.day_error = 1 + random.gauss(0, DAY_ERROR)
 
     @cached_property
     def drafting(self) -> list[Counts]:
         """Polls while it drafts, for a whole longest window."""
-        if self._changing is not None:
-            return [counts for counts, _ in self._changed]
-        step = self.cell.pace.step_seconds
-        return list(self.cell.traffic(0).seconds(DRAFTING_SECONDS, lambda _: step))
-
-    @cached_property
-    def _changed(self) -> list[tuple[Counts, Truth]]:
-        assert self._changing is not None
-        return list(self._changing.traffic(0).seconds(DRAFTING_SECONDS))
-
-    def truth(self, seconds: float) -> float:
-        """Return the speed-up over the last seconds; that of steady traffic is always the same."""
-        if self._changing is None:
-            return self.cell.truth
-        truths = [truth for _, truth in self._changed]
-        return truths[-1].since(truths[max(0, len(truths) - 1 - round(seconds))])
-
-    def cost_at(self, running: int) -> float:
-        """Return what an operator would measure: for traffic that changes, without prompts in between."""
-        if self._changing is None:
-            return self.cell.cost_at(running)
-        mix = replace(self.cell.mix, hit_ratio=1.0)
-        return replace(self.cell, server=self._changing.server, mix=mix).cost_at(running)
+        return list(self.cell.traffic(0).seconds(DRAFTING_SECONDS, self.cell.step_seconds))
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
         """Windows of the exporter while it drafts."""
         return windows(self.drafting)
 
-    @property
-    def length_is_inside(self) -> bool | None:
-        """Return whether the bounds of the acceptance length contain the truth; None without bounds.
-
-        They depend on no cost, so they are the control of all sources: no bounds of a speed-up can be better.
-        """
-        bounds = WindowFigures(self.windows[-1]).acceptance_length_bounds
-        if bounds is None:
-            return None
-        cell = self.cell
-        return bounds.lower <= population(cell.mix, cell.server.tokens).acceptance_length <= bounds.upper
-
     def plain(self, factor: float = 1.0, *, speculates: bool = False) -> list[Counts]:
         """Return polls without drafts; ``factor`` multiplies the time of a step."""
-        if self._changing is not None:
-            traffic = self._changing.traffic(1, drafts=False, speculates=speculates)
-            return [counts.slowed(factor) for counts, _ in traffic.seconds(PLAIN_SECONDS)]
         step = factor * self.cell.plain_at(self.cell.running, speculates=speculates)
-        steady = self.cell.traffic(1)
-        return list(steady.seconds(PLAIN_SECONDS, lambda _: step, drafts=False))
+        return list(self.cell.traffic(1).seconds(PLAIN_SECONDS, step, drafts=False))
 
     def assumptions(self, cost: CostSettings | None = None) -> Assumptions:
         """Return the exporter's knowledge of the engine."""
         speculation = Speculation(method=self.cell.method.value, tokens=self.cell.server.tokens)
         return Assumptions(speculation=speculation, cost=cost)
 
-    def by_cost(self, cost: CostSettings) -> Reported:
-        """Return the evaluation with a configured cost."""
-        return self.by(self.assumptions(cost))
-
-    def by(self, assumptions: Assumptions) -> Reported:
-        """Return the evaluation with these assumptions, and nothing measured."""
+    def by_cost(self, cost: CostSettings | None) -> Reported:
+        """Return the evaluation with a configured cost, and nothing measured."""
+        assumptions = self.assumptions(cost)
         known = Knowledge(assumptions.speculation, assumptions.cost_model(()), has_drafted=True)
         return reported(Evaluation(self.windows, known))
 
@@ -139,7 +90,6 @@ def reported(evaluation: Evaluation) -> Reported:
         lower=None if bounds is None else bounds.lower,
         upper=None if bounds is None else bounds.upper,
         source="" if cost is None else str(cost.source.value),
-        seconds=judged.window.seconds,
     )
 
 
@@ -174,7 +124,7 @@ def baseline(recording: Recording) -> Reported:
 
 def configured_with_load(recording: Recording) -> Reported:
     """Evaluate with the operator's number and its load, 4."""
-    ratio = max(0.0, recording.cost_at(KNOWN_LOAD)) * recording.operator_error
+    ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
     return recording.by_cost(CostSettings(draft_cost_ratio=ratio, running_requests=KNOWN_LOAD))
 
 
@@ -183,7 +133,7 @@ def configured_by_loads(recording: Recording) -> Reported:
     loads = tuple(
         LoadCost(
             running_requests=load,
-            draft_cost_ratio=max(0.0, recording.cost_at(load))
+            draft_cost_ratio=max(0.0, recording.cell.cost_at(load))
             * (1 + random.uniform(-OPERATOR_ERROR, OPERATOR_ERROR)),
         )
         for load in KNOWN_LOADS
@@ -192,7 +142,7 @@ def configured_by_loads(recording: Recording) -> Reported:
 
 
 def typical(recording: Recording) -> Reported:
-    return recording.by(recording.assumptions())
+    return recording.by_cost(None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ one request and one second.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -172,10 +171,6 @@ class Counts:
         """Return a copy that later traffic does not change."""
         return replace(self, positions=list(self.positions))
 
-    def slowed(self, factor: float) -> Counts:
-        """Return the counters if all decode steps had taken ``factor`` times as long."""
-        return replace(self, decode_nanoseconds=round(factor * self.decode_nanoseconds))
-
     def after(self, before: Counts) -> Counts:
         """Return the counters of a process that had counted ``before`` already, with these gauges."""
         sums = {name: getattr(before, name) + getattr(self, name) for name in COUNTERS}
@@ -203,55 +198,27 @@ class _Place:
     arrived: float
 
 
-StepSeconds = Callable[[int], float]
-"""Mean time of a step by the number of running requests."""
-
-
 class Traffic:
-    """Requests on a server, and its counters.
+    """Requests on a server, one in each place at any time, and its counters."""
 
-    Without a rate the loop is closed: each place always has a request. With one, requests arrive at random
-    and wait for a free place.
-    """
-
-    def __init__(
-        self, random: Random, server: Server, mix: Mix, places: int, *, rate: float | None = None
-    ) -> None:
-        """Start with a request in the middle of its answer in every place; with ``rate`` a second, empty."""
+    def __init__(self, random: Random, server: Server, mix: Mix, places: int) -> None:
+        """Start with a request in the middle of its answer in every place."""
         self._random, self._server, self._mix = random, server, mix
-        self._rate = rate
         self._drafts = True
         self._slow = 0.0
         self._now = 0.0
-        self._queue: deque[float] = deque()
-        self.counts = Counts(positions=[0] * server.tokens)
-        self._places: list[_Place | None] = [None] * places
-        if rate is None:
-            self._places = [self._middle() for _ in range(places)]
+        self.counts = Counts(positions=[0] * server.tokens, running_requests=places)
+        self._places = [self._middle() for _ in range(places)]
 
-    def seconds(self, number: int, step_seconds: StepSeconds, *, drafts: bool = True) -> Iterator[Counts]:
-        """Run for ``number`` seconds; yield the counters after each."""
+    def seconds(self, number: int, step_seconds: float, *, drafts: bool = True) -> Iterator[Counts]:
+        """Run for ``number`` seconds with steps of a mean time; yield the counters after each."""
         self._drafts = drafts
         for _ in range(number):
             end = self._now + 1
-            if self._rate is not None:
-                self._queue.extend(self._now + each for each in self._arrivals(self._rate))
-            running = sum(place is not None for place in self._places)
-            step = step_seconds(max(running, 1)) * self._variation()
-            for index, place in enumerate(self._places):
-                self._places[index] = self._run(place, end, step)
+            step = step_seconds * self._variation()
+            self._places = [self._run(place, end, step) for place in self._places]
             self._now = end
-            self.counts.running_requests = sum(place is not None for place in self._places)
-            self.counts.waiting_requests = len(self._queue)
             yield self.counts.copy()
-
-    def _arrivals(self, rate: float) -> list[float]:
-        """Return the moments of a second at which requests arrive, ascending."""
-        moments, moment = [], self._random.expovariate(rate)
-        while moment < 1:
-            moments.append(moment)
-            moment += self._random.expovariate(rate)
-        return moments
 
     def _variation(self) -> float:
         """Return the time of a step now over its mean: 3 % from second to second, 1 % over a minute.
@@ -266,12 +233,10 @@ class Traffic:
         left = 1 + int(self._random.random() * (request.answer_tokens - 1))
         return _Place(request, left, self._now, self._now)
 
-    def _run(self, place: _Place | None, end: float, step: float) -> _Place | None:
+    def _run(self, place: _Place, end: float, step: float) -> _Place:
         """Decode the requests of one place until ``end``."""
         counts = self.counts
-        if place is None:
-            place = self._next(self._now, step)
-        while place is not None and place.free_at + step <= end:
+        while place.free_at + step <= end:
             possible = int((end - place.free_at) / step)
             steps = min(possible, self._safe_steps(place))
             given = steps + (self._draft(place.request, steps) if self._drafts else 0)
@@ -293,16 +258,11 @@ class Traffic:
         needed = place.left / place.request.tokens_per_step
         return max(1, int(needed - 1.5 * sqrt(needed)))
 
-    def _next(self, free_at: float, step: float) -> _Place | None:
-        """Begin the next request at a place; its prompt takes until the first token. None if none waits."""
-        arrived = free_at
-        if self._rate is not None:
-            if not self._queue:
-                return None
-            arrived = self._queue.popleft()
+    def _next(self, arrived: float, step: float) -> _Place:
+        """Begin the next request at a place; its prompt takes until the first token."""
         request = draw(self._random, self._mix, self._server.tokens)
         # The prompt enters at the next step on average half a step later, and computes beside the others.
-        begins = max(free_at, arrived) + step / 2
+        begins = arrived + step / 2
         first_token = begins + max(step, self._prompt_seconds)
         counts, mix = self.counts, self._mix
         counts.first_tokens += 1
@@ -335,22 +295,12 @@ class Traffic:
         return accepted
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Mean state of a server under a mix of requests."""
-
-    tokens_per_step: float
-    coverage: float
-    """Share of decode steps with a draft."""
-    draft_length: float
-    step_seconds: float
-
-
 class Population(NamedTuple):
     """Means of an endless run of requests: of steps, so long requests count more."""
 
     tokens_per_step: float
     coverage: float
+    """Share of decode steps with a draft."""
     draft_length: float
     acceptance_length: float
     """Tokens that a draft gives, the bonus token included."""
@@ -381,15 +331,14 @@ def requests_of(mix: Mix, positions: int) -> Iterator[tuple[Request, float]]:
         yield Request(100, _conditional(first, length), coverage), one * other / len(lengths)
 
 
-def pace(server: Server, mix: Mix, running: int) -> Pace:
-    """Return the mean state of an endless run while it drafts."""
+def drafting_seconds(server: Server, mix: Mix, running: int) -> float:
+    """Return the mean time of a step in an endless run while it drafts."""
     means = population(mix, server.tokens)
 
     def seconds(prompt_tokens: float) -> float:
         return server.covered_seconds(running, means.coverage, means.draft_length, prompt_tokens)
 
-    step = _with_prompts(seconds, mix, running / means.steps)
-    return Pace(means.tokens_per_step, means.coverage, means.draft_length, step)
+    return _with_prompts(seconds, mix, running / means.steps)
 
 
 def plain_seconds(server: Server, mix: Mix, running: int, *, speculates: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Make the section of this version in CHANGELOG.md from ``docs/changes/``: ``make changelog``.
+"""Make this version's section in CHANGELOG.md from ``docs/changes/``: ``python -m docs.generate.changelog``.
 
 A change adds a file of its own, so two branches never change the same line.
 """

@@ -25,7 +25,7 @@ _SCHEMA_URL: Final = "https://json-schema.org/draft/2020-12/schema"
 _INTRODUCTION: Final = """\
 # Configuration
 
-<!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
+<!-- Generated from exporter/spec_decode_exporter/config by `make generate`. Change descriptions there. -->
 
 The exporter runs without a configuration: its default target is `http://localhost:8000/metrics`.
 `--config.file=FILE` names a YAML file, and `spec-decode-exporter check-config FILE` lists every mistake in

@@ -1,4 +1,4 @@
-"""Write ``[project.urls]`` into the chart, for ``make docs``.
+"""Write ``[project.urls]`` into the chart, for ``make generate``.
 
 ``pyproject.toml`` is the only file in which a person changes them.
 """

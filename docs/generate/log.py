@@ -8,7 +8,7 @@ from typing import Final
 from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENTS, About, EventType
 
 _BEGIN: Final = (
-    "<!-- Generated from exporter/spec_decode_exporter/monitor/events.py by `make docs`. "
+    "<!-- Generated from exporter/spec_decode_exporter/monitor/events.py by `make generate`. "
     "Change the rows there. -->\n"
 )
 _END: Final = "<!-- End of what is generated. -->\n"

@@ -57,7 +57,7 @@ def test_of_several_engines_the_most_urgent_word_is_shown_and_each_has_its_own(t
 
 # The tile of the fleet's speed-up
 
-COLOURED, GREY = titled("Speed-up of the fleet")
+COLOURED, GREY = titled("Fleet speed-up")
 
 
 def fleet(known, unknown):

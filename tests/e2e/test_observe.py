@@ -11,6 +11,9 @@ import time
 
 import pytest
 
+from tests.contract.docs.documents import blocks
+from tests.paths import CHECKOUT
+
 COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
 WORSE = "acceptance: {mean: 0.6}"
 NO_DRAFTS = {"idle": "load: {concurrency: 0}", "off": "speculation: {tokens: 0}"}
@@ -245,3 +248,32 @@ def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(simulated, o
     beside = observe(worse, *ten_seconds, "--against", steady)
     assert beside.returncode == 4
     assert "Acceptance compared with a reference" in beside.stdout
+
+
+def masked(text):
+    """Return a report's lines without numbers and the spaces that depend on them."""
+    return [
+        re.sub(r"\s+", " ", re.sub(r"[\d.,]+", "#", line)).strip()
+        for line in text.splitlines()
+        if line.strip()
+    ]
+
+
+def test_the_report_in_the_readme_is_what_its_command_prints(e2e, start, observe):
+    """Its numbers differ by chance, and with them the word for what is likely."""
+    readme = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+    (command,) = (
+        line for line in readme.splitlines() if line.startswith("$ spec-decode-exporter observe localhost")
+    )
+    server = start(e2e.Simulator, "unknown-cost", name="readme")
+    server.wait_for(server.url)
+    _, _, address, *words = command.removeprefix("$ ").partition(" #")[0].split()
+    assert address == "localhost:8000"
+    found = observe(server.url, *words, "--for", "30s")
+    (sample,) = blocks(readme, "text")
+    report = found.stdout.replace(server.url.removesuffix("/metrics"), "http://localhost:8000")
+    (printed, *parts) = (
+        " ".join(masked(re.sub(r"probably pays|may pay or not", "is unclear", part)))
+        for part in (report, *re.split(r"\n\n|…", sample))
+    )
+    assert [part for part in parts if part not in printed] == []

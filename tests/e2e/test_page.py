@@ -1,13 +1,11 @@
 """The page in a real Chromium, from a whole exporter whose clock stands still unless a test moves it."""
 
-import contextlib
 import itertools
 import re
 import shutil
 
 import aiohttp
 import pytest
-from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from tests.fakes.moved_fleet import Gone, Server, moved_fleet
@@ -85,16 +83,6 @@ async def metrics_of(url):
     return known
 
 
-FIGURES = """rows => rows.map(row => [
-    row.dataset.key,
-    [...row.querySelectorAll("td")].map(cell => ({
-        value: cell.querySelector(":scope > data")?.value,
-        text: cell.querySelector(":scope > data")?.textContent,
-        bounds: [...cell.querySelectorAll(".bounds data")].map(bound => bound.value),
-    })),
-])"""
-
-
 async def opened(page, target):
     """Open the row of a target, and every number there; return what is in it."""
     row = page.locator("tbody", has=page.locator(f'tr.engine th bdi:text-is("{target}")'))
@@ -102,55 +90,6 @@ async def opened(page, target):
     await row.locator(".every-number > summary").click()
     await row.locator(".panel .figures-table").wait_for()
     return row
-
-
-async def numbers(cells):
-    return [float(value) for value in await cells.evaluate_all("all => all.map(one => one.value)")]
-
-
-async def test_every_number_is_that_of_the_metrics(open_page):
-    async with moved_fleet([STEADY, DROP]) as fleet:
-        await fleet.advance(310)
-        page = await open_page(fleet.url)
-        known = await metrics_of(fleet.url)
-        compared = 0
-        for target in ("steady", "drop"):
-            row = await opened(page, target)
-            for field, cells in await row.locator(".figures-table tbody tr").evaluate_all(FIGURES):
-                for window, cell in zip(("30s", "5m"), cells, strict=True):
-                    # What the metrics have of the longest window alone has no label that says so.
-                    name = f"spec_decode_{field}"
-                    basis = () if field != "end_to_end_speedup_ratio" else ("same_first_token",)
-                    expected = known.get((name, target, (*basis, window)))
-                    if expected is None and window == "5m":
-                        expected = known.get((name, target, ()))
-                    if expected is None:
-                        assert window == "30s", field
-                        continue
-                    assert float(cell["value"]) == expected, field
-                    sides = [
-                        known.get((f"{name}_{side}", target, own))
-                        for side in ("lower", "upper")
-                        for own in ((*basis, window), ())
-                    ]
-                    assert [*map(float, cell["bounds"])] == [side for side in sides if side is not None]
-                    compared += 1
-            positions = await numbers(row.locator(".positions td:nth-child(2) data"))
-            assert positions == [
-                known["spec_decode_position_acceptance_ratio", target, (str(position), "5m")]
-                for position in range(4)
-            ]
-            depths = await numbers(row.locator(".depths td data"))
-            assert depths == [
-                known["spec_decode_depth_speedup_ratio", target, (basis, str(depth), "5m")]
-                for depth in range(1, 7)
-                for basis in ("measured" if depth <= 4 else "extrapolated",)
-            ]
-            verdict = await row.get_attribute("data-verdict")
-            assert known["spec_decode_verdict", target, (verdict,)] == 1
-            drafts = await numbers(row.locator(".card.numbers > .note data").first)
-            assert drafts == [known["spec_decode_drafts_total", target, ()]]
-        assert compared > 60
 
 
 async def test_a_drop_shows_in_the_line_at_once_and_as_an_event_within_two_polls_of_the_page(open_page):
@@ -312,16 +251,6 @@ async def test_hostile_names_are_names_and_nothing_else(open_page):
         assert await page.locator("#content :is(script, img)").count() == 0
 
 
-async def test_it_says_when_it_is_stale_and_goes_on(open_page):
-    async with moved_fleet([STEADY]) as fleet:
-        await fleet.advance(10)
-        page = await open_page(fleet.url, may_fail=True)
-        await page.route("**/fragment*", lambda route: route.abort())
-        await page.locator(".live", has_text="Stale since").wait_for()
-        await page.unroute("**/fragment*")
-        await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
-
-
 async def test_it_says_what_it_was_answered_and_comes_back_when_it_may(open_page):
     async with moved_fleet([STEADY]) as fleet:
         await fleet.advance(10)
@@ -358,41 +287,6 @@ async def test_it_asks_nothing_while_nobody_looks(open_page):
         assert asked == []
         await page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
         await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
-
-
-@contextlib.asynccontextmanager
-async def behind_a_prefix(url):
-    """A proxy that serves the exporter under /spec/, and that a browser takes for the exporter."""
-    async with aiohttp.ClientSession() as session:
-
-        async def forward(request):
-            async with session.get(f"{url}{request.match_info['rest']}?{request.query_string}") as answer:
-                kept = ("Content-Type", "Content-Security-Policy")
-                headers = {name: answer.headers[name] for name in kept}
-                return web.Response(body=await answer.read(), headers=headers, status=answer.status)
-
-        app = web.Application()
-        app.router.add_get("/spec/{rest:.*}", forward)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/spec/"
-        await runner.cleanup()
-
-
-async def test_it_works_behind_a_prefix(open_page):
-    async with moved_fleet([STEADY]) as fleet, behind_a_prefix(fleet.url) as url:
-        await fleet.advance(40)
-        page = await open_page(url)
-        await page.locator("a.opener").click()
-        await page.locator(".panel").wait_for()
-        assert page.url.startswith(f"{url}?engine=")
-        async with page.expect_response("**/spec/fragment*") as waiting:
-            pass
-        assert (await waiting.value).status == 200
-        for link in await page.locator("a[href]").evaluate_all("all => all.map(one => one.href)"):
-            assert link.startswith(url), link
 
 
 async def test_axe_finds_nothing_to_object_to(open_page):

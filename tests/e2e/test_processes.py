@@ -16,20 +16,21 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.monitor.state import EngineEntry, entry_of
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.state_file import StateFile, document
 
 SAVER = """
 import sys
 from pathlib import Path
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.state import RememberedEngine
+from spec_decode_exporter.monitor.state_file import StateFile, document, entry_json
+from spec_decode_exporter.costs.learned import LearnedState
 
-file = StateFile(Path(sys.argv[1]), int)
-number = len(file.load())
+file = StateFile(Path(sys.argv[1]))
+engines = [text for each in file.load().engines for text in entry_json(each)]
 print("loaded", flush=True)
 while True:
-    number += 1
-    file.save([b"%060d" % each for each in range(number)])
+    engines += entry_json(RememberedEngine("t", "m", str(len(engines)), 1e9, LearnedState(4)))
+    file.save(document(engines, []))
 """
 """A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
 SAVES_FOR_EVER = """
@@ -76,7 +77,7 @@ def watching(start, e2e, simulator, tmp_path, request):
 
 def engines(state):
     """Return the entries of engines in a state file."""
-    return [entry for entry in StateFile(state, entry_of).load() if isinstance(entry, EngineEntry)]
+    return StateFile(state).load().engines
 
 
 def value(exporter, name):
@@ -107,7 +108,7 @@ def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
             assert saver.stdout.readline() == "loaded\n"
             time.sleep(random.uniform(0.0, 0.1))
             saver.kill()
-        number = len(StateFile(path, int).load())
+        number = len(StateFile(path).load().engines)
         assert number >= before
         before = number
     assert before > 20
@@ -172,7 +173,7 @@ def full_pipe():
     os.close(writing)
 
 
-def test_a_log_that_is_not_read_delays_nothing_and_has_every_line_once_it_is_read(e2e, simulator, full_pipe):
+def test_a_log_that_is_not_read_delays_nothing_and_its_dropped_lines_are_counted(e2e, simulator, full_pipe):
     reading, writing = full_pipe
     page = f"127.0.0.1:{e2e.free_port()}"
     words = ("--target", simulator.url, "--web.listen-address", page, "--log.level", "debug")
@@ -180,18 +181,15 @@ def test_a_log_that_is_not_read_delays_nothing_and_has_every_line_once_it_is_rea
         try:
             polls = re.compile(r"^spec_decode_exporter_polls_total\{.*\} ([3-9]|\d\d+)", re.MULTILINE)
             e2e.eventually(lambda: polls.search(e2e.fetch(f"http://{page}/metrics")[2]))
+            dropped = re.compile(r"^spec_decode_exporter_log_lines_dropped_total [1-9]", re.MULTILINE)
+            assert dropped.search(e2e.fetch(f"http://{page}/metrics")[2])
             os.set_blocking(reading, False)
-            log = bytearray()
-
-            def read():
-                with suppress(BlockingIOError):
-                    log.extend(os.read(reading, 1_000_000))
-                return b"event=listening" in log and b"event=engine_found" in log
-
-            e2e.eventually(read)
-            fill(writing)
+            with suppress(BlockingIOError):
+                while True:
+                    os.read(reading, 1_000_000)
             process.send_signal(signal.SIGTERM)
             assert process.wait(e2e.PROMPTLY) == 0
+            assert b"event=stopping" in os.read(reading, 1_000_000)
         finally:
             process.kill()
 
@@ -200,7 +198,7 @@ def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e,
     port, log = e2e.free_port(), tmp_path / "log"
     words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
     state = ("--state.file", str(tmp_path / "state.json"))
-    StateFile(tmp_path / "state.json", entry_of).save([])  # where there is none, the start writes one
+    StateFile(tmp_path / "state.json").save(document([], []))  # where there is none, the start writes one
     command = [sys.executable, "-c", SAVES_FOR_EVER, "run", *words, *state]
     with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
         try:

@@ -63,7 +63,7 @@ EMPTY = {
     ("Firing alerts", "A"): "no rules are loaded",
     ("Failed polls by reason", "A"): "no poll of the last seconds failed",
     ("Tokens per step", "C"): "the drafter does not search",
-    ("Speed-up of the fleet", "B"): "the cost is known on every engine",
+    ("Fleet speed-up", "B"): "the cost is known on every engine",
     ("Exporters", "D"): "no state file is configured",
     **dict.fromkeys(
         [(f"{what}, over the baseline's", "A") for what in ("Time to first token", "Time per output token")],
@@ -222,7 +222,7 @@ def expression(uid, title, ref="A"):
 
 def test_the_speed_up_of_the_fleet_is_between_those_of_its_engines(stack):
     engines = stack.full.query('spec_decode_estimated_speedup_ratio{window="30s"}')
-    ((labels, fleet),) = stack.full.query(expression("spec-decode-overview", "Speed-up of the fleet"))
+    ((labels, fleet),) = stack.full.query(expression("spec-decode-overview", "Fleet speed-up"))
     assert labels == {"known": "3"}
     assert len(engines) == 3
     assert min(value for _, value in engines) <= fleet <= max(value for _, value in engines)

@@ -29,8 +29,7 @@ def test_the_sums_over_the_requests_are_the_counters_of_the_server(e2e, start, t
     target = {"url": server.url, "cost": {"draft_cost_ratio": 0.6, "running_requests": 16}}
     config = {"targets": [target], "requests": {"ingest": True}, "metrics": {"profile": "full"}}
     exporter = start(e2e.Exporter, json.dumps(config), port=port)
-    events = ("requests_below_break_even", "mixed_workload_began")
-    e2e.eventually(lambda: all(event in exporter.log for event in events))
+    e2e.eventually(lambda: sums(exporter.metrics())["spec_decode_mixed_workload"])
 
     def ours_and_theirs():
         ours, theirs = sums(exporter.metrics()), sums(e2e.fetch(server.url)[2])

@@ -22,7 +22,7 @@ def resolve(lock, platform, python):
     """Let uv choose a file of every package, none of them to be built; it downloads nothing but their metadata."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
-        pytest.skip("uv is not installed; `make wheels` installs it")
+        pytest.skip("uv is not installed; `make audit` installs it")
     place = ("--python-platform", platform, "--python-version", python)
     words = [uv, "pip", "compile", "--quiet", "--no-build", "--no-header", *place, lock]
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)

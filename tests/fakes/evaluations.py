@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
@@ -81,6 +81,6 @@ def advised(snapshot, setting, speculation, action, **known):
         [each.window for each in its.windows],
         replace(its.known, speculation=speculation, **known),
         its.latencies,
-        lambda each: Shown(each.computed_decision._replace(advice=Advice(action)), setting),
+        lambda each: (each.computed_decision._replace(advice=Advice(action)), setting),
     )
     return replace(snapshot, evaluation=changed)

@@ -52,12 +52,10 @@ class Answers:
         if path == "/version":
             return b'{"version": "0.32.0"}'
         if path == "/server_info" and simulation.scenario.dev_mode:
-            return json.dumps(server_info(simulation, "json")).encode()
-        if simulation.scenario.front_end == "rust" and path == "/metrics":
-            return metrics_page(simulation)
-        if simulation.scenario.front_end == "python" and path == "/metrics":
+            return json.dumps(server_info(simulation)).encode()
+        if path == "/metrics":
             return metrics_page(simulation, start=self._start)
-        if simulation.scenario.front_end == "python" and path == "/metrics/":
+        if path == "/metrics/":
             return metrics_page(simulation, parse_qs(query)["name[]"], start=self._start)
         raise StatusError(404)
 

@@ -34,7 +34,7 @@ class Server:
         if self.away or not self.simulation.serving:
             raise PollError("refused", "connection refused")
         if url.path.endswith("/server_info") and self.simulation.scenario.dev_mode:
-            return json.dumps(server_info(self.simulation, "json")).encode()
+            return json.dumps(server_info(self.simulation)).encode()
         if not url.path.rstrip("/").endswith("/metrics"):
             return b"{}"
         return self.page(parse_qs(url.query).get("name[]"))

@@ -1,14 +1,12 @@
-"""Attacks on the installed program with each input of the table, and with some faults, measured by ``scene``."""
+"""Attacks on the installed program with each input of the table, measured by ``scene``."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tests.robustness.scene import Attack, Server
 from tests.robustness.serve import OWN_ADDRESS, good_page
@@ -58,10 +56,6 @@ def _pods(body: bytes) -> Attack:
     return Attack(Server({"/api/v1/namespaces/default/pods": [body]}, _JSON), {"discovery": discovery})
 
 
-def _request(body: bytes) -> Attack:
-    return Attack(requests=[body])
-
-
 def _sent(body: bytes) -> Attack:
     return Attack(config={"requests": {"ingest": True}}, requests=[body])
 
@@ -75,40 +69,37 @@ PLACES: Final[Mapping[str, Place]] = {
     "file_sd list in JSON": _file_list("list.json"),
     "file_sd list in YAML": _file_list("list.yml"),
     "Kubernetes list of pods": _pods,
-    "request line and headers": _request,
-    "Accept and Accept-Encoding": _request,
-    "query of the API": _request,
-    "query of the page": _request,
-    "since of the events": _request,
     "body of POST /api/v1/requests": _sent,
 }
 """By the name of the row. The other inputs reach the program once, at its start, or as a part of these."""
+CLIENTS: Final = (
+    *("request line and headers", "Accept and Accept-Encoding", "query of the API", "query of the page"),
+    "since of the events",
+)
+"""Rows that any client may send."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(NamedTuple):
     """Attack with one or several inputs of the table."""
 
     row: str
     case: str
     attack: Callable[[], Attack]
-    within: bool
-    """True if the input is within the bounds."""
 
 
 def trials() -> list[Trial]:
-    """Return the attacks with all inputs, and with combinations of inputs."""
-    placed = [
-        Trial(name, case, _placed(name, make), within)
-        for name in PLACES
-        for within, cases in ((True, BY_NAME[name].worst), (False, BY_NAME[name].beyond))
-        for case, make in cases.items()
-    ]
-    return [*placed, *COMBINED, *ALONE]
+    """Return an attack with the worst input of each place, with those of all clients at once, and combined ones."""
+    worst = {name: next(iter(BY_NAME[name].worst.items())) for name in PLACES}
+    placed = [Trial(name, case, partial(_placed, name, make)) for name, (case, make) in worst.items()]
+    return [*placed, Trial("requests of clients", "all", _all_requests), *COMBINED]
 
 
-def _placed(name: str, make: Callable[[], bytes]) -> Callable[[], Attack]:
-    return lambda: PLACES[name](make())
+def _placed(name: str, make: Callable[[], bytes]) -> Attack:
+    return PLACES[name](make())
+
+
+def _all_requests() -> Attack:
+    return Attack(requests=[make() for name in CLIENTS for make in BY_NAME[name].worst.values()])
 
 
 def _many_engines_behind_many_names() -> Attack:
@@ -139,27 +130,9 @@ def _pages_in_a_loop(path: bytes, accept_encoding: bytes) -> Attack:
 
 
 COMBINED: Final[Sequence[Trial]] = (
-    Trial("several inputs", "1,000 pages of 256 engines in one list", _many_engines_behind_many_names, True),
-    Trial("several inputs", "200 new engines with every poll", _new_engines_with_every_poll, True),
-    Trial("several inputs", "40 clients of /metrics, 256 engines", lambda: _pages_in_a_loop(b"/metrics", b"gzip"), True),
-    Trial("several inputs", "40 clients of the page, 256 engines", lambda: _pages_in_a_loop(b"/", b"identity"), True),
-    Trial("several inputs", "40 clients of the snapshot, 256 engines", lambda: _pages_in_a_loop(b"/api/v1/snapshot", b"identity"), True),
+    Trial("several inputs", "1,000 pages of 256 engines in one list", _many_engines_behind_many_names),
+    Trial("several inputs", "200 new engines with every poll", _new_engines_with_every_poll),
+    Trial("several inputs", "40 clients of /metrics, 256 engines", lambda: _pages_in_a_loop(b"/metrics", b"gzip")),
+    Trial("several inputs", "40 clients of the page, 256 engines", lambda: _pages_in_a_loop(b"/", b"identity")),
+    Trial("several inputs", "40 clients of the snapshot, 256 engines", lambda: _pages_in_a_loop(b"/api/v1/snapshot", b"identity")),
 )  # fmt: skip
-
-ALONE: Final = tuple(
-    Trial("faults", name, partial(Attack, faults=[name]), within=False)
-    for name in ("gzip bomb", "endless body", "256 engines")
-)
-"""Faults of one server, whose cost is not hidden among those of others."""
-
-
-def representative() -> list[Trial]:
-    """Return an attack with the first input of each place, one with the worst of all clients, and the others."""
-    first = [next(cases) for _, cases in groupby(trials(), key=lambda trial: trial.row)]
-    sources = [trial for trial in first if trial.row in PLACES and PLACES[trial.row] is not _request]
-    return [*sources, Trial("requests of clients", "all", _all_requests, within=True), *COMBINED, *ALONE]
-
-
-def _all_requests() -> Attack:
-    rows = [name for name, place in PLACES.items() if place is _request]
-    return Attack(requests=[make() for name in rows for make in BY_NAME[name].worst.values()])

@@ -1,7 +1,7 @@
 """Serve good, hostile and broken servers in a process of their own: ``python -m tests.robustness.serve FOLDER``.
 
-``spec.json`` maps servers' names to routes, ``{"name": {"/path": {"files": ["0.bin"], "headers": ["Content-Type: a"]}}}``,
-or to the name of a fault. The files of a route are answered in turn; the route ``*`` is that of every other path.
+``spec.json`` maps servers' names to routes, ``{"name": {"/path": {"files": ["0.bin"], "headers": ["Content-Type: a"]}}}``.
+The files of a route are answered in turn; the route ``*`` is that of every other path.
 ``ports.json`` appears once all listen. ``asked.txt`` gets a line ``name⇥path⇥seconds`` (monotonic) for each request.
 """
 
@@ -11,14 +11,11 @@ import asyncio
 import itertools
 import json
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
-
-from tests.robustness.faults import faults
 
 GOOD = "good"
 """The name of the file that stands for the page of a good engine whose counters move."""
@@ -70,8 +67,7 @@ class _Server:
     def __init__(self, name: str, served: Any, folder: Path, asked: TextIO) -> None:
         self._name = name
         self._asked = asked
-        self._fault = faults()[served].respond if isinstance(served, str) else None
-        self._routes = {} if self._fault else {path: _Route(route, folder) for path, route in served.items()}
+        self._routes = {path: _Route(route, folder) for path, route in served.items()}
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,11 +76,8 @@ class _Server:
                 head = await reader.readuntil(b"\r\n\r\n")
                 path = head.split(b" ", 2)[1].decode("latin-1").partition("?")[0]
                 print(self._name, path, time.monotonic(), sep="\t", file=self._asked, flush=True)
-                if self._fault:
-                    await self._fault(writer)
-                else:
-                    writer.write(self._answer(path))
-                    await writer.drain()
+                writer.write(self._answer(path))
+                await writer.drain()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             writer.close()
 
@@ -95,13 +88,9 @@ class _Server:
 
 async def _main(folder: Path) -> None:
     spec = json.loads((folder / "spec.json").read_text())
-    with (folder / "asked.txt").open("w") as asked, socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))  # it does not listen
+    with (folder / "asked.txt").open("w") as asked:
         ports = {}
         for name, served in spec.items():
-            if isinstance(served, str) and faults()[served].respond is None:
-                ports[name] = silent.getsockname()[1]
-                continue
             server = _Server(name, served, folder, asked)
             listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
             server.port = ports[name] = listening.sockets[0].getsockname()[1]

@@ -1,4 +1,4 @@
-"""Table of all untrusted inputs, for the tests and the benchmark."""
+"""Table of all untrusted inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every fault of a server has its reason, and costs little processor time; end to end, one exporter polls all at once."""
+"""Every fault of a server has its reason, and costs little processor time."""
 
 import asyncio
 import contextlib

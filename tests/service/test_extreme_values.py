@@ -22,7 +22,8 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered, line_of
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation_report import json_report, report
@@ -34,16 +35,16 @@ from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view, grouped, target_view
-from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
 from tests.conftest import FakeClock
+from tests.fakes.saved_state import document_of
 from tests.fakes.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
-FAILURES = {"internal_error", "poll_crashed", "saving_failed", "task_died"}
+FAILURES = {"internal_error", "poll_crashed", "task_died"}
 READ = {
     f"{kind.prefixes[0]}{names[0]}": quantity
     for kind in ENGINES
@@ -204,15 +205,9 @@ class Chain:
         errors, wall = self.errors, self.clock.wall()
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
-        histories = self.overview.histories()
         models = [
             snapshot_view(taken, wall, "1"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
-            *(
-                history_view(labels, window, histories.offset, step)
-                for labels, window in histories.engines
-                for step in (1.0, 10.0)
-            ),
             *self.overview.targets(),
             *(view for views in lists(taken.requests, errors).values() for view in views),
         ]
@@ -277,7 +272,7 @@ async def told(passed, servers):
                 await chain.publish()
         await chain.publish()
         chain.fleet.remember()
-        assert all(map(line_of, chain.remembered.entries(chain.clock.wall())))
+        parsed_state(document_of(chain.remembered, chain.clock.wall()))
         chain.clock.now += 60.0
         await chain.publish()  # of engines that are gone
     check(logs)

@@ -21,7 +21,8 @@ from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
-from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
+from spec_decode_exporter.monitor.state import Remembered, RememberedEngine
+from spec_decode_exporter.monitor.state_file import document, entry_json, parsed_state
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.plan.report import as_json
 from spec_decode_exporter.reports.comparison import as_json as compared_json
@@ -33,6 +34,7 @@ from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
 from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.references import observation
+from tests.fakes.saved_state import document_of
 
 NUMBERS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",
@@ -71,12 +73,12 @@ def is_finite(value: object) -> bool:
     return not re.search(r"\b(nan|NaN|inf|Infinity|\d{309,})\b", text)
 
 
-def state_line(body, _):
-    """Return an entry of the state file that can be written again."""
-    found = entry_of(body)
+def state_document(body, _):
+    """Return a state that can be written again."""
+    found = parsed_state(body)
     remembered = Remembered()
-    remembered.recall([found])
-    assert all(line_of(each) for each in remembered.entries(1.8e9))
+    remembered.recall(found)
+    parsed_state(document_of(remembered, 1.8e9))
     return found
 
 
@@ -102,7 +104,7 @@ def configuration(body, folder):
 
 SERVED = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
 READERS = {
-    "a line of the state file": (json.loads(line_of(EngineEntry("engine", "t", "m", "0", 1.8e9, LearnedState(4)))), state_line, ValueError),
+    "a state file": (json.loads(document(entry_json(RememberedEngine("t", "m", "0", 1.8e9, LearnedState(4))), [])), state_document, ValueError),
     "the configuration of a model": (LLAMA_8B, plan_with("config.json"), ModelError),
     "the index of a model": ({"metadata": {"total_size": 1}}, plan_with("model.safetensors.index.json"), ModelError),
     "the settings of a server": ({"vllm_config": {"speculative_config": SERVED}}, lambda body, _: served_speculation(body), ()),

@@ -11,9 +11,11 @@ from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered, entry_of, line_of
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle
+from tests.fakes.saved_state import document_of
 from tests.fakes.simulated import Server
 
 LOAD = {"load": {"concurrency": 8}, "machine": {"jitter": 0.01}}
@@ -72,7 +74,7 @@ async def test_the_state_file_keeps_it_for_the_next_exporter(fleet, clock):
     its = fleet(first)
     await follow(its, clock, 600, BEFORE)
     its.remember()
-    second.recall([entry_of(line_of(entry)) for entry in first.entries(clock.wall())])
+    second.recall(parsed_state(document_of(first, clock.wall())))
     evaluation = await follow(fleet(second), clock, 320, AFTER)
     assert evaluation.longest.cost.source is CostSource.BASELINE
 

@@ -60,9 +60,9 @@ _LOWEST: Final = (Verdict.HARMFUL, Verdict.INSUFFICIENT)
 
 
 def end_to_end(
-    figures: WindowFigures, speedup: float, bounds: Estimate | None, baseline: BaselineSummary | None
+    figures: WindowFigures, speedup: float | None, bounds: Estimate | None, baseline: BaselineSummary | None
 ) -> EndToEnd | None:
-    """Return the speed-up of whole requests; None if their time is unknown.
+    """Return the speed-up of whole requests; None if it or their time is unknown.
 
     Args:
         figures: Figures of a window with drafts.
@@ -70,7 +70,7 @@ def end_to_end(
         bounds: Bounds of S.
         baseline: Requests without speculation; ignored if they are not comparable.
     """
-    if figures.request_seconds is None:
+    if speedup is None or figures.request_seconds is None:
         return None
     first, decoding = figures.request_seconds
     basis, known = EndToEndBasis.SAME_FIRST_TOKEN, None

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
 from spec_decode_exporter.analysis.latency_comparison import LatencyComparison, compared_latencies
 from spec_decode_exporter.analysis.missing_evidence import (
     MIN_SECONDS,
-    Countdown,
     MissingEvidence,
-    countdown,
     least_seconds,
     missing,
+    seconds_to_verdict,
 )
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
+    SHARES,
     WHOLE_WINDOW,
     Action,
     Advice,
@@ -28,7 +28,6 @@ from spec_decode_exporter.analysis.verdict import (
     Verdict,
     decoded_steps,
     is_stalled,
-    pays_share,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.scrape.engines import Latency
@@ -55,11 +54,8 @@ class Basis(StrEnum):
     """It contradicts the longer windows."""
 
 
-class Shown(NamedTuple):
-    """Decision and setting to show in place of those of the newest windows alone; None: these."""
-
-    decision: Decision | None = None
-    setting: SpeculationSetting | None = None
+Shown = tuple[Decision, SpeculationSetting]
+"""Decision and setting to show in place of those of the newest windows alone."""
 
 
 class Evaluation:
@@ -79,7 +75,7 @@ class Evaluation:
         self.known = known
         self.latencies = latencies or {}
         self.windows = tuple(WindowEvaluation(window, known) for window in windows)
-        self._shown = shown(self) if shown else Shown()
+        self._shown = shown(self) if shown else None
 
     @property
     def longest(self) -> WindowEvaluation:
@@ -175,9 +171,8 @@ class Evaluation:
     @property
     def pays_share_ratio(self) -> float | None:
         """Share of the possible speed-ups at which speculation pays; 0 or 1 by a verdict that is sure."""
-        if self.verdict is Verdict.UNCLEAR:
-            return self.verdict_window.pays_share_ratio
-        return pays_share(self.verdict, None, self.known.policy.speedup)
+        is_unclear = self.verdict is Verdict.UNCLEAR
+        return self.verdict_window.pays_share_ratio if is_unclear else SHARES.get(self.verdict)
 
     @property
     def is_excluded(self) -> bool:
@@ -198,10 +193,10 @@ class Evaluation:
         return missing(self.verdict_window, self.longest.window.length) if is_missing else ()
 
     @property
-    def countdown(self) -> Countdown | None:
-        """Time to first bounds and verdict; None with a verdict, or if time alone brings none."""
+    def seconds_to_verdict(self) -> float | None:
+        """Seconds from the newest poll to the first verdict; None with one, or if time alone brings none."""
         is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
-        return countdown(self.verdict_window, self.longest.window.length) if is_missing else None
+        return seconds_to_verdict(self.verdict_window, self.longest.window.length) if is_missing else None
 
     @cached_property
     def latency_comparison(self) -> LatencyComparison | None:
@@ -232,7 +227,7 @@ class Evaluation:
     @property
     def decision(self) -> Decision:
         """Decision to show."""
-        return self._shown.decision or self.computed_decision
+        return self._shown[0] if self._shown else self.computed_decision
 
     @property
     def action(self) -> Action:
@@ -248,7 +243,7 @@ class Evaluation:
     @cached_property
     def setting(self) -> SpeculationSetting:
         """Setting to show."""
-        return self._shown.setting or self.setting_by(self.decision.advice)
+        return self._shown[1] if self._shown else self.setting_by(self.decision.advice)
 
     def setting_by(self, advice: Advice) -> SpeculationSetting:
         """Return the recommended setting by these windows and an advice."""

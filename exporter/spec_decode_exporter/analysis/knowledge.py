@@ -81,18 +81,6 @@ class FasterMethod:
 
 
 @dataclass(frozen=True, slots=True)
-class LastDrafts:
-    """Newest drafts with a verdict: their acceptance counts while a schedule drafts nothing."""
-
-    window: Window
-    """Evaluated window whose newest poll had drafts."""
-    wall: float
-    """Unix time of that poll."""
-    changes: int
-    """Number of changes and window resets until then; a later one outdates the acceptance."""
-
-
-@dataclass(frozen=True, slots=True)
 class Knowledge:
     """All that an evaluation depends on besides the windows."""
 
@@ -110,16 +98,17 @@ class Knowledge:
     """Window since the last detected change; None without one within the longest window."""
     change_wall: float | None = None
     """Unix time of that change."""
-    changes: int = 0
-    """Number of changes and window resets so far: one ends the advice of the time before it."""
     baseline: BaselineSummary | None = None
     """Time of the same model without speculation; None if unknown."""
     latency_baseline: BaselineSummary | None = None
     """Newest such time with histograms, of the engine's target or of an arm without speculation."""
     faster_method: FasterMethod | None = None
     """Another method for the same model that is significantly faster, by an experiment."""
-    last_drafts: LastDrafts | None = None
-    """None without any, and of an engine whose schedule always drafts."""
+    last_drafts: tuple[Window, float] | None = None
+    """Newest window with a verdict whose last poll had drafts, and the Unix time of that poll.
+
+    Its acceptance counts while a schedule drafts nothing. None if it always drafts, and after a change.
+    """
     prefill_shares: dict[float, float] | None = None
     """Shares of prefills in long windows by length, filled when they are first read; None: none is kept."""
     wall: float = 0.0

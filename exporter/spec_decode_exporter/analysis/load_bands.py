@@ -21,11 +21,9 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.costs.cost import CostByLoad
-from spec_decode_exporter.figures.estimate import Estimate
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))
 """First load of each cell."""
@@ -49,8 +47,6 @@ class LoadBand:
     """Draft tokens by the setting in force."""
     present_speedup_ratio: float
     """Their mean speed over the loads."""
-    verdict: Verdict | None
-    """Verdict on the draft tokens in force, decode only; null if they are 0."""
     is_improvable: Annotated[bool, Field(exclude=True)] = field(default=False, compare=False)
     """True if the recommended tokens are faster by more than ``policy.depth.tolerance``."""
 
@@ -63,8 +59,6 @@ class _Cell(NamedTuple):
     present: int
     """Draft tokens in force."""
     guess: Sequence[float]
-    at_lowest_cost: Sequence[float]
-    at_highest_cost: Sequence[float]
     regrets: Sequence[float]
     """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""
 
@@ -81,7 +75,7 @@ def load_bands(its: WindowEvaluation, curve: CostByLoad, most: int) -> tuple[Loa
     chosen = list(_kept(cells, tolerance))
     # A band ends where the chosen or the present number changes.
     pairs = groupby(zip(cells, chosen, strict=True), key=lambda pair: (pair[1], pair[0].present))
-    return tuple(_band([cell for cell, _ in same], tokens, its) for (tokens, _), same in pairs)
+    return tuple(_band([cell for cell, _ in same], tokens, tolerance) for (tokens, _), same in pairs)
 
 
 def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
@@ -101,14 +95,14 @@ def _cells(its: WindowEvaluation, curve: CostByLoad, most: int) -> Iterator[_Cel
     firsts = sorted({*_CELLS, *schedule.firsts})
     for first, end in pairwise([*(first for first in firsts if first <= highest), highest + 1]):
         cost = known.cost.by_curve(curve, (first + end - 1) / 2)
-        guess, low, high = (
+        guess, *others = (
             depths.speedups_alone(price, most, searches=known.drafts_what_it_finds)
             for price in (cost.guess, cost.low, cost.high)
         )
         planned = schedule.at(first)
         present = depths.known if planned is None else min(planned, depths.known)
-        regrets = list(map(max, _losses(guess), _losses(low), _losses(high)))
-        yield _Cell(first, end - 1, min(present, most), guess, low, high, regrets)
+        regrets = list(map(max, _losses(guess), *map(_losses, others)))
+        yield _Cell(first, end - 1, min(present, most), guess, regrets)
 
 
 def _losses(speedups: Sequence[float]) -> list[float]:
@@ -128,27 +122,9 @@ def _kept(cells: Sequence[_Cell], tolerance: float) -> Iterator[int]:
         yield below
 
 
-def _band(cells: Sequence[_Cell], tokens: int, its: WindowEvaluation) -> LoadBand:
-    in_force, policy, first = _in_force(cells, its), its.known.policy, cells[0]
-    speedup, now = fmean(cell.guess[tokens] for cell in cells), in_force.estimate.value
+def _band(cells: Sequence[_Cell], tokens: int, tolerance: float) -> LoadBand:
+    first, last, present = cells[0].first, cells[-1].last, cells[0].present
+    speedup, now = (fmean(cell.guess[number] for cell in cells) for number in (tokens, present))
     regret = max(cell.regrets[tokens] for cell in cells)
-    verdict = speedup_verdict(in_force, policy.speedup) if first.present else None
-    is_improvable = now < (1 - policy.depth.tolerance) * speedup
-    return LoadBand(
-        first.first, cells[-1].last, tokens, speedup, regret, first.present, now, verdict, is_improvable
-    )
-
-
-def _in_force(cells: Sequence[_Cell], its: WindowEvaluation) -> SpeedupRange:
-    """Return the mean speed-up of the draft tokens in force over the cells, for the band's verdict.
-
-    Its bounds contain the range of the cost at each load and, in proportion, the error of the acceptance.
-    """
-    present, length = cells[0].present, its.acceptance_length_bounds
-    value = fmean(cell.guess[present] for cell in cells)
-    low = fmean(cell.at_highest_cost[present] for cell in cells)
-    high = fmean(cell.at_lowest_cost[present] for cell in cells)
-    half = its.known.policy.max_half_width
-    lower = 1 - half if length is None else length.lower / length.value
-    upper = 1 + half if length is None else length.upper / length.value
-    return SpeedupRange(Estimate(value, lower * low, upper * high, 0.0), low, high, length is not None)
+    is_improvable = now < (1 - tolerance) * speedup
+    return LoadBand(first, last, tokens, speedup, regret, present, now, is_improvable)

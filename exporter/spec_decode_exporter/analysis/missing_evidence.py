@@ -59,11 +59,8 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[MissingEvidence, ...
     if its.is_partial:
         return _until_enough(its, longest)
     if its.speedup_range is not None and not its.is_insufficient:
-        return (
-            MissingEvidence(
-                Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower
-            ),
-        )
+        lowest = its.speedup_range.estimate.lower
+        return (MissingEvidence(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, lowest),)
     length = its.acceptance_length_bounds
     if length is None:
         return (MissingEvidence(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.effective_requests or 0.0),)
@@ -79,25 +76,17 @@ def _until_enough(its: WindowEvaluation, longest: float) -> tuple[MissingEvidenc
     """Return the ends of a wait for bounds, or for half of the longest window."""
     seconds, requests, half = its.window.seconds, its.effective_requests, longest / 2
     if requests is not None and requests < MIN_BOUND_REQUESTS:
-        return MissingEvidence(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), MissingEvidence(
-            Evidence.SECONDS, half, seconds
-        )
+        few_requests = MissingEvidence(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests)
+        return few_requests, MissingEvidence(Evidence.SECONDS, half, seconds)
     least = least_seconds(its.window.length, longest)
     is_early = requests is not None and seconds < least
     return (MissingEvidence(Evidence.SECONDS, least if is_early else half, seconds),)
 
 
-class Countdown(NamedTuple):
-    """Seconds from the newest poll to the first bounds and to the first verdict, at the present rate."""
+def seconds_to_verdict(its: WindowEvaluation, longest: float) -> float | None:
+    """Return the seconds from the newest poll to the first verdict, at the present rate.
 
-    bounds: float
-    """Infinite if too few requests pass for bounds."""
-    verdict: float
-    """Infinite if too few requests pass for a verdict."""
-
-
-def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
-    """Return the time to the evidence that is missing; None if none is, or if more time does not bring it.
+    Infinite if too few requests or drafts pass; None if time alone does not bring a verdict.
 
     Args:
         its: Window without a verdict.
@@ -113,11 +102,9 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
         length = needed * seconds / seen if seen else inf
         return length - seconds if length <= longest else inf
 
-    least_time = least_seconds(its.window.length, longest)
-    bounds = max(least_time - seconds, until(MIN_BOUND_REQUESTS, requests))
+    bounds = max(least_seconds(its.window.length, longest) - seconds, until(MIN_BOUND_REQUESTS, requests))
     without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests))
-    verdict = max(min(bounds, without), until(least, drafts))
-    return Countdown(max(bounds, 0.0), max(verdict, 0.0))
+    return max(min(bounds, without), until(least, drafts), 0.0)
 
 
 # Ways to measure the cost of drafting
@@ -217,9 +204,3 @@ def _more_traffic(its: WindowEvaluation) -> str:
         return "many"
     half, gap = log(bounds.upper / bounds.lower) / 2, abs(log(bounds.value))
     return f"{ceil((half / gap) ** 2) + 1}" if half < 10 * gap else "100"
-
-
-def ways_text(its: WindowEvaluation) -> str:
-    """Return all these ways in a sentence without names of the server."""
-    ways = (f"{way.text[0].lower()}{way.text[1:]} ({way.takes})" for way in ways_to_know(its))
-    return f"To know it, cheapest first: {'; or '.join(ways)}."

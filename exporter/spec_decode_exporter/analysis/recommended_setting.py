@@ -85,9 +85,10 @@ def recommended_setting(
     first = known.speculation.paused_from(running_requests)
     if first is None or not known.speculates:
         return UNKNOWN_SETTING
-    if last is None or last.changes != known.changes:
+    if last is None:
         return SpeculationSetting(pause=Pause(first, None))
-    return replace(_setting(WindowEvaluation(last.window, known), advice), pause=Pause(first, last.wall))
+    window, wall = last
+    return replace(_setting(WindowEvaluation(window, known), advice), pause=Pause(first, wall))
 
 
 def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | None:

@@ -47,6 +47,11 @@ class Verdict(StrEnum):
 NOT_PAYING: Final = frozenset({Verdict.POOR, Verdict.HARMFUL})
 PAYING: Final = (Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)
 """Ascending."""
+SHARES: Final = {**dict.fromkeys(NOT_PAYING, 0.0), **dict.fromkeys(PAYING, 1.0)}
+"""Share of the possible speed-ups at which speculation pays, by sure verdicts.
+
+So small a gain as that of ``poor`` is not worth the memory of a drafter.
+"""
 
 
 class Action(StrEnum):
@@ -129,20 +134,6 @@ def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
     lower = bounds.lower * (bounds.value / slow if slow else 1.0)
     upper = bounds.upper * (bounds.value / fast if fast else 1.0)
     return lower < even <= upper
-
-
-def pays_share(verdict: Verdict, bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:
-    """Return the share of the possible speed-ups at which speculation pays, by verdict or ``likely_share``.
-
-    Only ``unclear`` has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes
-    it 0, and so does ``poor``: so small a gain is not worth the memory of a drafter. None with
-    ``insufficient``, and without a lower limit of the speed-up.
-    """
-    if verdict in NOT_PAYING:
-        return 0.0
-    if verdict in PAYING:
-        return 1.0
-    return None if verdict is Verdict.INSUFFICIENT else likely_share(bounds, policy)
 
 
 def likely_share(bounds: Estimate | None, policy: SpeedupPolicy) -> float | None:

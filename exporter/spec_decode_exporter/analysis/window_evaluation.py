@@ -12,13 +12,13 @@ from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
+    SHARES,
     Action,
     Advice,
     SpeedupRange,
     Verdict,
     claimed_speedup,
     likely_share,
-    pays_share,
     speedup_verdict,
 )
 from spec_decode_exporter.costs.cost import CostRange, StepCost
@@ -152,10 +152,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def request(self) -> EndToEnd | None:
         """Speed-up of whole requests."""
-        speedup = self.estimated_speedup_ratio
-        if speedup is None:
-            return None
-        return end_to_end(self, speedup, self.speedup_bounds, self.known.baseline)
+        return end_to_end(self, self.estimated_speedup_ratio, self.speedup_bounds, self.known.baseline)
 
     # Return on memory
 
@@ -267,12 +264,7 @@ class WindowEvaluation(WindowFigures):
     @cached_property
     def pays_share_ratio(self) -> float | None:
         """Share of the published costs, or of the possible speed-ups, at which speculation pays."""
-        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
-            return self.published_share.ratio
-        if self.verdict is Verdict.UNCLEAR and self.cost is None:
-            return None
-        bounds = self.speedup_range and self.speedup_range.estimate
-        return pays_share(self.verdict, bounds, self._policy.speedup)
+        return self.likely_share_ratio if self.verdict is Verdict.UNCLEAR else SHARES.get(self.verdict)
 
     @cached_property
     def published_share(self) -> PublishedShare | None:

@@ -22,14 +22,13 @@ from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
-from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.metrics_page import SHARED_SECONDS
 
@@ -125,11 +124,9 @@ class ExporterState:
         )
 
     async def evaluate(self) -> RequestFindings:
-        """Compare the arms of experiments, and evaluate requests; emit events of new findings."""
+        """Compare the arms of experiments, and evaluate requests; emit events of the comparisons."""
         now, windows = self.clock.monotonic(), self.fleet.config.windows
         requests = await self._receiver.findings(windows)
-        for model_name, event in self._receiver.changes(requests):
-            self.events.record(event, self.clock.wall(), EventSubject(model_name=model_name))
         work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
         await self.errors.attempt_async("comparison", work)
         return requests
@@ -153,12 +150,6 @@ class ExporterState:
     def targets(self) -> list[TargetView]:
         """Return the view of every target."""
         return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
-
-    def histories(self) -> Histories:
-        """Return the longest window of every engine."""
-        offset = self.clock.wall() - self.clock.monotonic()
-        engines = [engine for monitor in self.fleet for engine in monitor.histories()]
-        return Histories(offset, self.fleet.config.windows[-1], engines)
 
     def config_text(self) -> str:
         """Return the active configuration as YAML, without its secrets."""

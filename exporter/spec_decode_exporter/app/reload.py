@@ -7,7 +7,6 @@ import difflib
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -28,8 +27,6 @@ from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
-PAUSE_SECONDS: Final = 1.0
-"""Seconds from the end of a reload to the beginning of the next one for clients."""
 _COST_WITHOUT_LOAD: Final = (
     f"has no load, so {UNSTATED_LOAD:g} running requests are assumed; advice at another load may be "
     "wrong. Add `running_requests`, the concurrent requests of the measurement, or use `loads`"
@@ -78,8 +75,7 @@ class ConfigReloader:
         self._read, self._adopt, self._on_end, self._clock = read, adopt, ended, clock
         self._watched = () if watched is None else (watched,)
         self._stamps: tuple[Stamp | None, ...] = ()
-        self._lock, self._clients = asyncio.Lock(), asyncio.Lock()
-        self._for_clients, self._ended_at = 0, -inf
+        self._lock = asyncio.Lock()
         self._failures = OnceUntilRecovered()
         self._background = Background()
         self._error: Exception | None = None
@@ -119,25 +115,10 @@ class ConfigReloader:
                     self._log_failure(error, log_once=log_once)
                 raise
             finally:
-                self._ended_at = self._clock.monotonic()
                 self._on_end()
             self._error = None
             self._failures.recovered()
             _log.info("reloaded")
-
-    async def reload_for_clients(self) -> None:
-        """Reload once for all clients that wait, a second after the last reload; raise what it raises.
-
-        A reload that began before the call does not count: the client has changed the file since.
-        """
-        number = self._for_clients
-        async with self._clients:
-            if number == self._for_clients:
-                await self._clock.sleep_until(self._ended_at + PAUSE_SECONDS)
-                self._for_clients += 1
-                await self.reload()
-            elif self._error is not None:
-                raise self._error.with_traceback(None)
 
     def reload_in_background(self) -> None:
         """Reload for a signal, which waits for no result."""

@@ -27,7 +27,8 @@ from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.monitor.state import Remembered, StateSaver
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.state_file import StateSaver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
@@ -98,7 +99,7 @@ class Service:
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
-            self.state.reload = self._reloader.reload_for_clients
+            self.state.reload = self._reloader.reload
         self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
         self._saver.begin(config.state.file)
 
@@ -134,7 +135,7 @@ class Service:
         await self._restart()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
-    async def run(self, started: Callable[[Sequence[str]], None]) -> None:
+    async def run(self, started: Callable[[Sequence[str]], None] = lambda _: None) -> None:
         """Run until SIGTERM or SIGINT; SIGHUP reloads the configuration.
 
         ``started`` is called with the URLs of the pages once they are served.
@@ -160,7 +161,7 @@ class Service:
         await self._background.cancel()
         await cancel(self._tasks.values())
         await self.fleet.stop()
-        await self._saver.save()
+        await self._errors.attempt_async("saving", self._saver.save)
         await self.fleet.close()
 
     def _stop(self, stop: asyncio.Event) -> None:

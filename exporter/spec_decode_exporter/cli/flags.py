@@ -189,11 +189,22 @@ def is_given(value: str | None) -> bool:
     return value is not None and not isinstance(value, FromVariable)
 
 
-def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
-    """Raise UsageError if ``--baseline.prometheus.url`` is given; ``instead`` is reported instead of servers."""
-    if is_given(arguments.baseline_prometheus_url):
-        text = f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
-        raise UsageError(text)
+def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
+    """Reject flags that are given together.
+
+    Args:
+        arguments: Parsed arguments.
+        pairs: A flag's name among the arguments, and those that it excludes, separated by spaces.
+
+    Raises:
+        UsageError: Two exclude each other.
+    """
+    flags = {Flag(flag, "", "").destination: flag for flag in arguments.flags} | {"urls": "URL"}
+    for name, others in pairs.items():
+        for other in others.split() if getattr(arguments, name) is not None else ():
+            value = getattr(arguments, other)
+            if value and not isinstance(value, FromVariable):
+                raise UsageError(f"{flags[other]} and {flags[name]} exclude each other: use one")
 
 
 def vllm_speculation(text: str | None) -> dict[str, object]:
@@ -272,49 +283,37 @@ def scenario(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is neither a scenario nor a file; {hint}")
 
 
+def _valid(parse: Callable[[str], T], noun: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:
+    """Return a reader of valid values, which a noun describes in the error."""
+
+    def checked(text: str) -> T:
+        with suppress(ValueError):
+            if is_valid(value := parse(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{text!r} is not {noun}")
+
+    return checked
+
+
 def duration(lower: float = 0.0, upper: float = inf, *, or_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of durations between two, both included, in seconds; of 0 too if ``or_zero``."""
-    limits = f"{format_duration(lower)} or longer"
+    limits = f"of {format_duration(lower)} or more"
     if isfinite(upper):
         limits = f"between {format_duration(lower)} and {format_duration(upper)}"
-
-    def parse(text: str) -> float:
-        try:
-            seconds = parse_duration(text)
-        except ValueError as error:
-            raise ValueError(f"{text!r} {error}") from None
-        if not (lower <= seconds <= upper or (or_zero and not seconds)):
-            raise ValueError(f"{text!r} is not {limits}")
-        return seconds
-
-    return reader(parse)
+    noun = f"a duration {limits}, such as 90s"
+    return _valid(parse_duration, noun, lambda value: lower <= value <= upper or (or_zero and not value))
 
 
 def whole(lower: int, upper: int = 10**9) -> Callable[[str], int]:
     """Return a reader of whole numbers between two, both included."""
-
-    def parse(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,10}", text, re.ASCII) or not lower <= int(text) <= upper:
-            raise ValueError(f"{text!r} is not a whole number from {lower} to {upper}")
-        return int(text)
-
-    return reader(parse)
+    noun = f"a whole number from {lower} to {upper}"
+    return _valid(int, noun, lambda value: lower <= value <= upper)
 
 
 def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of finite numbers from 0, or above 0, up to ``upper``, included."""
-    limits = ("above 0" if above_zero else "of 0 or more") + (
-        f", {upper:g} at most" if isfinite(upper) else ""
+    noun = "a number above 0" if above_zero else "a number of 0 or more"
+    noun += f", {upper:g} at most" if isfinite(upper) else ""
+    return _valid(
+        float, noun, lambda value: isfinite(value) and 0 <= value <= upper and (value > 0 or not above_zero)
     )
-
-    def parse(text: str) -> float:
-        hint = ""
-        with suppress(ValueError):
-            value, is_percent = float(text.removesuffix("%")), text.endswith("%")
-            if is_percent and upper == 1:
-                hint = f"; write {value / 100:g}"
-            elif isfinite(value) and 0 <= value <= upper and (value or not above_zero) and not is_percent:
-                return value
-        raise ValueError(f"{text!r} is not a number {limits}{hint}")
-
-    return reader(parse)

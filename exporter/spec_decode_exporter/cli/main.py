@@ -6,7 +6,7 @@ import argparse
 import difflib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -26,15 +26,6 @@ COMMANDS: Final = {
     "plan": "calculate whether a draft model fits in GPU memory with its target, and when it pays",
 }
 """Each command, and its purpose. Its module in ``cli`` has the functions ``add_arguments`` and ``handle``."""
-_SYNONYMS: Final = {
-    "--duration": "--for",
-    "--interval": "--poll.interval",
-    "--period": "--for",
-    "--port": "--web.listen-address",
-    "--time": "--for",
-    "--url": "--target",
-}
-"""Flags of other programs, and those of this one."""
 
 
 def main() -> None:
@@ -68,20 +59,12 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     parser = build_parser(environ, words[0])
     arguments, unknown = parser.parse_known_args(list(words))
     if unknown:
-        hints = "".join(f"; did you mean {flag}?" for flag in _similar(unknown, arguments.flags))
+        names = (word.partition("=")[0] for word in unknown)
+        similar = [flag for name in names for flag in difflib.get_close_matches(name, arguments.flags, 1)]
+        hints = "".join(f"; did you mean {flag}?" for flag in similar)
         help_ = f"(see {parser.prog} {words[0]} --help)"
         raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hints} {help_}")
     return arguments
-
-
-def _similar(unknown: Sequence[str], flags: Sequence[str]) -> Iterator[str]:
-    """Yield a flag that resembles each unknown one, as far as there is one."""
-    for word in unknown:
-        name = word.partition("=")[0]
-        if _SYNONYMS.get(name) in flags:
-            yield _SYNONYMS[name]
-        elif name.startswith("--"):
-            yield from difflib.get_close_matches(name, flags, 1)
 
 
 class _Parser(argparse.ArgumentParser):

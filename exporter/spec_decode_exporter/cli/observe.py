@@ -13,10 +13,10 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState
-from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given, reject_pairs
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
-from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
-from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
+from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, replayed
 from spec_decode_exporter.cli.observe_reference import (
     REFERENCE_FLAGS,
     SECONDS,
@@ -25,7 +25,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import require_stdout, run_loop, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -72,6 +72,12 @@ to compare with. Both end with 1 and no result if a server does not answer. With
 server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
+_EXCLUDED: Final = {
+    "prometheus_url": "urls simulate replay record save against baseline_prometheus_url",
+    "replay": "urls simulate record baseline_prometheus_url",
+    "against": "save",
+}
+"""Flags of another source or another result."""
 _INTERRUPTED: Final = 130
 _SHOW_INTERVAL, _WARNING_INTERVAL = 1.0, 0.1
 _MAX_WARNINGS: Final = 10
@@ -107,13 +113,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 def handle(arguments: argparse.Namespace) -> int:
     """Observe; then end the process with the status of the worst engine."""
     require_stdout("report")
-    check_history_flags(arguments)
-    check_recording_flags(arguments)
+    _check_flags(arguments)
     check_reference_flags(arguments)
-    _check_format(arguments)
     configure_log("critical", "logfmt")  # the report has the events
     try:
-        status = run_loop(_observe(arguments))
+        status = asyncio.run(_observe(arguments))
     except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
@@ -121,11 +125,17 @@ def handle(arguments: argparse.Namespace) -> int:
     os._exit(status)
 
 
-def _check_format(arguments: argparse.Namespace) -> None:
-    is_page = arguments.format == PROMETHEUS
-    if not is_page and is_given(arguments.metrics_profile):
+def _check_flags(arguments: argparse.Namespace) -> None:
+    reject_pairs(arguments, _EXCLUDED)
+    is_page, is_past = arguments.format == PROMETHEUS, arguments.prometheus_url is not None
+    alone = [name for name in ("since", "until", "match") if getattr(arguments, name) is not None]
+    if alone and not is_past:
+        raise UsageError(f"--{alone[0]} needs --prometheus.url, the server with the history")
+    if arguments.format == "html" and not is_past:
+        raise UsageError("--format html needs --prometheus.url: it is the format of a history")
+    if is_given(arguments.metrics_profile) and not is_page:
         raise UsageError("--metrics.profile needs --format prometheus")
-    if is_page and arguments.prometheus_url is not None:
+    if is_page and is_past:
         raise UsageError("--format prometheus needs servers or a recording")
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
-from spec_decode_exporter.cli.flags import Flag, reject_baseline
+from spec_decode_exporter.cli.flags import Flag, reader
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.config.schema import Config
@@ -36,30 +36,11 @@ _EVERY: Final = 0.2
 """Seconds between two drawings of the progress."""
 
 HISTORY_FLAGS: Final = (
-    Flag("--prometheus.url", "URL", "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or Mimir"),
+    Flag("--prometheus.url", "URL", "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or Mimir", read=reader(lambda text: api_address(completed_url(text)))),
     Flag("--since", "TIME", f"begin of that report: how long ago, such as 12h, or a date in UTC (default: {DEFAULT_SINCE})"),
     Flag("--until", "TIME", "end of that report (default: now)"),
-    Flag("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)"),
+    Flag("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)", read=reader(label_matchers)),
 )  # fmt: skip
-
-
-def check_history_flags(arguments: argparse.Namespace) -> None:
-    """Reject flags that have a meaning only with, or only without ``--prometheus.url``.
-
-    Raises:
-        UsageError: There are some.
-    """
-    if arguments.prometheus_url is None:
-        alone = [name for name in ("since", "until", "match") if getattr(arguments, name) is not None]
-        if alone:
-            raise UsageError(f"--{alone[0]} needs --prometheus.url, the server with the history")
-        if arguments.format == "html":
-            raise UsageError("--format html needs --prometheus.url: it is the format of a history")
-        return
-    others = {"URL": arguments.urls, "--simulate": arguments.simulate}
-    for name in (name for name, value in others.items() if value):
-        raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
-    reject_baseline(arguments, "a history, which has its own")
 
 
 async def observe_history(arguments: argparse.Namespace, streams: Streams, clock: Clock) -> int:
@@ -69,7 +50,7 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
         HistoryError: Nothing can be read.
         UsageError: The flags cannot be used.
     """
-    url = _address(arguments.prometheus_url)
+    url = arguments.prometheus_url
     arguments.urls = [url]
     config = read_config(arguments, streams.environ)
     (target,) = static_targets(config)
@@ -116,7 +97,7 @@ def query_of(arguments: argparse.Namespace, now: float) -> HistoryQuery:
     """Return what to read, until ``now`` (Unix time) at most.
 
     Raises:
-        UsageError: The flags name no time of a history, or no matchers.
+        UsageError: The flags name no time of a history.
     """
     begin = moment(arguments.since or DEFAULT_SINCE, "--since", now)
     end = min(moment(arguments.until or "0", "--until", now), now)
@@ -125,19 +106,7 @@ def query_of(arguments: argparse.Namespace, now: float) -> HistoryQuery:
             f"from --since to --until must be {format_duration(MIN_SECONDS)} to "
             f"{format_duration(MAX_SECONDS)}; it is {format_duration(max(end - begin, 0.0))}"
         )
-    return HistoryQuery(begin, end, checked_match(arguments.match or ""))
-
-
-def checked_match(text: str) -> str:
-    """Return matchers such as ``job="vllm"``, without braces.
-
-    Raises:
-        UsageError: It is something else.
-    """
-    try:
-        return label_matchers(text)
-    except ValueError as error:
-        raise UsageError(f"--match {text[:80]!r} {error}") from None
+    return HistoryQuery(begin, end, arguments.match or "")
 
 
 def moment(text: str, flag: str, now: float) -> float:
@@ -156,15 +125,3 @@ def moment(text: str, flag: str, now: float) -> float:
             "2026-11-20 or 2026-11-20T14:00 (UTC)"
         ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-
-
-def _address(url: str) -> str:
-    """Return the address of the server without a page that was copied with it.
-
-    Raises:
-        UsageError: It is not an address.
-    """
-    try:
-        return api_address(completed_url(url))
-    except ValueError as error:
-        raise UsageError(f"--prometheus.url {error}") from None

@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from spec_decode_exporter.cli.flags import Flag, reject_baseline
+from spec_decode_exporter.cli.flags import Flag
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history.recording import RecordingError, read_recording
 from spec_decode_exporter.history.replay import RecordingClock, new_targets
@@ -28,27 +27,6 @@ RECORDING_FLAGS: Final = (
     Flag("--record", "FILE", "keep the page of every poll in a file, compressed", read=Path),
     Flag("--replay", "FILE", "report a file of --record instead of servers", read=Path),
 )
-
-
-def check_recording_flags(arguments: argparse.Namespace) -> None:
-    """Reject flags that have no meaning together.
-
-    Raises:
-        UsageError: There are some.
-    """
-    if arguments.replay is None:
-        if arguments.record is not None and arguments.prometheus_url is not None:
-            raise UsageError("--record keeps polls of servers, and --prometheus.url polls none: use one")
-        return
-    others = {
-        "URL": arguments.urls,
-        "--simulate": arguments.simulate,
-        "--record": arguments.record,
-        "--prometheus.url": arguments.prometheus_url,
-    }
-    for name in (name for name, value in others.items() if value):
-        raise UsageError(f"--replay reports a recording, and {name} something else: use one")
-    reject_baseline(arguments, "a recording")
 
 
 def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Observation, RecordingClock]:

@@ -40,22 +40,17 @@ _FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
 
 
 def check_reference_flags(arguments: argparse.Namespace) -> None:
-    """Reject flags that have no meaning together, and read the file of ``--against`` as ``before``.
+    """Read the file of ``--against`` as ``before``.
 
     Raises:
         UsageError: Flags contradict each other.
         SavedFileError: A file cannot be written or read.
     """
-    save, against, arguments.before = arguments.save, arguments.against, None
-    if arguments.prometheus_url is not None and (save is not None or against is not None):
-        name = "--against" if save is None else "--save"
-        raise UsageError(f"{name} needs a measurement, and --prometheus.url reports the past: use one")
-    if save is not None:
-        check_free(save)
+    arguments.before, against = None, arguments.against
+    if arguments.save is not None:
+        check_free(arguments.save)
     if against is None:
         return
-    if save is not None:
-        raise UsageError("--save keeps a measurement, and --against compares one: use one")
     if arguments.format not in _FORMATS:
         raise UsageError(f"--format {arguments.format} is not for --against: use {', '.join(_FORMATS)}")
     if not _is_address(against):

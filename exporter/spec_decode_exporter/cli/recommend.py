@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ from spec_decode_exporter.cli.flags import (
     exporter_url,
     is_given,
     reader,
-    reject_baseline,
+    reject_pairs,
 )
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
-from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
+from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
@@ -93,11 +94,10 @@ def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
     servers = arguments.urls or arguments.simulate or is_given(arguments.config_file)
     if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
         raise UsageError("give servers, --exporter or --snapshot: one of the three")
-    if arguments.snapshot or arguments.exporter:
-        reject_baseline(arguments, "an exporter or a file")
+    reject_pairs(arguments, dict.fromkeys(("exporter", "snapshot"), "baseline_prometheus_url"))
     if arguments.snapshot:
         return read(arguments.snapshot)
-    return run_loop(
+    return asyncio.run(
         read_snapshot_of(str(arguments.exporter / _PATH)) if arguments.exporter else _observed(arguments)
     )
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.app.service import Options, Service
@@ -27,29 +26,20 @@ from spec_decode_exporter.cli.flags import (
     with_speculation,
 )
 from spec_decode_exporter.cli.process import (
-    BackgroundStream,
-    background_output,
+    DroppingStream,
     end_soon,
+    log_without_waiting,
     raise_file_limit,
-    run_loop,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.log import configure_log, escaped
-from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.web.hosts import AllowedHosts, parse_external_url
 from spec_decode_exporter.web.server import parse_address
 
 DEFAULT_ADDRESS: Final = ":7732"
-ANSWER_SECONDS: Final = 10.0
-"""Seconds to wait for the first answers; an unreachable target may take longer."""
-_STEP: Final = 0.1
-_MAX_SHOWN: Final = 10
-"""Targets whose answer is printed."""
 _FLAGS: Final = (
     Flag("--config.file", "FILE", "the configuration; without one, flags and defaults"),
     Flag("--config.auto-reload", "", "reload the configuration when its file changes"),
@@ -74,22 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 def handle(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; then end the process with status 0."""
     raise_file_limit()
-    with background_output() as output:
-        run_loop(_serve(arguments, output))
+    log = log_without_waiting()
+    asyncio.run(_serve(arguments, _options(arguments, log)))
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(0)
 
 
-async def _serve(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) -> None:
-    options = _options(arguments, output)
+async def _serve(arguments: argparse.Namespace, options: Options) -> None:
+    if not arguments.simulate:
+        await Service(_reader(arguments), options, SystemClock()).run()
+        return
     async with AsyncExitStack() as stack:
-        if arguments.simulate:
-            await _serve_demo(arguments, options, stack)
-            return
-        service = Service(_reader(arguments), options, SystemClock())
-        background = Background()
-        stack.push_async_callback(background.cancel)
-        await service.run(lambda urls: background.start(_print_start(service, urls, options)))
+        await _serve_demo(arguments, options, stack)
 
 
 async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: AsyncExitStack) -> None:
@@ -105,7 +91,7 @@ async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: As
 
     async def begin(urls: Sequence[str]) -> None:
         await live_through(clock, servers, lambda: [each.poller() for each in service.fleet])
-        await _print_start(service, urls, options)
+        print(f"Page: {options.external_url or urls[0]}", flush=True)  # noqa: T201
         if options.web_config is None:  # the sender has no password
             await sender.send_for_ever(urls[0])
 
@@ -123,7 +109,7 @@ def _reader(arguments: argparse.Namespace) -> Callable[[], Config]:
     return read
 
 
-def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) -> Options:
+def _options(arguments: argparse.Namespace, log: DroppingStream | None) -> Options:
     if arguments.config_auto_reload and not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
@@ -134,8 +120,8 @@ def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) 
         watched=Path(arguments.config_file) if arguments.config_auto_reload else None,
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
-        log_lines_dropped=lambda: sum(stream.lines_dropped for stream in output),
-        stopping=lambda: end_soon(output),
+        log_lines_dropped=lambda: log.lines_dropped if log else 0,
+        stopping=end_soon,
     )
 
 
@@ -175,63 +161,3 @@ def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
         return [{**each, **settings} for each in arguments.simulated]
     urls = arguments.target or ([DEFAULT_URL] if settings else [])
     return [{"url": url, **settings} for url in urls]
-
-
-async def _print_start(service: Service, urls: Sequence[str], options: Options) -> None:
-    targets = await first_answers(lambda: [each.status() for each in service.fleet], asyncio.sleep)
-    print(start_report(targets, urls, options), end="")  # noqa: T201
-
-
-async def first_answers(
-    statuses: Callable[[], Sequence[TargetStatus]], sleep: Callable[[float], Awaitable[None]]
-) -> Sequence[TargetStatus]:
-    """Return the targets once each was polled, or after ``ANSWER_SECONDS``."""
-    for _ in range(round(ANSWER_SECONDS / _STEP)):
-        found = statuses()
-        if found and all(status.record.polls for status in found):
-            return found
-        await sleep(_STEP)
-    return statuses()
-
-
-def start_report(targets: Sequence[TargetStatus], urls: Sequence[str], options: Options) -> str:
-    """Return first answers, a scrape job and, in the last line, the address of the page."""
-    page = f"{options.external_url}/" if options.external_url else urls[0]
-    lines = [f"spec-decode-exporter {__version__}", "", "First answers:", *_answers(targets), ""]
-    tcp = [url for url in urls if not url.startswith("unix:")]
-    if tcp:
-        lines += ["For scrape_configs in prometheus.yml:", *_scrape_job(tcp[0], options), ""]
-    return "\n".join([*lines, f"Page: {page}", ""])
-
-
-def _answers(targets: Sequence[TargetStatus]) -> Iterator[str]:
-    if not targets:
-        yield "  no target yet: discovery continues"
-    for target in targets[:_MAX_SHOWN]:
-        yield f"  {escaped(target.name)}: {escaped(_answer(target))}"
-    if len(targets) > _MAX_SHOWN:
-        yield f"  and {len(targets) - _MAX_SHOWN} more: /api/v1/targets lists them"
-
-
-def _answer(target: TargetStatus) -> str:
-    record = target.record
-    if record.up is None:
-        return f"no answer within {ANSWER_SECONDS:.0f} s"
-    if not record.up:
-        return record.failure_text
-    server = " ".join(word for word in (target.engine_kind, record.version) if word)
-    engines = plural(record.engines or 0, "engine")
-    return f"up, {server}, {engines}" if record.engines else "up, but its page is of no supported server"
-
-
-def _scrape_job(url: str, options: Options) -> Iterator[str]:
-    address = urlsplit(url)
-    yield "  - job_name: spec-decode"
-    yield "    scrape_interval: 15s"
-    if address.scheme == "https":
-        yield "    scheme: https"
-    if options.web_config:
-        yield f"    # basic_auth and tls_config as in {options.web_config}"
-    yield "    static_configs:"
-    hint = "  # or the name of this host" if address.hostname == "localhost" else ""
-    yield f'      - targets: ["{address.netloc}"]{hint}'

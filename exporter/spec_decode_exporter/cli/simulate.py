@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
-from spec_decode_exporter.cli.process import run_loop
+from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
@@ -48,11 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 def handle(arguments: argparse.Namespace) -> int:
     """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
-    return run_loop(run(arguments))
+    asyncio.run(run(arguments))
+    return 0
 
 
-async def run(arguments: argparse.Namespace) -> int:
-    """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
+async def run(arguments: argparse.Namespace) -> None:
+    """Serve the scenario until SIGINT or SIGTERM."""
     sender = request_sender() if arguments.requests_url else None
     simulation = Simulation(load_scenario(arguments.scenario), answered=sender.take if sender else None)
     address: ListenAddress = arguments.listen_address
@@ -61,28 +61,21 @@ async def run(arguments: argparse.Namespace) -> int:
     # The host of this machine stands for all interfaces.
     host = "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
     url = f"http://{ListenAddress(host, server.port)}/metrics"
-    sys.stdout.write(
-        f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g}) serves {url}; Ctrl-C ends it.\n"
+    started = (
+        f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g}) serves {url}; Ctrl-C ends it."
     )
-    sys.stdout.flush()
+    print(started, flush=True)  # noqa: T201
     sending = spawn(sender.send_for_ever(str(arguments.requests_url))) if sender else None
     stopped = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    stop_on_signals(stopped)
     await stopped.wait()
     await cancel([sending])
     await server.close()
-    return 0
 
 
 def request_sender() -> RequestSender:
     """Return a sender that prints its failures."""
-    return RequestSender(_print_error)
-
-
-def _print_error(reason: str) -> None:
-    sys.stderr.write(f"{reason}\n")
-    sys.stderr.flush()
+    return RequestSender(lambda reason: print(reason, file=sys.stderr, flush=True))  # noqa: T201
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Final
 from spec_decode_exporter.analysis.end_to_end import is_prefix_cache_lost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Drafting
-from spec_decode_exporter.analysis.missing_evidence import ways_text
+from spec_decode_exporter.analysis.missing_evidence import ways_to_know
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict, decoded_steps
 from spec_decode_exporter.analysis.window_evaluation import DEAD, MIN_VERDICT_REQUESTS
 from spec_decode_exporter.costs.cost import UNSTATED_LOAD, CostSource, is_near
@@ -157,8 +157,7 @@ def repetition(context: FindingContext) -> Found | None:
     first, threshold = context.acceptance(0), context.policy.findings.repetition_first_position
     if first is None or first < threshold or not context.evaluation.is_whole:
         return None
-    values = {"acceptance": first, "threshold": threshold}
-    return Found(text, {**values, "seconds": context.its.window.seconds})
+    return Found(text, {"acceptance": first, "threshold": threshold, "seconds": context.its.window.seconds})
 
 
 @FAULTS.finding(accepting)
@@ -207,7 +206,8 @@ def above_crossover(context: FindingContext) -> Found | None:
 
 @FAULTS.finding(drafting)
 def unclear_cost(context: FindingContext) -> Found | None:
-    text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {ways_text(context.its)}"
+    ways = (f"{way.text[0].lower()}{way.text[1:]} ({way.takes})" for way in ways_to_know(context.its))
+    text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. To know it, cheapest first: {'; or '.join(ways)}."
     even, speedup = context.its.break_even_cost_ratio, context.its.speedup_range
     is_unclear = context.evaluation.verdict is Verdict.UNCLEAR and not context.its.is_dead
     if not is_unclear or even is None or speedup is None:

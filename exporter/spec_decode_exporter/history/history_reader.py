@@ -185,7 +185,7 @@ class PrometheusHistory:
     slot_seconds: float
     engines: Sequence[EngineHistory]
     notes: Sequence[str] = ()
-    """Remarks about the reading: duplicates, clocks, missing series, unreadable scrapes."""
+    """Remarks about the reading: duplicates, missing series, unreadable scrapes."""
     incomplete: str = ""
     """Reason why the report covers only a part; empty if it is complete."""
 

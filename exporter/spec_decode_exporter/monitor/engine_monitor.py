@@ -11,13 +11,13 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
-from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
-from spec_decode_exporter.costs.learned import Learned
+from spec_decode_exporter.costs.learned import Learned, LearnedState
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import drafts_of
@@ -52,6 +52,7 @@ class EngineMonitor:
         windows: Sequence[float],
         assumptions: Assumptions | None = None,
         baseline: Baseline | None = None,
+        remembered: LearnedState | None = None,
     ) -> None:
         """Monitor an engine.
 
@@ -59,6 +60,7 @@ class EngineMonitor:
             windows: Lengths of the windows in seconds, ascending.
             assumptions: Knowledge of the engine besides its counters.
             baseline: Baseline of its model on its target, shared with the model's other engines.
+            remembered: What an earlier process learned about it.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
@@ -72,14 +74,14 @@ class EngineMonitor:
         """True if a change since the last evaluation must be shown at once."""
         self._last: EngineSnapshot | None = None
         self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
-        self._tokens = self._resets = self._changes = 0
+        self._tokens = self._resets = 0
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[CostByLoad, ...] = ()
         self._latency_baseline: BaselineSummary | None = None
         self._cost_basis = False, 0
         self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
-        self._last_drafts: LastDrafts | None = None
+        self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
         self._decision, self._setting = ShownDecision(), ShownSetting()
@@ -87,6 +89,8 @@ class EngineMonitor:
         self._recorded = Decision()
         """Verdict and advice of the last events about them."""
         self.use(windows, self._assumptions)
+        if remembered is not None:
+            self.learned.remember(remembered)
 
     def use(self, windows: Sequence[float], assumptions: Assumptions) -> None:
         """Use other windows and assumptions; longer windows fill up from now on."""
@@ -129,8 +133,8 @@ class EngineMonitor:
 
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
-    ) -> Iterator[Event]:
-        """Take a poll's sample, and yield its events.
+    ) -> tuple[Event, ...]:
+        """Take a poll's sample, and return its events.
 
         Intervals, in seconds, are those of polls and of polls with histograms.
         """
@@ -147,13 +151,11 @@ class EngineMonitor:
         self.is_urgent |= is_first or self.counters.drafting is not before or step.reset is not None
         if sample[Counter.DRAFTS] is None and (length := sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)):
             self._reported_lengths.append(length)
-        yield from self._reset_events(step)
-        yield from self._check_events(step.poll)
-        if step.increment:
-            yield from self._learn(step.increment, sample)
+        counted = (*self._reset_events(step), *self._check_events(step.poll))
+        return (*counted, *self._learn(step.increment, sample)) if step.increment else counted
 
-    def evaluate(self, *, in_full: bool = True) -> Iterator[Event]:
-        """Evaluate the newest poll, and yield what changed since the last evaluation.
+    def evaluate(self, *, in_full: bool = True) -> tuple[Event, ...]:
+        """Evaluate the newest poll, and return what changed since the last evaluation.
 
         If it raises, the snapshot has the state and the figures by the counters alone. ``in_full`` computes
         all that a scrape reads; otherwise the first reader does, which takes a scrape of many too long.
@@ -175,19 +177,19 @@ class EngineMonitor:
             self._count_time(None)
             self._last = self._plain(windows)
             raise
-        if windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
-            yield from self._state_events(evaluation.state)
-            yield from self._decision_events(evaluation.decision)
+        if not windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
+            return ()
+        return (*self._state_events(evaluation.state), *self._decision_events(evaluation.decision))
 
-    def gone(self, now: float, *, is_bad: bool) -> Iterator[Event]:
-        """Free the evaluation of an engine that is gone at ``now`` (monotonic); yield the event, once."""
+    def gone(self, now: float, *, is_bad: bool) -> tuple[Event, ...]:
+        """Free the evaluation of an engine that is gone at ``now`` (monotonic); return the event, once."""
         if self._state is State.UNREACHABLE or not self.history.is_gone(now):
-            return
+            return ()
         before, self._state, self._last = self._state, State.UNREACHABLE, self._absent()
         self.is_urgent = True
         self._decision.reset()
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
-        yield Event("state_changed", fields, bad=is_bad)
+        return (Event("state_changed", fields, bad=is_bad),)
 
     def evaluation_over(self, seconds: float, *, is_gone: bool = False) -> Evaluation:
         """Return the evaluation of the last ``seconds``, at most: the advice needs no longer ones."""
@@ -221,7 +223,7 @@ class EngineMonitor:
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
             self._resets, self._tokens, self.is_urgent = self.history.window_resets, tokens, True
-            self._is_cost_known = False
+            self._is_cost_known, self._last_drafts = False, None
             self._decision.reset()
             if tokens != before:
                 yield Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})
@@ -275,7 +277,7 @@ class EngineMonitor:
 
     def _note_change(self, moment: float) -> None:
         """Note a detected change of acceptance or drafting, which began at a moment (monotonic)."""
-        self._changes += 1
+        self._last_drafts = None
         if moment > self._changed_at:
             self._changed_before, self._changed_at = self._changed_at, moment
 
@@ -289,7 +291,7 @@ class EngineMonitor:
         if not known.speculation.schedule.pauses:
             self._last_drafts = None
         elif evaluation.is_advisable and columns(its.increments, "drafts")[0][-1]:
-            self._last_drafts = LastDrafts(its, known.wall, known.changes)
+            self._last_drafts = its, known.wall
         return evaluation
 
     def _shown(self, evaluation: Evaluation, drops: DropStatus) -> Shown:
@@ -311,7 +313,7 @@ class EngineMonitor:
         decision = self._decision.offer(computed, now, may_pay=may_pay, is_likely=is_likely)
         basis = (decision.advice, self._assumptions, self._resets, self._is_cost_known)
         compute = partial(evaluation.setting_by, decision.advice)
-        return Shown(decision, self._setting.offer(compute, basis, now, self._lengths[-1]))
+        return decision, self._setting.offer(compute, basis, now, self._lengths[-1])
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -333,7 +335,6 @@ class EngineMonitor:
             recent=None if is_drafting or longest <= STALL_SECONDS else history.window(STALL_SECONDS),
             since_change=history.window(age) if is_changed else None,
             change_wall=wall - age if is_changed else None,
-            changes=self._changes + history.window_resets,
             baseline=self.learned.baseline.summary(wall),
             faster_method=self.faster,
             last_drafts=self._last_drafts,

@@ -26,12 +26,10 @@ MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""
 EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
 """Identifier of an event, as a regular expression of JSON Schema."""
-EVENTS_PER_ENGINE: Final = 4
-"""Events of an engine at once, as at a restart."""
-TARGET_EVENT_EVERY: Final = 6.0
-"""Seconds after which a target may have one more event."""
-LIST_EVENT_EVERY: Final = 1.0
-"""Seconds after which all targets of a list together may have one more event."""
+TARGET_BURST, ANY_BURST = 4 * MAX_ENGINES, 8_000
+"""Events at once of a target, and of all together: four of each engine, as at a restart."""
+TARGET_EVENT_EVERY, ANY_EVENT_EVERY = 6.0, 0.2
+"""Seconds after which a target, and all together, may have one more event."""
 REPEATED_AFTER: Final = 600.0
 """Seconds after which the log repeats that events are omitted."""
 
@@ -67,19 +65,6 @@ class EventSubject(NamedTuple):
         if self.model_name is None or self.engine is None:
             return None
         return engine_id(self.target, self.model_name, self.engine)
-
-
-class EventSource(NamedTuple):
-    """List of discovery that found a target; its targets share a budget of events."""
-
-    discovery: str = ""
-    """Kind of discovery, such as ``http``."""
-    key: str = ""
-    """Unique to the list; it may contain a secret. Empty for a configured target."""
-
-
-NO_LIST: Final = EventSource()
-"""Source of configured targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +103,11 @@ class Since:
     """Identifier for the next request."""
 
 
-@dataclass(slots=True)
-class _Budget:
-    """Rate of the events of a target or a list, and the number of those beyond it."""
-
-    bucket: TokenBucket
-    omitted: int = 0
-    reported_at: float = -inf
-
-
 class EventLog:
     """Records events: each gets an identifier and a log line, and the newest are kept.
 
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so readers detect gaps.
-    A flapping target, or a list that replaces all its targets, has a budget, and so does not fill the log.
+    Neither a flapping target nor a list that replaces its targets again and again fills the log.
     """
 
     def __init__(
@@ -141,10 +117,10 @@ class EventLog:
         self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
-        self._budgets: dict[str | EventSource, _Budget] = {}
+        self._of_target: dict[str, TokenBucket] = {}
+        self._of_all = TokenBucket(ANY_BURST, ANY_EVENT_EVERY, now)
+        self._omitted, self._reported_at = 0, -inf
         self._errors = Isolation(now)
-        self.engines = MAX_ENGINES
-        """Limit of engines of all targets, by which a new list gets its budget."""
         self.quiet_until = -inf
         """Time (monotonic) until which events that are not bad are lines of the level debug."""
 
@@ -153,16 +129,16 @@ class EventLog:
         """Identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
 
-    def record(self, event: Event, wall: float, subject: EventSubject, source: EventSource = NO_LIST) -> None:
+    def record(self, event: Event, wall: float, subject: EventSubject) -> None:
         """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead.
 
-        ``source`` is the list that found the target. An event that cannot be written is an internal error.
+        An event that cannot be written is an internal error.
         """
-        self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject, source))
+        self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject))
 
     def forget(self, target: str) -> None:
-        """Free the budget of a target that is gone; a list keeps its own, also while it is empty."""
-        self._budgets.pop(target, None)
+        """Free the rate of a target that is gone."""
+        self._of_target.pop(target, None)
 
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
@@ -178,31 +154,17 @@ class EventLog:
         gap = identifier is not None and (number < before or not is_own)
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
 
-    def _record(self, event: Event, wall: float, subject: EventSubject, source: EventSource) -> None:
-        passed = self._passed(event, subject.target, EVENTS_PER_ENGINE * MAX_ENGINES, TARGET_EVENT_EVERY)
-        subject = subject if passed is event else EventSubject(subject.target)
-        if passed and source.key:
-            of_target, burst = passed, EVENTS_PER_ENGINE * self.engines
-            passed = self._passed(of_target, source, burst, LIST_EVENT_EVERY, source.discovery)
-            subject = subject if passed is of_target else EventSubject()
-        if passed:
-            self._keep(passed, wall, subject)
-
-    def _passed(
-        self, event: Event, source: str | EventSource, burst: int, every: float, discovery: str = ""
-    ) -> Event | None:
-        """Return an event within the rate of its source; else None, or the event that some are omitted."""
-        budget = self._budgets.get(source)
-        if budget is None:
-            budget = self._budgets[source] = _Budget(TokenBucket(burst, every, self._now))
-        if budget.bucket.take():
-            return event
-        budget.omitted += 1
-        if self._now() - budget.reported_at < REPEATED_AFTER:
-            return None
-        budget.reported_at = self._now()
-        fields = {"omitted": budget.omitted, "example": event.name, "discovery": discovery}
-        return Event("events_omitted", fields)
+    def _record(self, event: Event, wall: float, subject: EventSubject) -> None:
+        if subject.target not in self._of_target:
+            self._of_target[subject.target] = TokenBucket(TARGET_BURST, TARGET_EVENT_EVERY, self._now)
+        if self._of_target[subject.target].take() and self._of_all.take():
+            self._keep(event, wall, subject)
+            return
+        self._omitted += 1
+        if self._now() - self._reported_at >= REPEATED_AFTER:
+            self._reported_at = self._now()
+            fields = {"omitted": self._omitted, "example": event.name}
+            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
 
     def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)

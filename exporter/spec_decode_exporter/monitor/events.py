@@ -22,7 +22,6 @@ class About(StrEnum):
 
     ENGINE = "Engines"
     TARGET = "Targets"
-    REQUESTS = "Requests"
     DISCOVERY = "Discovery"
     EXPORTER = "Exporter"
 
@@ -30,7 +29,6 @@ class About(StrEnum):
 COMMON_FIELDS: Final[Mapping[About, tuple[str, ...]]] = {
     About.ENGINE: ("event_id", "target", "model_name", "engine"),
     About.TARGET: ("event_id", "target"),
-    About.REQUESTS: ("event_id", "model_name"),
 }
 """Fields of all rows of a subject, besides ``timestamp``, ``level`` and ``event``."""
 
@@ -51,11 +49,9 @@ class EventType(NamedTuple):
     tone: Tone = "neutral"
 
 
-_E, _T, _R, _D, _X = About
+_E, _T, _D, _X = About
 _DROP: Final = "kind baseline_length length seconds since"
 _CHECK: Final = "check drafts draft_tokens accepted_tokens accepted_by_position"
-_MIXED: Final = "window requests mean_acceptance_ratio p10_acceptance_ratio"
-_BELOW: Final = "request_type temperature window requests speedup_ratio"
 _REFUSED: Final = "malformed without_metrics contradictory rate dropped too_costly body status"
 
 _ROWS: Final = (
@@ -88,12 +84,8 @@ _ROWS: Final = (
     EventType(_T, "target_polled_less_often", "info, warning", "cause interval", "The interval is longer than configured: `answers` take too much of the server's time, or their `processing` more than 5 % of a core of the exporter (a warning).", "Polled only every {interval} s: {cause}"),
     EventType(_T, "baseline_read", "info", "model period source", "`baseline.prometheus` has a period without speculation; it is the baseline of this model.", "Baseline of {model} from {source}: {period}"),
     EventType(_T, "baseline_not_read", "warning", "source reason", "No baseline, or the history could not be read; the next attempt is after an hour.", "No baseline from {source}: {reason}", "drop"),
-    EventType(_T, "events_omitted", "warning", "omitted example discovery", "A target, or all targets of a list, have too many events; `omitted` counts since the start.", "Too many events: some are omitted, such as {example}", "drop"),
+    EventType(_T, "events_omitted", "warning", "omitted example", "A target, or all together, have too many events; `omitted` counts those of all targets since the start.", "Too many events: some are omitted, such as {example}", "drop"),
     EventType(_T, "poll_crashed", "error", "exception", "An internal error in reading a response. It is no event."),
-    EventType(_R, "mixed_workload_began", "warning", _MIXED, "Types, temperatures or prompt lengths with clearly different acceptance lengths: the mean describes none.", "Mixed workload: the mean of {requests} requests hides that they differ", "drop"),
-    EventType(_R, "mixed_workload_ended", "info", _MIXED, "No longer, or too few requests.", "No mixed workload any more, or too few requests", "recovery"),
-    EventType(_R, "requests_below_break_even", "warning", _BELOW, "Requests of this type and temperature are significantly slower by speculation (95 %).", "Requests below break-even|: {request_type}|, temperature {temperature}|, speed-up {speedup_ratio}", "drop"),
-    EventType(_R, "requests_below_break_even_ended", "info", _BELOW, "No longer, or too few.", "Requests no longer below break-even, or too few|: {request_type}|, temperature {temperature}", "recovery"),
     EventType(_D, "targets_changed", "info", "targets added removed", "The targets changed."),
     EventType(_D, "targets_not_monitored", "warning", "targets limit remedy", "More targets were discovered than `limits.engines` allows."),
     EventType(_D, "discovery_failed", "warning", "discovery reason", "A list could not be loaded; the targets stay."),
@@ -102,7 +94,6 @@ _ROWS: Final = (
     EventType(_D, "pod_left_out", "warning", "discovery pod reason", "An annotated pod cannot be a target."),
     EventType(_X, "listening", "info", "urls version", "The exporter serves these URLs."),
     EventType(_X, "stopping", "info", "", "The exporter received a signal to stop."),
-    EventType(_X, "log_lines_dropped", "warning", "lines", "The reader of the log did not read; this number of lines was dropped."),
     EventType(_X, "stopped_late", "error", "seconds", "Closing connections or saving the state took too long."),
     EventType(_X, "reloaded", "info", "", "The reloaded configuration is in force."),
     EventType(_X, "reload_failed", "error", "problems", "The configuration has errors; the old one stays."),
@@ -113,12 +104,9 @@ _ROWS: Final = (
     EventType(_X, "web_config_keys_ignored", "warning", "keys", "The file of `--web.config.file` has keys of exporter-toolkit that have no effect here."),
     EventType(_X, "connections_full", "warning", "connections reason", "The limit is reached, or the system has no descriptor or memory for another connection; the longest idle one is closed. At most once a minute."),
     EventType(_X, "variable_not_understood", "warning", "variable reason", "An environment variable about vLLM's speculation is invalid."),
-    EventType(_X, "state_file_set_aside", "warning", "file kept_as reason", "The state file was damaged and is renamed to `kept_as`; readable entries stay."),
+    EventType(_X, "state_file_set_aside", "warning", "file kept_as reason", "The state file does not validate, as one of an earlier version: it is renamed to `kept_as`, and nothing of it is used."),
     EventType(_X, "state_file_not_written", "warning", "file reason", "The learned state could not be saved."),
-    EventType(_X, "state_file_shared", "warning", "file remedy", "Another exporter writes the state file too."),
     EventType(_X, "state_file_written_again", "info", "file", "The learned state was saved again."),
-    EventType(_X, "saving_failed", "error", "exception", "An internal error in saving."),
-    EventType(_X, "baselines_forgotten", "warning", "forgotten most_kept", "More engines than the state can hold; the oldest are forgotten."),
     EventType(_X, "request_failed", "error", "method path exception", "An internal error in a request; its response was 500."),
     EventType(_X, "task_died", "error", "exception", "An internal error ended a background task. Restart the exporter and report the error."),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -66,6 +65,7 @@ class Fleet:
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
+        errors = errors or Isolation(clock.monotonic)
         self.shared = Shared(
             *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
         )
@@ -77,7 +77,7 @@ class Fleet:
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines, self._unlogged = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic), Counter[str]()
+        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic)
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -97,13 +97,9 @@ class Fleet:
         return self.shared.errors.each(part, self, lambda monitor: monitor.item, work)
 
     def follow(self, targets: Sequence[Target]) -> None:
-        """Monitor exactly these targets, once earlier changes are complete.
-
-        Beyond ``limits.engines``, configured targets come first, then those of lists, evenly.
-        """
-        shared, limit = self.shared, self._limit
-        self._wanted = _within(targets, limit)
-        shared.limit = shared.events.engines = limit
+        """Monitor these targets after earlier changes; beyond the limit, configured ones come first."""
+        self.shared.limit = self._limit
+        self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[: self._limit]
         self._note_not_monitored(len(targets) - len(self._wanted))
         self._background.start(self._follow(self._wanted))
 
@@ -146,7 +142,9 @@ class Fleet:
                 work = partial(self._follow_one, key, target)
                 await self.shared.errors.attempt_async("target", work, {"target": target.name})
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
-            self._note_changed(len(wanted), len(added), len(gone))
+            if (added or gone) and self._lines.take():
+                changes = {"added": len(added), "removed": len(gone)}
+                _log.info("targets_changed", targets=len(wanted), **changes)
 
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
@@ -174,31 +172,11 @@ class Fleet:
             resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
         return TargetMonitor(target, self.config, self.shared, resolver)
 
-    def _note_changed(self, targets: int, added: int, removed: int) -> None:
-        self._unlogged.update(added=added, removed=removed)
-        if (added or removed) and self._lines.take():
-            _log.info("targets_changed", targets=targets, **self._unlogged)
-            self._unlogged.clear()
-
     def _note_not_monitored(self, number: int) -> None:
         if number and not self.not_monitored:
             remedy = "raise limits.engines and the memory limit of the container, or use shards"
             _log.warning("targets_not_monitored", targets=number, limit=self.shared.limit, remedy=remedy)
         self.not_monitored = number
-
-
-def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
-    """Return at most ``places`` targets, in their order: configured ones first, then evenly by list."""
-    seen = Counter[str]()
-
-    def rank(target: Target) -> int:
-        seen[target.found_by] += 1
-        return seen[target.found_by] if target.found_by else 0
-
-    if len(targets) <= places:
-        return targets
-    kept = {target.key for target in sorted(targets, key=rank)[:places]}
-    return [target for target in targets if target.key in kept]
 
 
 def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:

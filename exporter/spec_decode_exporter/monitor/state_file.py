@@ -1,57 +1,56 @@
-"""State file: entries of one JSON line each after a header, replaced atomically.
-
-Damage costs only the entries of the damaged lines.
-"""
+"""State file: one JSON document, replaced atomically; one that does not validate is discarded whole."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from secrets import token_hex
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 import structlog
+from pydantic import TypeAdapter, ValidationError
 
-from spec_decode_exporter.core.files import open_plain, read_bounded, replace_file
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.files import read_bounded, replace_file
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
-
-VERSION: Final = 2
-MAX_BYTES: Final = 32 * 2**20
-MAX_ENTRIES: Final = 4096
-_MAX_SHOWN: Final = 100
-Entry = TypeVar("Entry")
-_log = structlog.get_logger(__name__)
-_HEAD: Final = re.compile(
-    rb'\{"format":"spec-decode-exporter state","version":(\d{1,9})'
-    rb'(?:,"writer":"([0-9a-f]{16})","entries":(\d{1,9})\}\n)?'
+from spec_decode_exporter.core.tasks import STATE, Pace
+from spec_decode_exporter.monitor.state import (
+    VERSION,
+    Remembered,
+    RememberedBaseline,
+    RememberedEngine,
+    StateDocument,
 )
-"""Version; identifier of the process that wrote the file, and number of entries, absent in version 1."""
-_MAX_HEAD: Final = 128
-_SHARED: Final = "Another exporter writes the same state file: each forgets what the other learned."
+
+MAX_BYTES: Final = 32 * 2**20
+MAX_ENGINES_BYTES: Final = 24 * 2**20
+"""Maximum size of the engines, of 6 to 20 kB each; a baseline has no more."""
+MAX_CONTAINERS: Final = 500_000
+"""Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
+_SLICE: Final = 20
+"""Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
+_MAX_SHOWN: Final = 100
+_HEAD: Final = re.compile(rb'\{\s*"format":\s*"spec-decode-exporter state",\s*"version":\s*(\d{1,9})')
+Entry = RememberedEngine | RememberedBaseline
+_log = structlog.get_logger(__name__)
 
 
-class StateFile(Generic[Entry]):
+class StateFile:
     """State file. Errors of the disk raise nothing; their begin and end are logged.
 
     Both calls block on the disk: call them in a thread, one at a time, and ``load`` first.
     """
 
-    def __init__(self, path: Path, parse: Callable[[bytes], Entry]) -> None:
-        """Use the file at ``path``; of a symbolic link, its destination.
-
-        ``parse`` returns the entry of a line, or raises ValueError with a reason.
-        """
+    def __init__(self, path: Path) -> None:
+        """Use the file at ``path``; of a symbolic link, its destination."""
         self.path = path
-        self._parse = parse
-        self._writer = token_hex(8).encode()
-        self._writers = {self._writer}
-        """Expected writers of the present file: this process, and before its first save an earlier one."""
         self._damage = ""
         """Reason to set the present file aside instead of replacing it; empty if there is none."""
-        self._failures, self._shared = OnceUntilRecovered(), OnceUntilRecovered()
+        self._failures = OnceUntilRecovered()
 
     @property
     def failure(self) -> str:
@@ -61,44 +60,35 @@ class StateFile(Generic[Entry]):
     @property
     def problem(self) -> str:
         """Sentence about the file for the page; empty without a problem."""
-        if self.failure:
-            return f"The state file cannot be written: {self.failure}. After a restart, baselines are lost."
-        return _SHARED if self._shared.reason is not None else ""
+        text = "The state file cannot be written: {}. After a restart, baselines are lost."
+        return text.format(self.failure) if self.failure else ""
 
-    def load(self) -> list[Entry]:
-        """Return the readable entries.
+    def load(self) -> StateDocument:
+        """Return the state; an empty one if there is no file, or if it does not validate.
 
-        A damaged file is renamed to ``<name>.corrupt``, which replaces an earlier one of that name, and the
-        readable entries are saved again.
+        Such a file is renamed to ``<name>.corrupt``, which replaces an earlier one of that name.
         """
-        lines: Sequence[bytes] = ()
         try:
-            lines = self._lines(read_bounded(self._place(), MAX_BYTES))
+            return parsed_state(read_bounded(self._place(), MAX_BYTES))
         except FileNotFoundError:
-            self.save([])  # a place that cannot be written is logged at the start
+            pass
         except (OSError, ValueError) as error:
             self._damage = _reason(error)
-        valid = dict(self._valid(lines))
-        if self._damage:
-            self.save(list(valid))
-        return list(valid.values())
+        self.save(document([], []))  # a place that cannot be written is logged at the start
+        return StateDocument()
 
-    def save(self, lines: Sequence[bytes]) -> None:
-        """Replace the entries by those of ``lines``."""
-        head = b'{"format":"spec-decode-exporter state","version":%d,"writer":"%s","entries":%d}'
+    def save(self, content: bytes) -> None:
+        """Replace the file."""
         try:
             place = self._place()
-            self._note_writer(place)
             self._set_aside(place)
-            replace_file(place, b"\n".join([head % (VERSION, self._writer, len(lines)), *lines, b""]))
+            replace_file(place, content)
         except OSError as error:
-            reason = _reason(error)
-            if self._failures.failed(reason):
+            if self._failures.failed(reason := _reason(error)):
                 _log.warning("state_file_not_written", file=str(self.path), reason=reason)
-            return
-        self._writers = {self._writer}
-        if self._failures.recovered():
-            _log.info("state_file_written_again", file=str(self.path))
+        else:
+            if self._failures.recovered():
+                _log.info("state_file_written_again", file=str(self.path))
 
     def _place(self) -> Path:
         """Return the resolved path.
@@ -111,35 +101,8 @@ class StateFile(Generic[Entry]):
             raise OSError("it is not a plain file")
         return place
 
-    def _lines(self, content: bytes) -> Sequence[bytes]:
-        """Return the lines of the entries.
-
-        Raises:
-            ValueError: The content is not a state of this version.
-        """
-        head = _HEAD.match(content)
-        if head is None:
-            raise ValueError("it is not a state of this exporter")
-        version, writer, number = head.groups()
-        self._writers.add(writer)
-        if int(version) != VERSION or writer is None:
-            raise ValueError(f"it has version {int(version)}; this exporter reads version {VERSION}")
-        *lines, rest = content[head.end() :].split(b"\n", MAX_ENTRIES)
-        if rest or len(lines) != int(number):
-            self._damage = f"it has {len(lines)} of {int(number)} entries"
-        return lines
-
-    def _valid(self, lines: Sequence[bytes]) -> Iterator[tuple[bytes, Entry]]:
-        """Yield the valid lines and their entries; note the first invalid line."""
-        for number, line in enumerate(lines, 2):
-            try:
-                yield line, self._parse(line)
-            except ValueError as error:
-                shown = line[:_MAX_SHOWN].decode(errors="replace")
-                self._damage = self._damage or f"line {number}, {shown!r}: {error}"
-
     def _set_aside(self, place: Path) -> None:
-        """Rename a damaged file, so that its content is not lost."""
+        """Rename a damaged file: it may be the wrong one."""
         if self._damage:
             aside = place.with_name(f"{place.name}.corrupt")
             with suppress(FileNotFoundError):
@@ -148,15 +111,103 @@ class StateFile(Generic[Entry]):
                 _log.warning("state_file_set_aside", **fields)
             self._damage = ""
 
-    def _note_writer(self, place: Path) -> None:
-        """Log once if another process wrote the file since the last save."""
-        head = None
-        with suppress(OSError), open_plain(place) as file:
-            head = _HEAD.match(file.read(_MAX_HEAD))
-        if head is None or head[2] in (None, *self._writers):
-            self._shared.recovered()
-        elif self._shared.failed():
-            _log.warning("state_file_shared", file=str(self.path), remedy=_SHARED)
+
+class StateSaver:
+    """Loads the state file, if one is configured, and saves it periodically and at the end."""
+
+    def __init__(self, remembered: Remembered, clock: Clock, collect: Callable[[], None]) -> None:
+        """``collect`` hands over the learned states of the engines to ``remembered``."""
+        self._remembered, self._clock, self._collect = remembered, clock, collect
+        self.file: StateFile | None = None
+        """State file; None without one."""
+        self._disk = asyncio.Lock()
+
+    def begin(self, path: Path | None) -> None:
+        """Load the state file; it blocks on the disk, so call it before the event loop has other work."""
+        if path is not None:
+            self.file = StateFile(path)
+            self._remembered.recall(self.file.load())
+
+    async def use(self, path: Path | None) -> None:
+        """Use this file from now on; load it if it is another one."""
+        async with self._disk:
+            if path is None:
+                self.file = None
+            elif self.file is None or path != self.file.path:
+                self.file = StateFile(path)
+                self._remembered.recall(await STATE.run(self.file.load))
+
+    async def save_for_ever(self, interval: Callable[[], float]) -> None:
+        """Save periodically; ``interval`` returns the seconds until the next time."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic() + interval())
+            await self.save()
+
+    async def save(self) -> None:
+        """Save the learned states. After a cancellation the thread still writes: there is one writer."""
+        await asyncio.shield(self._write())
+
+    async def _write(self) -> None:
+        async with self._disk:
+            if self.file:  # without one, the states of a thousand engines would take 9 MB for nothing
+                self._collect()
+                now = self._clock.wall()
+                engines = await _texts(self._remembered.engines(now))
+                baselines = await _texts(self._remembered.baselines(now))
+                await STATE.run(self.file.save, document(engines, baselines))
+
+
+async def _texts(entries: Iterable[Entry]) -> list[bytes]:
+    texts, pace = list[bytes](), Pace(_SLICE)
+    for entry in entries:
+        texts += entry_json(entry)
+        await pace.done()
+    return texts
+
+
+@cache
+def _adapters() -> tuple[TypeAdapter[StateDocument], TypeAdapter[Entry]]:
+    """Return the validators of documents and of entries, which an exporter without a file does not build."""
+    return TypeAdapter(StateDocument), TypeAdapter(Entry)
+
+
+def parsed_state(content: bytes) -> StateDocument:
+    """Return the state in a document.
+
+    Raises:
+        ValueError: It does not validate; the text says why.
+    """
+    version = _HEAD.match(content)
+    if version is None:
+        raise ValueError("it is not a state of this exporter")
+    if int(version[1]) != VERSION:
+        raise ValueError(f"it has version {int(version[1])}; this exporter reads version {VERSION}")
+    if content.count(b"[") + content.count(b"{") > MAX_CONTAINERS:
+        raise ValueError(f"it has more than {MAX_CONTAINERS} lists and objects")
+    try:
+        return _adapters()[0].validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:_MAX_SHOWN]) from None
+
+
+def entry_json(entry: Entry) -> list[bytes]:
+    """Return an entry as JSON; none if it would not validate again, as with half a surrogate in a label."""
+    adapter = _adapters()[1]
+    with suppress(ValueError):
+        text = adapter.dump_json(entry, exclude_defaults=True)
+        adapter.validate_json(text)
+        return [text]
+    return []
+
+
+def document(engines: list[bytes], baselines: list[bytes]) -> bytes:
+    """Return the document of entries; of too many bytes of engines, the last ones."""
+    while sum(map(len, engines)) > MAX_ENGINES_BYTES:
+        del engines[:100]
+    text = b'{"format":"spec-decode-exporter state","version":%d,"engines":[%s],"baselines":[%s]}\n'
+    return text % (VERSION, b",".join(engines), b",".join(baselines))
 
 
 def _reason(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
@@ -23,7 +23,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
+from spec_decode_exporter.monitor.event_log import EventLog, EventSubject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
@@ -33,14 +33,11 @@ from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
-from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
 
 EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
-CHURN_SECONDS: Final = 600.0
-"""Seconds after a surplus engine is evicted, in which evictions and new engines are no events."""
 SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
 USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 PLACE_LABELS: Final = 256
@@ -53,37 +50,31 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
+@dataclass(slots=True, eq=False)
 class Shared:
     """Everything that the targets share."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        remembered: Remembered,
-        events: EventLog,
-        errors: Isolation | None = None,
-        *,
-        limit: int = MAX_ENGINES,
-        spread: bool = True,
-        recorded: Recorded | None = None,
-    ) -> None:
-        """Have places for ``limit`` engines: one for an engine, more for one with long labels.
+    clock: Clock
+    remembered: Remembered
+    """Learned state of engines of earlier processes, and baselines."""
+    events: EventLog
+    errors: Isolation = field(default_factory=Isolation)
+    """Isolates internal errors of readers and of targets; those of engines are events."""
+    limit: int = MAX_ENGINES
+    """Places: an engine takes one, or more with long labels."""
+    spread: bool = True
+    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
+    recorded: Recorded | None = None
+    """Takes each raw poll, to record it."""
+    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+    """Takes labels, snapshot and pace of each engine that was evaluated."""
+    places_taken: int = 0
+    budget: PollBudget = field(default_factory=PollBudget)
+    engine_errors: Isolation = field(init=False)
 
-        Args:
-            clock: Clock.
-            remembered: Learned state of engines of earlier processes, and baselines.
-            events: Takes the events.
-            errors: Isolates internal errors of readers and of targets; those of engines are events.
-            limit: Places.
-            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
-            recorded: Takes each raw poll, to record it.
-        """
-        self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
-        self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
-        self.limit, self.places_taken = limit, 0
-        self.budget, self._spread = PollBudget(), spread
-        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-        """Takes labels, snapshot and pace of each engine that was evaluated."""
+    def __post_init__(self) -> None:
+        """Make events of the internal errors of engines."""
+        self.engine_errors = engine_errors(self.events, self.clock)
 
     @property
     def pace(self) -> float:
@@ -93,7 +84,7 @@ class Shared:
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self._spread else 0.0
+        return phase(key) if self.spread else 0.0
 
 
 class Monitored(NamedTuple):
@@ -129,7 +120,6 @@ class TargetMonitor:
         self._record = PollRecord()
         self._served: ServedSpeculation | None = None
         self._places = self._not_monitored = 0
-        self._churned_at = -inf
         self._configure(target, config)
 
     @property
@@ -228,15 +218,9 @@ class TargetMonitor:
             member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
             yield ExperimentMember(member, engine)
 
-    def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
-        """Yield the labels and the longest window of every engine, also of engines that are gone."""
-        longest = self._config.windows[-1]
-        return self._each("history", lambda engine: engine.history.window(longest))
-
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
         target, record = self.target, self._record
-        shown = self._shared.errors.whole("targets", self.item, self._labelled)
         interval = record.interval or self._config.poll.interval
         pace = record.pace or interval
         return TargetStatus(
@@ -248,7 +232,7 @@ class TargetMonitor:
             address=f"{address(target.url)}{urlsplit(target.url).path}",
             labels=self.labels,
             discovery=target.discovery,
-            engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in shown),
+            engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in self.engines.values()),
         )
 
     def remember(self) -> None:
@@ -259,31 +243,17 @@ class TargetMonitor:
     def record_event(self, event: Event, subject: EventSubject | None = None) -> None:
         """Record an event of the target, or of one of its engines."""
         subject = subject or EventSubject(self.target.name)
-        source = EventSource(self.target.discovery, self.target.found_by)
-        self._shared.events.record(event, self._shared.clock.wall(), subject, source)
+        self._shared.events.record(event, self._shared.clock.wall(), subject)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
         """Yield the labels of every engine and the result of ``work``; omit an engine that fails.
 
         It raises nothing, so that a reader of all targets continues with the next one.
         """
-        own, errors = dict(self.target.labels), self._shared.errors
-        shown = errors.whole(part, self.item, self._labelled)
-        return errors.each(
-            part, shown, attrgetter("labels"), lambda shown: ({**shown.labels, **own}, work(shown.engine))
+        own, engines = dict(self.target.labels), list(self.engines.values())
+        return self._shared.errors.each(
+            part, engines, attrgetter("labels"), lambda its: ({**its.labels, **own}, work(its.engine))
         )
-
-    def _labelled(self) -> Sequence[Monitored]:
-        """Return the engines that have labels of their own.
-
-        A server that no longer names its model, or now does, may show an engine under labels of an earlier
-        one. Then the labels belong to the newest: no page may contain a series twice.
-        """
-        if all(map(all, self.engines)):  # names without a gap are labels of their own
-            return list(self.engines.values())
-        by_age = sorted(self.engines.values(), key=lambda monitored: monitored.engine.history.last_seen)
-        newest = {monitored.subject: monitored for monitored in by_age}
-        return [monitored for monitored in self.engines.values() if newest[monitored.subject] is monitored]
 
     # Settings
 
@@ -356,12 +326,12 @@ class TargetMonitor:
         engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
         moments = polled.moment, polled.wall, polled.interval
         observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
-        for event in errors.whole("counting", monitored.labels, observe):
+        for event in errors.attempt("counting", monitored.labels, observe) or ():
             was_reset |= event.name == "engine_reset"
             self.record_event(event, monitored.subject)
         if engine.is_urgent or self._is_due(monitored, polled):
             evaluate = partial(engine.evaluate, in_full=self._shared.pace > polled.interval)
-            for event in errors.whole("evaluation", monitored.labels, evaluate):
+            for event in errors.attempt("evaluation", monitored.labels, evaluate) or ():
                 self.record_event(event, monitored.subject)
             if engine.snapshot:
                 labels = {**monitored.labels, **dict(self.target.labels)}
@@ -381,7 +351,11 @@ class TargetMonitor:
         """Return the samples of monitored engines, and of new ones as far as there are places."""
         samples = polled.reading.samples
         if samples.keys() != self.engines.keys():
-            self._renew([name for name in samples if name not in self.engines], polled)
+            new = [name for name in samples if name not in self.engines]
+            self._evict(new, polled)
+            for name in new:
+                if self._fit(name):
+                    self._add(name, polled)
         admitted = [(self.engines[name], sample) for name, sample in samples.items() if name in self.engines]
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
@@ -393,33 +367,23 @@ class TargetMonitor:
             self.record_event(Event("engines_not_monitored", fields))
         return admitted
 
-    def _renew(self, new: Sequence[EngineName], polled: Polled) -> None:
-        """Evict engines that left the page, and monitor new ones as far as they fit."""
-        was_churning = self._is_churning(polled.moment)
-        if self._evict(new, polled):
-            self._churned_at = polled.moment
-        for name in new:
-            if self._fit(name):
-                self._add(name, polled)
-        if self._churned_at == polled.moment and not was_churning:
-            fields: dict[str, object] = {
-                "kept": len(self.engines),
-                "remedy": "a label of the server takes ever new values: check model_name and engine",
-            }
-            self.record_event(Event("engines_evicted", fields))
-
-    def _evict(self, new: Sequence[EngineName], polled: Polled) -> int:
-        """Evict engines that left long ago, and the oldest whose places are needed; return their number."""
-        surplus = 0
+    def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
+        """Evict engines that left long ago, and the oldest whose places are needed."""
+        has_evicted = False
         for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
             is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
             if not is_old and self._fit(*new):
                 break
-            surplus += not is_old
-            self._remember(name)
-            del self.engines[name]
-            self._take_places(-self._places_of(name))
-        return surplus
+            has_evicted |= not is_old
+            self._drop(name)
+        if has_evicted and self._record.is_news("engines_evicted", now=polled.moment):
+            remedy = "a label of the server takes ever new values: check model_name and engine"
+            self.record_event(Event("engines_evicted", {"kept": len(self.engines), "remedy": remedy}))
+
+    def _drop(self, name: EngineName) -> None:
+        self._remember(name)
+        del self.engines[name]
+        self._take_places(-self._places_of(name))
 
     def _fit(self, *new: EngineName) -> bool:
         """Return whether new engines are within the limits of the fleet and of a target."""
@@ -436,17 +400,18 @@ class TargetMonitor:
             "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
-        baseline = remembered.baseline(self.model_key(name.model_name))
-        engine = EngineMonitor(self._config.windows, self._assumptions(name), baseline=baseline)
-        learned = remembered.engines.known(self._key(name), polled.wall)
-        if learned is not None:
-            engine.learned.remember(learned)
+        for other in [other for other, its in self.engines.items() if its.labels == labels]:
+            self._drop(other)  # the server names its model now, or no longer: no page has a series twice
+        engine = EngineMonitor(
+            self._config.windows,
+            self._assumptions(name),
+            baseline=remembered.baseline(self.model_key(name.model_name)),
+            remembered=remembered.engine(self._key(name), polled.wall),
+        )
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
         monitored = self.engines[name] = Monitored(engine, labels, own_phase)
         self._take_places(self._places_of(name))
-        if not self._is_churning(polled.moment):
-            event = Event("engine_found", {"kind": polled.reading.engine_kind})
-            self.record_event(event, monitored.subject)
+        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), monitored.subject)
 
     def _remember(self, name: EngineName) -> None:
         (engine, labels, _), clock = self.engines[name], self._shared.clock
@@ -454,24 +419,16 @@ class TargetMonitor:
         learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.engines.keep(self._key(name), learned, seen)
+            remembered.keep_engine(self._key(name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:
-        """Free the evaluations of engines that are gone, and record it.
-
-        An operator should look at them if the target is up: one that is down has an event of its own, as
-        have engines with ever new names.
-        """
+        """Free the evaluations of engines that are gone, and record it: bad only if the target is up."""
         now, is_bad = self._shared.clock.monotonic(), bool(self._record.up)
-        for monitored in self._shared.errors.whole("gone", self.item, self._labelled):
+        for monitored in self.engines.values():
             gone = partial(monitored.engine.gone, now, is_bad=is_bad)
-            for event in self._shared.errors.whole("gone", monitored.labels, gone):
-                if not self._is_churning(now):
-                    self.record_event(event, monitored.subject)
-
-    def _is_churning(self, now: float) -> bool:
-        return now - self._churned_at <= CHURN_SECONDS
+            for event in self._shared.errors.attempt("gone", monitored.labels, gone) or ():
+                self.record_event(event, monitored.subject)
 
     def _take_places(self, number: int) -> None:
         self._places += number

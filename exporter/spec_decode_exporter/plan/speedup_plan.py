@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import Field
 
 from spec_decode_exporter.analysis.depth import speedup
-from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, pays_share, speedup_verdict
+from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
@@ -26,7 +26,8 @@ from spec_decode_exporter.costs.published import PublishedShare, published_steps
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
-from spec_decode_exporter.views.verdict_text import CLAIMS, LIKELY, likely_text, range_text
+from spec_decode_exporter.views.verdict_text import likely_text, range_text
+from spec_decode_exporter.views.words import LIKELY, VERDICTS
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -147,9 +148,9 @@ class SpeedupPlan(View):
     @computed
     def pays_share_ratio(self) -> float | None:
         """Share of published costs, or of the possible speed-ups, at which it pays; null if unknown."""
-        if self.verdict is Verdict.UNCLEAR and self.published_share is not None:
-            return self.published_share.ratio
-        return pays_share(self.verdict, None if self.depth is None else self.depth.bounds, _SPEEDUPS)
+        bounds = None if self.depth is None else self.depth.bounds
+        likely = self.published_share.ratio if self.published_share else likely_share(bounds, _SPEEDUPS)
+        return SHARES.get(self.verdict, likely)
 
     @computed
     def verdict_text(self) -> str:
@@ -163,7 +164,7 @@ class SpeedupPlan(View):
             return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
         value, lower, upper = (f"{ratio:.2f}" for ratio in depth.bounds[:3])
         bounds = f"{lower} to {upper} {range_text(cost)}"
-        return f"{CLAIMS[self.verdict]}: {value} times as fast as without it ({bounds}), decode only."
+        return f"{VERDICTS[self.verdict].title}: {value} times as fast as without it ({bounds}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:

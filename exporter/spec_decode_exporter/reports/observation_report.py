@@ -26,13 +26,13 @@ from spec_decode_exporter.views.engine_view import (
     BucketView,
     EngineView,
     QuantilesView,
-    Standing,
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
+from spec_decode_exporter.views.words import WORDS, Standing
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -100,7 +100,7 @@ def _quoted(document: _Document, *names: str) -> _Document:
 
 
 def _no_advice(engine: EngineView) -> str:
-    return advice(engine) if engine.recommendation is Action.COLLECT else ""
+    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
 
 
 def _again(engine: EngineView) -> str:
@@ -218,7 +218,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     "BASES": BASES,
     "SOURCES": SOURCES,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
-    "TONES": WORDS,
+    "WORDS": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
 }
 """Functions and texts of the template."""

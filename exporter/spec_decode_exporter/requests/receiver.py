@@ -1,4 +1,4 @@
-"""Receive single requests: limit their rate, count them, evaluate them, and log refusals and changes."""
+"""Receive single requests: limit their rate, count them, evaluate them, and log refusals."""
 
 from __future__ import annotations
 
@@ -14,23 +14,17 @@ from msgspec.structs import replace as with_fields
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
-from spec_decode_exporter.core.recurring import PersistenceFilter, TokenBucket
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.experiments.pace import ArmTypes
-from spec_decode_exporter.requests.record import Batch, Refusal, read
+from spec_decode_exporter.requests.record import SLICE, Batch, Refusal, read
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
-from spec_decode_exporter.requests.summary import Effect, GroupKey, RequestSummary
 
 _LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about refused requests."""
-_SLICE: Final = 64
-"""Requests that are counted between two yields to the event loop."""
 
-PERSISTENCE_SECONDS: Final = 60.0
-"""A state must persist for this time before its event is emitted."""
 _COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
 
@@ -56,7 +50,6 @@ class RequestReceiver:
         self.settings = settings
         self._targets, self._clock = targets, clock
         self._errors = errors or Isolation(clock.monotonic)
-        self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
         self._status: int | None = None
         self._logged_at = self._costs_at = -inf
@@ -99,17 +92,12 @@ class RequestReceiver:
         evaluate = partial(self._store.findings, windows, self._clock.monotonic())
         return await self._errors.attempt_async("requests", evaluate) or self._store.last
 
-    def changes(self, findings: RequestFindings) -> Sequence[tuple[str, Event]]:
-        """Return the model name and the event of each change since the last call."""
-        changes = partial(self._notifier.changes, findings, self._clock.monotonic())
-        return self._errors.attempt("request events", NO_ITEM, changes) or ()
-
     def times(self, model_name: str, target: str, begin: float, end: float) -> ArmTypes:
         """Return the times by type of a target's requests: see ``RequestStore``."""
         return self._store.times(model_name, target, begin, end)
 
     async def _count(self, batch: Batch) -> None:
-        targets, pace = {name for name, _ in self._targets()}, Pace(_SLICE)
+        targets, pace = {name for name, _ in self._targets()}, Pace(SLICE)
         for number, sent in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
@@ -158,58 +146,3 @@ def _combined(costs: Sequence[CostRange]) -> CostRange:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
     chosen = sorted((cost for cost in costs if cost.source is source), key=lambda cost: cost.guess)
     return reduce(CostRange.spanning, chosen, chosen[len(chosen) // 2])
-
-
-class RequestChangeNotifier:
-    """Emits an event when a model gets or loses a mixed workload, or a group falls below break-even."""
-
-    def __init__(self) -> None:
-        """Start without conditions: names of models, and keys of groups."""
-        self._differing = PersistenceFilter[str | GroupKey]()
-        self._emitted: set[str | GroupKey] = set()
-
-    def changes(self, findings: RequestFindings, now: float) -> list[tuple[str, Event]]:
-        """Return the model name and the event of each change of the longest window at ``now`` (monotonic)."""
-        if not findings.windows:
-            return []
-        label, window = max(findings.windows.items(), key=lambda item: item[1].seconds)
-        summaries: dict[str | GroupKey, RequestSummary] = {each.key: each.summary for each in window.groups}
-        summaries |= {each.model_name: each.summary for each in window.models}
-        conditions: set[str | GroupKey] = {each.model_name for each in window.models if each.mixed}
-        conditions |= {each.key for each in window.groups if each.summary.effect is Effect.LOSES}
-        changed = self._differing.confirmed(conditions ^ self._emitted, now, PERSISTENCE_SECONDS)
-        self._emitted ^= changed
-        return [
-            _event(
-                label, condition, summaries.get(condition, RequestSummary()), began=condition in self._emitted
-            )
-            for condition in sorted(changed, key=str)
-        ]
-
-
-def _event(
-    window: str, condition: str | GroupKey, summary: RequestSummary, *, began: bool
-) -> tuple[str, Event]:
-    """Return the model name and the event of a condition that began or ended."""
-    ratios, speedup = summary.acceptance_ratio, summary.speedup_ratio
-    if isinstance(condition, str):
-        mixture: dict[str, object] = {
-            "window": window,
-            "requests": summary.requests,
-            "mean_acceptance_ratio": _rounded(summary.mean_acceptance_ratio),
-            "p10_acceptance_ratio": _rounded(ratios.p10 if ratios else None),
-        }
-        return condition, Event("mixed_workload_began" if began else "mixed_workload_ended", mixture)
-    group: dict[str, object] = {
-        "request_type": condition.request_type,
-        "temperature": condition.temperature,
-        "window": window,
-        "requests": summary.requests,
-        "speedup_ratio": _rounded(speedup and speedup.value),
-    }
-    name = "requests_below_break_even" if began else "requests_below_break_even_ended"
-    return condition.model_name, Event(name, group)
-
-
-def _rounded(ratio: float | None) -> float | None:
-    return None if ratio is None else round(ratio, 3)

@@ -42,7 +42,7 @@ ALMOST_NONE: Final = 0.05
 """A request is rejected if the upper bound of its share is below this: speculation does not help it."""
 ALMOST_ALL: Final = 0.95
 """A request is repetitive if the lower bound of its share is above this; copied code is below."""
-_SLICE: Final = 64
+SLICE: Final = 64
 """Records between two yields to the event loop: less than a millisecond of work."""
 
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -250,7 +250,7 @@ async def read(body: bytes, *, lines: bool, salt: bytes | None) -> Batch:
     if len(records) > MAX_BATCH_REQUESTS:
         raise TooManyValuesError(f"The body has more than {MAX_BATCH_REQUESTS} requests; send them in parts.")
     for index, record in enumerate(records):
-        if index % _SLICE == 0:
+        if index % SLICE == 0:
             await yield_to_event_loop()
         try:
             batch.requests.append(_parsed(record, salt))

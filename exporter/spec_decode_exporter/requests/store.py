@@ -47,10 +47,6 @@ EVALUATION_SECONDS: Final = 5.0
 """Interval after which the windows are evaluated again."""
 MAX_EAGER_REQUESTS: Final = 1000
 """With at most this many requests, each new one causes an evaluation; with more, only time does."""
-TAKEOVER_FACTOR: Final = 2
-"""Requests of a name that takes over a slot, relative to those of its holder."""
-MAX_WAITING: Final = 256
-"""Names without a slot that are counted."""
 
 FOLDED: Final = ("model_name", "request_type", "user", "group")
 """Labels with slots; a group is a combination of model, type and temperature."""
@@ -107,35 +103,26 @@ class RequestFindings:
 
 
 class Slots:
-    """Slots of a label: the names with the most requests keep theirs, the others share ``other``.
+    """Slots of a label: the first names have one, the others share ``other``.
 
-    A new name takes a free slot. At the end of a period, as long as the longest window, a name with at least
-    ``TAKEOVER_FACTOR`` times the requests of a holder takes over its slot, as does any name if the holder had
-    none. So chance moves no slot, and unused names do not remain. Names without a slot are counted in bounded
-    memory, never too high (Misra and Gries, *Finding repeated elements*, 1982).
+    At the end of a period, as long as the longest window, names without a request in it lose their slots. So
+    unused names do not remain, and a slot that becomes free is most likely that of a frequent name.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: Counter[Hashable] = Counter()
-        self._waiting: Counter[Hashable] = Counter()
         self.folded = 0
         """Requests whose name had no slot."""
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._held
-
     def admit(self, name: Hashable) -> bool:
         """Count a request; return whether its name has a slot."""
-        if name in self._held or len(self._held) < self._limit:
+        has_slot = name in self._held or len(self._held) < self._limit
+        if has_slot:
             self._held[name] += 1
-            return True
-        self.folded += 1
-        if name in self._waiting or len(self._waiting) < MAX_WAITING:
-            self._waiting[name] += 1
         else:
-            self._waiting -= Counter(self._waiting.keys())
-        return False
+            self.folded += 1
+        return has_slot
 
     def label(self, name: str) -> str:
         """Count a request; return the label of its name."""
@@ -143,15 +130,11 @@ class Slots:
             return UNKNOWN
         return name if name in {OTHER, UNKNOWN} or self.admit(name) else OTHER
 
-    def end_period(self, gone: AbstractSet[Hashable] = frozenset()) -> AbstractSet[Hashable]:
-        """Move slots, and return the names that lose theirs; those that are ``gone`` cannot come again."""
-        held = {name: number for name, number in self._held.items() if name not in gone}
-        waiting = self._waiting.most_common()[self._limit - len(held) :]  # those before take the free slots
-        pairs = list(zip(sorted(held, key=held.__getitem__), waiting, strict=False))
-        moved = {old: new for old, (new, number) in pairs if number >= max(1, TAKEOVER_FACTOR * held[old])}
-        self._held = Counter(dict.fromkeys([*held.keys() - moved.keys(), *moved.values()], 0))
-        self._waiting.clear()
-        return gone | moved.keys()
+    def end_period(self) -> AbstractSet[Hashable]:
+        """Return the names that lose their slots: no request of a window is of them."""
+        lost = {name for name, requests in self._held.items() if not requests}
+        self._held = Counter(dict.fromkeys(self._held.keys() - lost, 0))
+        return lost
 
 
 class RequestStore:
@@ -246,30 +229,14 @@ class RequestStore:
             self._drop_oldest()
         if now - self._period_began >= self._longest:
             self._period_began = now
-            self._move_slots()
+            lost = {label: slots.end_period() for label, slots in self._slots.items()}
+            # Their totals end: if the remainder continued them, its counters would jump.
+            kept = (key for key in self._since_start if key.model_name not in lost["model_name"])
+            self._since_start = {key: self._since_start[key] for key in kept if key not in lost["group"]}
 
     def _drop_oldest(self) -> None:
         """Drop the oldest request: windows that began before it ended are partial."""
         self._began = max(self._began, self._kept.popleft().ended_at)
-
-    def _move_slots(self) -> None:
-        """Move slots. In the windows, requests of a name without one are ``other``.
-
-        Totals of a lost group end. If the remainder continued them, its counters would jump.
-        """
-        models, types, users = (self._slots[label].end_period() for label in FOLDED[:3])
-        gone = {key for key in self._since_start if key.model_name in models or key.request_type in types}
-        groups = self._slots["group"].end_period(gone)
-
-        def moved(request: KeptRequest) -> KeptRequest:
-            key, user = request.key, OTHER if request.user in users else request.user
-            if key in groups:
-                key = GroupKey(OTHER if key.model_name in models else key.model_name, OTHER, OTHER)
-            return request._replace(key=key, user=user)
-
-        self._since_start = {key: totals for key, totals in self._since_start.items() if key not in groups}
-        if groups or users:
-            self._kept = deque(map(moved, self._kept))
 
     async def _model(self, name: str, groups: Mapping[GroupKey, RequestSummary]) -> ModelFindings | None:
         evaluate = partial(model_findings, name, groups)

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTimeout, DummyCookieJar
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
@@ -19,18 +19,13 @@ EVERY_SECONDS: Final = 0.5
 _MAX_WAITING: Final = 10_000
 """Requests that wait; beyond it the oldest are dropped."""
 _MAX_BATCH: Final = 1000
-_RETRY_STATUSES: Final = frozenset((429, 503))
-"""Statuses after which the batch is sent again."""
 
 
 class RequestSender:
-    """Posts requests to an exporter in batches, as NDJSON.
-
-    A batch waits after a refused connection and after 429 or 503. A batch that may have arrived is never sent
-    again. ``on_failure`` is called with the reason of the first of several failures.
-    """
+    """Posts requests to an exporter in batches, as NDJSON; a batch that it does not take is lost."""
 
     def __init__(self, on_failure: Callable[[str], None], clock: Clock | None = None) -> None:
+        """Call ``on_failure`` with the reason of the first of several failures."""
         self._on_failure = on_failure
         self._clock = clock or SystemClock()
         self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
@@ -46,25 +41,21 @@ class RequestSender:
         async with ClientSession(timeout=ClientTimeout(total=5.0), cookie_jar=DummyCookieJar()) as session:
             while True:
                 await self._clock.sleep_until(self._clock.monotonic() + EVERY_SECONDS)
-                while self._waiting and await self._is_sent(session, url):
-                    pass
+                while self._waiting:
+                    await self._send(session, url)
 
-    async def _is_sent(self, session: ClientSession, url: URL) -> bool:
-        """Send a batch; return whether the next one may follow at once."""
+    async def _send(self, session: ClientSession, url: URL) -> None:
+        """Send a batch."""
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_BATCH))]
+        reason = ""
         try:
             headers = {"Content-Type": "application/x-ndjson"}
             async with session.post(url, data=b"\n".join(batch), headers=headers) as answer:
                 await answer.read()
+                reason = "" if answer.ok else f"it answered {answer.status}"
         except (ClientError, TimeoutError) as error:
-            reason, is_kept = str(error) or "no answer in time", isinstance(error, ClientConnectorError)
-        else:
-            if answer.ok:
-                self._failures.recovered()
-                return True
-            reason, is_kept = f"it answered {answer.status}", answer.status in _RETRY_STATUSES
-        if is_kept:
-            self._waiting.extendleft(reversed(batch))
-        if self._failures.failed():
+            reason = str(error) or "no answer in time"
+        if not reason:
+            self._failures.recovered()
+        elif self._failures.failed():
             self._on_failure(f"requests cannot be delivered: {reason}")
-        return False

@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from spec_decode_exporter.config.batch_schedule import batch_schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
 from spec_decode_exporter.config.source import read_source
-from spec_decode_exporter.config.types import Context, Duration, Section, Share, format_duration
+from spec_decode_exporter.config.types import Context, Duration, Section, Share
 
 MAX_TOKENS: Final = 32
 _INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
@@ -30,19 +31,10 @@ Range = tuple[Tokens, Tokens, DraftTokens]
 """Batch sizes, both ends included, and their draft tokens."""
 
 
-def _in_order(schedule: tuple[Range, ...]) -> tuple[Range, ...]:
-    """Refuse schedules that vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
-    ordered = tuple(sorted(schedule))
-    edges = [edge for first, last, _ in ordered for edge in (first, last + 0.5)]
-    if edges != sorted(edges) or (edges and edges[0] != 1):
-        raise ValueError(
-            "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
-            " such as [[1, 16, 4], [17, 64, 0]]"
-        )
-    return ordered
-
-
-Schedule = Annotated[tuple[Range, ...], AfterValidator(_in_order)]
+Schedule = Annotated[
+    tuple[Range, ...],
+    AfterValidator(lambda ranges: batch_schedule([list(each) for each in ranges]).ranges),
+]
 """Draft tokens by batch size, vLLM's ``num_speculative_tokens_per_batch_size``."""
 
 
@@ -195,7 +187,6 @@ class Scenario(ScenarioPart):
     description: str = ""
     model_name: ModelName = "meta-llama/Llama-3.1-8B-Instruct"
     engines: Processes = 1
-    front_end: Literal["python", "rust"] = "python"
     api_servers: Processes = 1
     dev_mode: bool = False
     cost_known: bool = True
@@ -211,17 +202,10 @@ class Scenario(ScenarioPart):
     repeat: Duration | None = None
 
     def mistakes(self) -> Iterator[Mistake]:
-        """Yield a mistake for processes that the front end lacks, and for phases that overlap."""
-        if self.front_end == "rust" and self.api_servers > 1:
-            text = "has several `api_servers`, which only the Python front end has; remove one of the two"
-            yield (), text
-        begins = [*(phase.at for phase in self.phases[1:]), *([] if self.repeat is None else [self.repeat])]
-        for phase, following in zip(self.phases, begins, strict=False):
-            end = phase.at + max(phase.over or 0.0, phase.restart.down if phase.restart else 0.0)
-            if following <= phase.at or following < end:
-                at, until, then = map(format_duration, (phase.at, end, following))
-                text = f"has a phase at {at} that lasts until {until}, but the next one, or `repeat`, begins"
-                yield (), f"{text} at {then}; order the phases and leave each its `over` and `down`"
+        """Yield a mistake if phases are not in order."""
+        moments = [*(phase.at for phase in self.phases), *([] if self.repeat is None else [self.repeat])]
+        if moments != sorted(set(moments)):
+            yield ("phases",), "are not in the order of their `at`, or not before `repeat`; order the phases"
 
     def draft_cost_ratio(self, requests: float) -> float:
         """Return the true cost of one more draft token for a batch of ``requests``, in plain decode steps.

@@ -25,8 +25,6 @@ _FIRST_TOKEN: Final = (
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
     80.0, 160.0, 640.0, 2560.0,
 )  # fmt: skip
-_RUST_TOKENS: Final = 131_072
-"""Largest bound of lengths in the Rust front end, which does not depend on the longest request."""
 _REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 
 
@@ -136,11 +134,7 @@ class SimulatedEngine:
         began: float,
         answered: Callable[[SimulatedRequest], None],
     ) -> None:
-        rust_bounds = (*token_bounds(_RUST_TOKENS), float(_RUST_TOKENS))
-        python_bounds = token_bounds(scenario.machine.max_model_len)
-        self.counts = EngineCounts(
-            speculation.tokens, rust_bounds if scenario.front_end == "rust" else python_bounds
-        )
+        self.counts = EngineCounts(speculation.tokens, token_bounds(scenario.machine.max_model_len))
         self.machine, self._speculation = scenario.machine, speculation
         self._index, self._engines = index, scenario.engines
         # A text as seed gives the same numbers in every process; the hash of a tuple does not.

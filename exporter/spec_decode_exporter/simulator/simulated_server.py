@@ -1,15 +1,15 @@
-"""Simulated vLLM on a socket: it follows the clock and refuses connections while it is down."""
+"""Simulated vLLM on a socket: it follows the clock, and answers nothing while it is down."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
@@ -17,7 +17,7 @@ from spec_decode_exporter.simulator.vllm_page import metrics_page
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 TICK_SECONDS: Final = 0.05
-"""Interval of the simulation without requests, and so the precision of an outage's begin and end."""
+"""Interval of the simulation without requests."""
 _BACKLOG: Final = 1024
 """Connections that wait for acceptance: a drill may connect many exporters or targets to one server."""
 _DRAIN_SECONDS: Final = 3.0
@@ -35,14 +35,13 @@ class PortError(ExporterError):
 class SimulatedServer:
     """Server of ``simulation``, which is ``speed`` times as fast as ``clock``.
 
-    During the down time of a restart its port is closed, so connections are refused as by a dead process.
+    During the down time of a restart it ends each connection without an answer.
     Creation times are the clock's Unix times, so a restart is in the past of every reader.
     """
 
     def __init__(self, simulation: Simulation, *, speed: float = 1.0, clock: Clock | None = None) -> None:
         self.port = 0
-        """Port of the server, the same after a restart."""
-        self._host = ""
+        """Port of the server."""
         self._simulation = simulation
         self._speed = speed
         self._clock = clock or SystemClock()
@@ -51,41 +50,35 @@ class SimulatedServer:
         self._runner: web.AppRunner | None = None
         self._driver: asyncio.Task[None] | None = None
 
-    @property
-    def listening(self) -> bool:
-        """False during an outage of the scenario and after ``close``."""
-        return self._runner is not None
-
     async def open(self, host: str, port: int) -> None:
         """Start to serve at ``host``, empty for all interfaces, and ``port``, 0 for any free one.
 
         Raises:
             PortError: The port is not available.
         """
-        self._host, self.port = host, port
-        await self._listen()
-        if not host and not port:  # each address got a free port of its own: take the first for all
-            await self._stop_listening()
-            await self._listen()
-        self._driver = asyncio.create_task(self._drive(), name="simulated vLLM")
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host or None, port, backlog=_BACKLOG).start()
+        except (OSError, UnicodeError) as error:
+            await runner.cleanup()
+            place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            # asyncio's text names the address again before the cause.
+            cause = getattr(error, "strerror", "").rpartition(": ")[2] or "the host is not a valid name"
+            raise PortError(f"cannot listen on {place}: {cause}; choose another address") from error
+        self.port, self._runner = runner.addresses[0][1], runner
+        self._driver = spawn(self._drive())
 
     async def close(self) -> None:
         """Stop the simulation and close the port."""
-        if self._driver is not None:
-            self._driver.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._driver
-        await self._stop_listening()
+        await cancel([self._driver])
+        if self._runner is not None:
+            await self._runner.cleanup()
 
     async def _drive(self) -> None:
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + TICK_SECONDS)
             self.catch_up()
-            if not self._simulation.serving:
-                await self._stop_listening()
-            elif not self.listening:
-                with contextlib.suppress(PortError):  # another program has it: the next tick tries again
-                    await self._listen()
 
     def catch_up(self) -> None:
         """Advance the simulation to the present."""
@@ -94,25 +87,6 @@ class SimulatedServer:
         self._moved_at = now
         self._simulation.advance(passed * self._speed)
 
-    async def _listen(self) -> None:
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host or None, self.port, backlog=_BACKLOG).start()
-        except (OSError, UnicodeError) as error:
-            await runner.cleanup()
-            place = f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
-            # asyncio's text names the address again before the cause.
-            cause = getattr(error, "strerror", "").rpartition(": ")[2] or "the host is not a valid name"
-            raise PortError(f"cannot listen on {place}: {cause}; choose another address") from error
-        self.port = runner.addresses[0][1]
-        self._runner = runner
-
-    async def _stop_listening(self) -> None:
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
-
     def application(self) -> web.Application:
         """Return vLLM's endpoints: its paths, queries, responses and content types."""
         scenario = self._simulation.scenario
@@ -120,8 +94,7 @@ class SimulatedServer:
         app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/metrics", self._metrics)
-        if scenario.front_end == "python":
-            app.router.add_get("/metrics/", self._filtered)
+        app.router.add_get("/metrics/", self._filtered)
         if scenario.dev_mode:
             app.router.add_get("/server_info", self._server_info)
         return app
@@ -143,8 +116,7 @@ class SimulatedServer:
     async def _metrics(self, _: web.Request) -> web.Response:
         """Serve the whole page for any query and any Accept header."""
         page = metrics_page(self._simulation, start=self._start, speed=self._speed)
-        is_rust = self._simulation.scenario.front_end == "rust"
-        return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS if is_rust else _TEXT})
+        return web.Response(body=page, headers={"Content-Type": _TEXT})
 
     async def _filtered(self, request: web.Request) -> web.Response:
         """Serve the path with a slash: only the samples that the query names, if any.
@@ -161,23 +133,22 @@ class SimulatedServer:
         page = page.replace(b"\nvllm:", b"\nvllm_") + b"# EOF\n"
         return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS})
 
-    async def _server_info(self, request: web.Request) -> web.Response:
-        return web.json_response(server_info(self._simulation, request.query.get("config_format", "text")))
+    async def _server_info(self, _: web.Request) -> web.Response:
+        return web.json_response(server_info(self._simulation))
 
 
-def server_info(simulation: Simulation, config_format: str) -> dict[str, object]:
-    """Return the body of ``/server_info`` with the configuration as ``text`` or ``json``."""
+def server_info(simulation: Simulation) -> dict[str, object]:
+    """Return the body of ``/server_info?config_format=json``."""
     speculation, model = simulation.speculation, simulation.scenario.model_name
-    tokens, is_ngram = speculation.tokens, speculation.method == "ngram"
+    is_ngram = speculation.method == "ngram"
     settings = {
         "method": speculation.method,
         "model": "ngram" if is_ngram else speculation.draft_model,  # as vLLM does without a draft model
-        "num_speculative_tokens": tokens,
+        "num_speculative_tokens": speculation.tokens,
         "num_speculative_tokens_per_batch_size": speculation.tokens_per_batch_size or None,
     }
-    draft = None if is_ngram else speculation.draft_model
-    text = f"SpeculativeConfig(method={speculation.method!r}, model={draft!r}, num_spec_tokens={tokens})"
-    config: object = f"model={model!r}, speculative_config={text if tokens else None}, seed=0"
-    if config_format == "json":
-        config = {"model_config": {"model": model}, "speculative_config": settings if tokens else None}
+    config = {
+        "model_config": {"model": model},
+        "speculative_config": settings if speculation.tokens else None,
+    }
     return {"vllm_config": config, "vllm_env": {"VLLM_SERVER_DEV_MODE": True}, "system_env": {}}

@@ -7,7 +7,7 @@ pages, in ``recorded``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -77,21 +77,17 @@ def metrics_page(
 
     Args:
         simulation: The server.
-        names: Sample names of a filtered page; the Rust front end ignores them.
+        names: Sample names of a filtered page.
         start: Unix time of second 0 of the simulation.
         speed: Seconds of the simulation in one second of Unix time.
     """
     scenario = simulation.scenario
-    is_rust, is_merged = scenario.front_end == "rust", scenario.api_servers > 1
+    is_merged = scenario.api_servers > 1
     if names and is_merged:
         return b""  # as vLLM does
-    asked = frozenset() if is_rust else frozenset(names)
-    unread = _unread_text(
-        scenario.front_end, scenario.model_name, scenario.engines, asked, is_merged=is_merged
-    )
-    read = [family for family in _recorded(scenario.front_end) if not family.samples]
-    if is_rust:
-        return f"{''.join(_rust_lines(read, simulation))}{unread}# EOF\n".encode()
+    asked = frozenset(names)
+    unread = _unread_text(scenario.model_name, scenario.engines, asked, is_merged=is_merged)
+    read = [family for family in _recorded() if not family.samples]
     metrics = [
         _metric(each, simulation)
         for each in read
@@ -107,21 +103,19 @@ def metrics_page(
 
 
 @cache
-def _recorded(front_end: str) -> Sequence[RecordedFamily]:
-    text = Path(__file__).with_name("recorded").joinpath(f"{front_end}.txt").read_text(encoding="utf-8")
+def _recorded() -> Sequence[RecordedFamily]:
+    text = Path(__file__).with_name("recorded").joinpath("python.txt").read_text(encoding="utf-8")
     return [RecordedFamily(*match.groups()) for match in _FAMILY.finditer(text)]
 
 
 @lru_cache(256)
-def _unread_text(
-    front_end: str, model_name: str, engines: int, names: frozenset[str], *, is_merged: bool
-) -> str:
+def _unread_text(model_name: str, engines: int, names: frozenset[str], *, is_merged: bool) -> str:
     """Return the families that are not simulated; only the samples of ``names`` if there are any.
 
     A page that is merged from several processes has neither families of a process nor creation times.
     """
     text = ""
-    for family in _recorded(front_end):
+    for family in _recorded():
         lines = family.samples.splitlines(keepends=True)
         kept = "".join([line for line in lines if not names or re.split("[{ ]", line)[0] in names])
         if kept and not (is_merged and re.match("p|.*_created$", family.name)):
@@ -132,7 +126,7 @@ def _unread_text(
 
 
 def _metric(family: RecordedFamily, simulation: Simulation) -> Metric:
-    """Return a simulated family, with labels in the order of the Rust front end."""
+    """Return a simulated family."""
     is_counter = family.kind == "counter"
     metric = Metric(
         family.name.removesuffix("_total") if is_counter else family.name, family.help, family.kind
@@ -163,20 +157,6 @@ def _add_times(metric: Metric, created: float, process_began: float) -> None:
     names = (f"{metric.name}_total", f"{metric.name}_count")
     for sample in [each for each in metric.samples if each.name in names]:
         metric.add_sample(f"{metric.name}_created", sample.labels, created)
-
-
-def _rust_lines(families: Iterable[RecordedFamily], simulation: Simulation) -> Iterator[str]:
-    """Yield lines as the Rust ``prometheus-client`` writes them, with integers and unsorted labels."""
-    drafting = {str(index) for index, engine in enumerate(simulation.engines) if engine.counts.drafts}
-    for family in families:
-        samples = _metric(family, simulation).samples
-        if family.name.endswith("_per_pos"):  # these series appear with the first draft
-            samples = [sample for sample in samples if sample.labels["engine"] in drafting]
-        if samples:
-            yield family.header
-        for sample in samples:
-            labels = ",".join([f'{name}="{_escaped(value)}"' for name, value in sample.labels.items()])
-            yield f"{sample.name}{{{labels}}} {sample.value}\n"
 
 
 def _escaped(value: str) -> str:

@@ -47,12 +47,10 @@ from spec_decode_exporter.views.verdict_text import (
     usual_length_text,
     verdict_text,
 )
+from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
-Standing = Verdict | State
-"""Verdict, or the state of an engine that does not draft."""
-
 _ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
 """Advice to draft the recommended number of tokens."""
@@ -97,17 +95,6 @@ class TotalsView(CountsView):
     covered_seconds: float = at("Time between successful polls, which the counts cover.")
 
 
-class SpreadView(View):
-    """Spread of the acceptance rate over the polls of a window. Over polls, not over requests."""
-
-    p10: float = at("The 10th percentile, weighted by draft tokens.")
-    p50: float = at("The median.")
-    p90: float = at("The 90th percentile.")
-    min: float = at("The lowest rate of a poll.")
-    max: float = at("The highest rate of a poll.")
-    stddev: float = at("The standard deviation.")
-
-
 class _Window(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 
@@ -119,7 +106,7 @@ class _Window(View):
     partial = fact("Whether it covers too little for bounds, verdict and recommendation.", bool, lambda view: view.its.is_partial)
     counts = fact("Increases of the engine's counters.", CountsView, lambda view: CountsView.of(view.its.total, position_accepted_tokens=view.its.positions.accepted))
     end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
-    interval_acceptance_ratio = fact("Null without draft tokens.", SpreadView | None, lambda view: _spread(view.its))
+    interval_acceptance_ratio = fact("Spread of the acceptance rate over polls, not over requests: `min`, `max`, `stddev`, and percentiles by draft tokens: `p10`, `p50`, `p90`. Null without draft tokens.", dict[str, float | None] | None, lambda view: _spread(view.its))
 
 
 class BucketView(View):
@@ -223,12 +210,12 @@ class SettingView(View):
 # fmt: on
 
 
-def _spread(its: WindowEvaluation) -> SpreadView | None:
+def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
     rates = its.poll_rates
     if not rates:
         return None
     quantiles = {name: its.poll_rate_quantile(share) for name, share in SPREAD_QUANTILES}
-    return SpreadView(**quantiles, min=rates[0][0], max=rates[-1][0], stddev=its.poll_rate_deviation)
+    return {**quantiles, "min": rates[0][0], "max": rates[-1][0], "stddev": its.poll_rate_deviation}
 
 
 def with_figures(base: type[View], figures: Mapping[str, object]) -> Any:  # noqa: ANN401  a class

@@ -51,14 +51,6 @@ class GroupView(View):
     windows: tuple[GroupWindowView, ...] = at("Ascending by length.")
 
 
-class ArmFirstTokenView(View):
-    """Time to first token of an arm, in seconds."""
-
-    mean: float | None = at("Null if the server does not export its sum.")
-    p50: float | None = at("Interpolated within the server's buckets; longest window only.")
-    p95: float | None = at("Likewise.")
-
-
 class ArmSpeedupView(Estimated):
     """Speed relative to the baseline, with its 95 % bounds at equal traffic: they contain what the difference of the traffic can explain at most."""
 
@@ -74,7 +66,7 @@ class ArmWindowView(View):
     engines: int = at("Number of engines of the arm in the window.")
     requests: int | None = at("Number of requests that began on them.")
     acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
-    time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
+    time_to_first_token_seconds: dict[str, float | None] = at("`mean`, null if the server does not export its sum, and `p50` and `p95` within the server's buckets, of the longest window only.", "first_token")
     prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "prefix_hit_ratio")
     traffic_ratio: dict[Traffic, float | None] = at("Work of the arm's traffic over the baseline's, by part; below 1: fewer, shorter or easier requests; empty for the baseline itself. Null: it differs by an unknown factor, and there are no bounds. Unknown parts are absent.", "traffic")
     speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis.", "speedups")

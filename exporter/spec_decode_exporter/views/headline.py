@@ -8,22 +8,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.evaluation import Basis
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
-from spec_decode_exporter.core.number_formats import plural, three_digits, utc_clock
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, State, Verdict
+from spec_decode_exporter.core.number_formats import plural, utc_clock
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.scrape.errors import METRICS_URL
-from spec_decode_exporter.views.engine_view import EngineView, Standing
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.verdict_text import LIKELY, know_text, likely_so_far, no_verdict
+from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, no_verdict
+from spec_decode_exporter.views.words import LIKELY, WORDS, Standing
 from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
 MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
-SAME_SECONDS: Final = 5.0
 """Distance of two moments that are shown as one."""
 
 
@@ -31,7 +30,7 @@ class Headline(NamedTuple):
     """What is the matter with a fleet or an engine, and what to do."""
 
     tone: str
-    """``good``, ``bad``, ``unsure``, ``waiting`` or ``off``."""
+    """That of a ``Word``."""
     short: str
     """A few words, for a title."""
     matter: str
@@ -40,21 +39,6 @@ class Headline(NamedTuple):
     """What to do; empty if nothing needs to be done."""
 
 
-WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
-    Verdict.OPTIMAL: ("good", "Speculation pays very well"),
-    Verdict.HEALTHY: ("good", "Speculation pays"),
-    Verdict.MARGINAL: ("good", "Speculation pays a little"),
-    Verdict.POOR: ("unsure", "Speculation hardly pays"),
-    Verdict.HARMFUL: ("bad", "Speculation makes decoding slower"),
-    Verdict.UNCLEAR: ("unsure", "Unclear whether speculation pays"),
-    Verdict.INSUFFICIENT: ("waiting", "Too early to say"),
-    State.STALLED: ("bad", "Drafting stalled"),
-    State.UNREACHABLE: ("bad", "Unreachable"),
-    State.DISABLED: ("off", "No speculation here"),
-    State.IDLE: ("waiting", "Waiting for requests"),
-    State.UNKNOWN: ("waiting", "First seconds"),
-}
-"""Tone and title of what an engine counts as."""
 _REMEDIES: Final[Mapping[Standing, str]] = {
     State.UNREACHABLE: "Look whether the server runs, and whether its page still names this model.",
     State.IDLE: "Send requests: the first bounds take 15 s of traffic.",
@@ -70,7 +54,7 @@ _FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 def engine_headline(engine: EngineView, now: float, target: TargetView | None = None) -> Headline:
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
-    tone, short = WORDS[standing]
+    _, tone, short, _ = WORDS[standing]
     if text := finding_text(engine):
         matter, _, remedy = text.partition(". ")
         if (is_unknown := bool(no_verdict(engine.findings))) or not engine.has_dropped:
@@ -94,21 +78,12 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
 def _matter(engine: EngineView) -> tuple[str, str]:
     """Return the verdict, and what to do; if it is unclear, first what decides it."""
     if engine.standing is not Verdict.UNCLEAR:
-        return engine.verdict_text, _REMEDIES.get(engine.standing) or advice(engine)
+        return engine.verdict_text, _REMEDIES.get(engine.standing) or engine.recommendation_text
     likely, end, decides = engine.verdict_text.partition(" It pays if ")
     remedy = know_text(engine.snapshot.evaluation.verdict_window)
     if engine.recommendation is Action.DISABLE:
         remedy = engine.recommendation_text
     return likely, f"{end}{decides} {remedy}".lstrip()
-
-
-def advice(engine: EngineView) -> str:
-    """Return the recommendation, or the time of the first one."""
-    its = engine.snapshot.evaluation
-    late = WHOLE_WINDOW * its.longest.window.length - its.verdict_window.window.seconds
-    if its.action is not Action.COLLECT or late <= 0 or its.basis is Basis.SHORTER:
-        return engine.recommendation_text
-    return f"Advice about {utc_clock(its.known.wall + late)[:5]} UTC."
 
 
 def finding_text(engine: EngineView) -> str:
@@ -121,31 +96,19 @@ def finding_text(engine: EngineView) -> str:
 def _likely(engine: EngineView) -> str:
     """Return what is likely of an unclear engine, or of one without a verdict yet, in a few words."""
     pays = engine.snapshot.evaluation.verdict_window.probably_pays
-    return LIKELY[True] if pays else WORDS[engine.standing][1]
+    return LIKELY[True] if pays else WORDS[engine.standing].title
 
 
 def countdown(engine: EngineView, now: float) -> str:
-    """Return when bounds and verdict are expected at ``now`` (Unix time); empty if there is no estimate."""
+    """Return when a verdict is expected at ``now`` (Unix time); empty if there is no estimate."""
     its = engine.snapshot.evaluation
-    expected = its.countdown
-    if expected is None:
+    if its.seconds_to_verdict is None:
         return ""
-    bounds, verdict = (max(1.0, its.known.wall + each - now) for each in expected)
-    if bounds == inf and verdict == inf:
-        is_sure = its.verdict_window.window.seconds >= SHORT_SECONDS
-        return "" if not is_sure else "At this rate too few requests pass for a verdict: send more."
-    if abs(verdict - bounds) < SAME_SECONDS:
-        return f"Bounds and verdict in {_wait(bounds)}."
-    if verdict == inf:
-        return f"Bounds in {_wait(bounds)}; a verdict needs more drafts."
-    about = f"about {utc_clock(now + verdict)[:5]} UTC"
-    if bounds > verdict:
-        return f"Verdict {about}; bounds need more requests."
-    return f"Bounds in {_wait(bounds)}, verdict {about}."
-
-
-def _wait(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+    seconds = max(1.0, its.known.wall + its.seconds_to_verdict - now)
+    if seconds < inf:
+        return f"Verdict in {seconds:.0f} s." if seconds < 100 else f"Verdict in {seconds / 60:.0f} min."  # noqa: PLR2004
+    is_sure = its.verdict_window.window.seconds >= SHORT_SECONDS
+    return "At this rate too few requests pass for a verdict: send more." if is_sure else ""
 
 
 _FLAGS: Final = {
@@ -276,11 +239,11 @@ def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iter
     unsure = (Verdict.UNCLEAR, Verdict.INSUFFICIENT)
     likely = Counter(_likely(engine) for engine in engines if engine.standing in unsure)
     counts = {
-        "Speculation pays": sum(standings[each] for each in PAYING),
-        "Speculation makes decoding slower": standings[Verdict.HARMFUL],
+        WORDS[Verdict.HEALTHY].title: sum(standings[each] for each in PAYING),
+        WORDS[Verdict.HARMFUL].title: standings[Verdict.HARMFUL],
         LIKELY[True]: likely[LIKELY[True]],
-        "Speculation hardly pays": standings[Verdict.POOR],
-        **{WORDS[each][1]: likely[WORDS[each][1]] for each in unsure},
+        WORDS[Verdict.POOR].title: standings[Verdict.POOR],
+        **{WORDS[each].title: likely[WORDS[each].title] for each in unsure},
     }
     yield from ((what, count) for what, count in counts.items() if count)
 
@@ -329,21 +292,14 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
         return ""
     total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
     value, lower, upper = DecodeTime(*total).saved
-    unit, name = next(one for one in _UNITS if max(abs(lower), abs(upper)) >= one[0] or one[0] == 1)
     when = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
-
-    def written(seconds: float) -> str:
-        return three_digits(abs(seconds) / unit, int(unit > 1))
-
-    between = f"{written(lower)} {name} lost to {written(upper)} {name} saved"
-    if lower >= 0 or upper <= 0:
-        between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
+    unit, name = (3600, "h") if max(abs(lower), abs(upper)) >= 3600 else (60, "min")  # noqa: PLR2004
+    low, best, high = (f"{abs(each) / unit:,.1f}" for each in (lower, value, upper))
+    between = f"{low} to {high} {name}" if lower >= 0 else f"{high} to {low} {name}"
+    if lower < 0 < upper:
+        between = f"{low} {name} lost to {high} {name} saved"
     kind = "saved" if value >= 0 else "lost"
-    return f"Decode time {kind} {when}, summed over all requests: {written(value)} {name} ({between})."
-
-
-_UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
-"""Units of a time, the largest first."""
+    return f"Decode time {kind} {when}, summed over all requests: {best} {name} ({between})."
 
 
 def _agrees(verdict: Verdict, time: DecodeTime) -> bool:

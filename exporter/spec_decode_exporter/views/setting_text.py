@@ -9,14 +9,13 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.missing_evidence import ways_text
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
+from spec_decode_exporter.views.verdict_text import SOURCES, know_text, recommendation_text
 
 OBSTACLES: Final[Mapping[Obstacle, str]] = {
     Obstacle.DATA_PARALLEL: "The server has several engines: with data parallelism vLLM ignores the schedule "
@@ -74,10 +73,10 @@ def measure_text(evaluation: Evaluation) -> str:
     is_known = (setting.tokens is not None and setting.bands) or evaluation.verdict_window.is_dead
     if collects or evaluation.known.speculation.chooses_tokens or is_known:
         return ""
-    ways = ways_text(evaluation.verdict_window)
+    way = know_text(evaluation.verdict_window)
     if not setting.bands:
-        return f"For draft tokens by load, measure the cost at several loads. {ways}"
-    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {ways}"
+        return f"For draft tokens by load, measure the cost at several loads. {way}"
+    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {way}"
 
 
 def obstacle_text(obstacle: Obstacle, setting: SpeculationSetting) -> str:

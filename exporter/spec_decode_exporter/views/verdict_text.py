@@ -22,15 +22,7 @@ from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import tokens_setting
-
-STATES: Final = {
-    State.DISABLED: "The engine does not speculate.",
-    State.UNKNOWN: "Not known yet: it needs a second poll and, behind vLLM's Rust front end, requests.",
-    State.IDLE: "Nothing is running, so nothing is drafted.",
-    State.STALLED: "It drafted before, and does not now though it should.",
-    State.UNREACHABLE: "The engine was absent for too long: its state is unknown.",
-}
-"""Sentences about an engine that does not draft now; the page uses them too."""
+from spec_decode_exporter.views.words import LIKELY, STATES, VERDICTS
 
 NO_VERDICT: Final = ("broken_one_server", "counts_no_drafts", "drafts_not_counted", "decodes_nothing")
 """Findings for which there is no verdict, however long one waits."""
@@ -42,16 +34,6 @@ BASES: Final[Mapping[EndToEndBasis, str]] = {
 """Meanings of the speed-up of a request, by its basis."""
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-
-CLAIMS: Final = {
-    Verdict.OPTIMAL: "Speculation pays very well",
-    Verdict.HEALTHY: "Speculation pays",
-    Verdict.MARGINAL: "Speculation pays a little",
-    Verdict.POOR: "Speculation hardly pays, if at all",
-    Verdict.HARMFUL: "Speculation makes decoding slower",
-    Verdict.UNCLEAR: "Whether speculation pays is unclear",
-}
-"""Verdicts in words."""
 
 SOURCES: Final = {
     CostSource.EXPERIMENT: "by the experiment's step times",
@@ -68,8 +50,8 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     evaluation = snapshot.evaluation
     if text := no_verdict(snapshot.findings):
         return text
-    if evaluation.state in STATES:
-        return STATES[evaluation.state]
+    if evaluation.state is not State.ACTIVE:
+        return STATES[evaluation.state].meaning
     shown, newest = evaluation.verdict, evaluation.verdict_window.verdict
     if shown in {newest, Verdict.INSUFFICIENT}:
         return _text_of(shown, snapshot)
@@ -176,12 +158,10 @@ def _memory_return(its: WindowEvaluation) -> str:
     drafter = f"The drafter's {gigabytes(its.known.speculation.draft_bytes)}"
     does = "gain" if value >= 0 else "lose"
     gained = f"{drafter} {does} {abs(value):,.0f} tokens a second for each GB{between}."
-    if its.is_cache_tight is None:
-        return f"{gained} What they would give as KV cache is unknown."
+    if not its.is_cache_tight:
+        return gained
     usage = percent(its.window.mean.kv_cache_usage_ratio)
-    if its.is_cache_tight:
-        return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
-    return f"{gained} Used as KV cache, they would gain nothing now: {usage} is in use, no request waits."
+    return f"{gained} KV cache is scarce ({usage} in use): as cache they could serve more requests."
 
 
 def usual_length_text(method: str, tokens: int) -> str:
@@ -193,13 +173,6 @@ def usual_length_text(method: str, tokens: int) -> str:
     what = f"{present_name(method)} with {plural(tokens, 'token')}"  # a trusted name: it is in the table
     count = plural(number, "published measurement")
     return f"{what} usually gives {low:.1f} to {high:.1f} tokens a draft ({count})."
-
-
-LIKELY: Final[Mapping[bool, str]] = {
-    True: "Speculation probably pays",
-    False: "Speculation may pay or not",
-}
-"""What is likely of an unclear verdict. Too few published measurements test "probably does not"."""
 
 
 def _about(speedup: float) -> str:
@@ -288,11 +261,11 @@ def statement(verdict: Verdict, evaluation: Evaluation) -> str:
     """Return a verdict on decoding in words, and whether requests are slower than a baseline, or may be."""
     request = evaluation.verdict_window.request
     if request is None or request.bounds is None:
-        return CLAIMS[verdict]
+        return VERDICTS[verdict].title
     if verdict is Verdict.POOR and request.is_slower:
         return "Speculation makes requests slower"
     is_unsure = verdict in PAYING and request.bounds.lower < 1
-    return f"{CLAIMS[verdict]}{' for decoding, and whole requests may be slower' * is_unsure}"
+    return f"{VERDICTS[verdict].title}{' for decoding, and whole requests may be slower' * is_unsure}"
 
 
 def _figure(its: WindowEvaluation) -> str:
@@ -318,26 +291,19 @@ def _between(bounds: Estimate | None, its: WindowEvaluation) -> str:
     return " (its bounds are unknown)"
 
 
-_COLLECT: Final = {
-    State.DISABLED: "Nothing to advise: it does not speculate.",
-    State.UNKNOWN: "No advice yet: too little is known.",
-    State.IDLE: "Nothing to advise: nothing runs.",
-    State.UNREACHABLE: "Nothing to advise: it is absent.",
-}
-
-
 def _collect(snapshot: EngineSnapshot) -> str:
+    """Write why there is no advice, or when the first one is expected."""
     evaluation = snapshot.evaluation
     if no_verdict(snapshot.findings):
         return "No advice without a verdict."
-    if evaluation.state in _COLLECT:
-        return _COLLECT[evaluation.state]
-    if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable:
-        return "No advice: too little is known of its present drafts."
+    if evaluation.state is not State.ACTIVE:
+        return "No advice without drafts."
     if evaluation.basis is Basis.SHORTER:
         return "No advice now: the last minutes contradict each other."
-    needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.verdict_window.window.seconds
-    return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
+    late = WHOLE_WINDOW * evaluation.longest.window.length - evaluation.verdict_window.window.seconds
+    if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable or late <= 0:
+        return "No advice: too little is known of its present drafts."
+    return f"Advice about {utc_clock(evaluation.known.wall + late)[:5]} UTC."
 
 
 def recommendation_text(snapshot: EngineSnapshot) -> str:

@@ -20,7 +20,6 @@ from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.types import DURATION_PATTERN, parse_duration
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
@@ -41,14 +40,6 @@ from spec_decode_exporter.views.fleet_view import (
     group_view,
     grouped,
 )
-from spec_decode_exporter.views.history import (
-    DEFAULT_STEPS,
-    MAX_STEPS,
-    HistoryView,
-    default_step,
-    history_view,
-    min_step,
-)
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
     JSON,
@@ -56,9 +47,9 @@ from spec_decode_exporter.web.endpoint import (
     Parameter,
     Query,
     RequestError,
-    json_response,
     wrong_parameters,
 )
+from spec_decode_exporter.web.limits import packed_response
 from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, NDJSON, document
 from spec_decode_exporter.web.state import STATE
 
@@ -78,15 +69,6 @@ _REJECTED: Final = frozenset({400, 408, 413, 415, 503})
 """Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
 _LINES: Final = {JSON: False, NDJSON: True}
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
-_MIN_STEP: Final = 0.001
-"""Seconds."""
-
-
-def _step(text: str) -> float:
-    seconds = parse_duration(text)
-    if seconds < _MIN_STEP:
-        raise ValueError(text)
-    return seconds
 
 
 def _limit(text: str) -> int:
@@ -101,23 +83,15 @@ def _text(**more: object) -> Mapping[str, object]:
 
 
 _MATCH: Final = "Only engines with this value of a label, as `name=value`. If repeated, all must match. A label that an engine lacks is empty."
-_STEPS: Final = f"Duration of a step, at least {_MIN_STEP * 1000:.0f} ms. The default makes about {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps."
 _WINDOW: Final = Parameter("window", "Only these windows, such as `5m`.", example="5m")
-ENGINES: Final = (
+SNAPSHOT: Final = (
     Parameter("target", "Only engines of these targets.", example="chat-0"),
     Parameter("model", "Only engines of these models, by the label `model_name`."),
     Parameter("engine", "Only engines with these numbers, by the label `engine`."),
     Parameter("match", _MATCH, "is not name=value, such as zone=eu", _text(pattern=f"^{_LABEL}=.*$"), example="zone=eu"),
-)
-SNAPSHOT: Final = (
-    *ENGINES,
     Parameter("verdict", "Only engines with these verdicts.", f"is not a verdict; there are {', '.join(Verdict)}", {"$ref": "#/components/schemas/Verdict"}, Verdict),
     _WINDOW,
     Parameter("group_by", "Labels to group the engines by. The response has groups and engines.", "is not a label name, such as model_name", _text(pattern=f"^{_LABEL}$", maxLength=100), example="model_name"),
-)
-HISTORY: Final = (
-    *ENGINES,
-    Parameter("step", _STEPS, "is not a duration, such as 500ms, 5s or 1m", _text(pattern=DURATION_PATTERN), _step, repeats=False, example="5s"),
 )
 EVENTS: Final = (
     Parameter("type", "Only these types.", f"is not an event type; there are {', '.join(EVENT_TYPES)}", _text(enum=list(EVENT_TYPES)), example="acceptance_dropped"),
@@ -160,7 +134,7 @@ async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
         ),
     }
     first = {"time": now, "version": state.version, "last_event": taken.last_event}
-    return await json_response(request, await joined(first, members))
+    return await packed_response(request, await joined(first, members), JSON)
 
 
 async def _groups(engines: Engines, query: Query, errors: Isolation) -> AsyncIterator[GroupView]:
@@ -186,7 +160,7 @@ async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
             if body is None:
                 detail = "This engine cannot be shown because of an internal error; see the exporter's log."
                 raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-            return await json_response(request, body)
+            return await packed_response(request, body, JSON)
     raise RequestError(HTTPStatus.NOT_FOUND, "No engine has this id; /api/v1/snapshot lists all engines.")
 
 
@@ -198,26 +172,9 @@ async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
     views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await json_response(request, await joined({"time": state.clock.wall()}, {"targets": views}))
-
-
-async def history(request: web.Request, query: Query) -> web.StreamResponse:
-    """Serve the history of the selected engines."""
-    state = request.app[STATE]
-    _check_labels(query, state.labels())
-    histories = state.histories()
-    step, least = query["step"] or default_step(histories.longest), min_step(histories.longest)
-    if step < least:
-        problem = f"makes more than {MAX_STEPS} steps; the shortest is {least:.3g} s"
-        raise wrong_parameters([("step", problem)])
-    views = state.errors.each(
-        "history",
-        (engine for engine in histories.engines if selects(query, engine[0])),
-        itemgetter(0),
-        lambda engine: encoded(history_view(*engine, histories.offset, step)),
+    return await packed_response(
+        request, await joined({"time": state.clock.wall()}, {"targets": views}), JSON
     )
-    first = {"time": state.clock.wall(), "step_seconds": step}
-    return await json_response(request, await joined(first, {"engines": views}))
 
 
 async def events(request: web.Request, query: Query) -> web.StreamResponse:
@@ -229,7 +186,7 @@ async def events(request: web.Request, query: Query) -> web.StreamResponse:
     shown = chosen[:limit] if query["since"] is not None else chosen[-limit:]
     first = {"gap": since.gap, "last": shown[-1].id if more else since.last, "more": more}
     views = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
-    return await json_response(request, await joined(first, {"events": views}))
+    return await packed_response(request, await joined(first, {"events": views}), JSON)
 
 
 async def requests(request: web.Request, query: Query) -> web.StreamResponse:
@@ -244,7 +201,9 @@ async def requests(request: web.Request, query: Query) -> web.StreamResponse:
         )
         for name, its in lists(findings, errors).items()
     }
-    return await json_response(request, await joined({"time": state.clock.wall(), **head(findings)}, views))
+    return await packed_response(
+        request, await joined({"time": state.clock.wall(), **head(findings)}, views), JSON
+    )
 
 
 async def take_requests(request: web.Request, _query: Query) -> web.StreamResponse:
@@ -264,12 +223,12 @@ async def take_requests(request: web.Request, _query: Query) -> web.StreamRespon
         detail = "The requests exceed the rate limit, `requests.rate` of the configuration."
         raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
     taken = TakenView.of(batch, taken=len(batch.requests), refused=refused_view(batch.refused))
-    return await json_response(request, encoded(taken))
+    return await packed_response(request, encoded(taken), JSON)
 
 
 async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
     """Serve the OpenAPI document."""
-    return await json_response(request, _described())
+    return await packed_response(request, _described(), JSON)
 
 
 # fmt: off
@@ -282,7 +241,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, SnapshotView, SNAPSHOT),
     Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView, problems=(404, 500)),
     Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, TargetsView),
-    Endpoint("GET", "/api/v1/history", "history", "History of each engine's counter increments, in equal steps", history, HistoryView, HISTORY),
     Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, EventsView, EVENTS),
     Endpoint("GET", INGEST_PATH, "requests", "Findings of single requests by type and temperature, and of their mix", requests, RequestsView, REQUESTS),
     Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, problems=(404, 408, 413, 415, 429, 503), body=SentRequest, headers=_HEADERS),

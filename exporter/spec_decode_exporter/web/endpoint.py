@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.document import View, at
-from spec_decode_exporter.web.limits import packed
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -35,14 +33,6 @@ Query = Mapping[str, Any]
 """Parameters of a request by name: a tuple of one that may be repeated, else its value or its default."""
 
 
-class ParameterProblem(View):
-    """Error in one parameter of a request."""
-
-    name: str
-    problem: str = at("The error, and valid values.")
-
-
-# fmt: off
 class ProblemView(View):
     """RFC 9457 problem: why a request was rejected or failed."""
 
@@ -50,31 +40,24 @@ class ProblemView(View):
     title: str = at("The reason phrase of the status.")
     status: int
     detail: str = at("The error of this request, in one sentence.")
-    parameters: tuple[ParameterProblem, ...] = at("Invalid parameters; empty for other errors.", default=())
-
-# fmt: on
 
 
 class RequestError(Exception):
-    """A request that is rejected; the text states the reason."""
+    """A request that is rejected; the text states the reason, ``retry`` is sent as ``Retry-After``."""
 
-    def __init__(
-        self, status: HTTPStatus, detail: str, parameters: Sequence[tuple[str, str]] = (), retry: int = 0
-    ) -> None:
-        """Reject a request for parameters with these errors; ``retry`` is sent as ``Retry-After``."""
+    def __init__(self, status: HTTPStatus, detail: str, retry: int = 0) -> None:
         super().__init__(detail)
         self.status, self._headers = status, {"Retry-After": str(retry)} if retry else {}
-        self.parameters = tuple(ParameterProblem(name=name, problem=problem) for name, problem in parameters)
 
     def response(self) -> web.Response:
         """Return the problem as a response."""
-        return _problem(self.status, str(self), self._headers, self.parameters)
+        return _problem(self.status, str(self), self._headers)
 
 
 def wrong_parameters(wrong: Sequence[tuple[str, str]]) -> RequestError:
     """Return the rejection of a request for its parameters; each problem follows "The parameter …"."""
     detail = " ".join(f"The parameter {name} {problem}." for name, problem in wrong)
-    return RequestError(HTTPStatus.BAD_REQUEST, detail, wrong)
+    return RequestError(HTTPStatus.BAD_REQUEST, detail)
 
 
 @web.middleware
@@ -96,10 +79,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     return problem
 
 
-def _problem(
-    status: HTTPStatus, detail: str, headers: Mapping[str, str], parameters: tuple[ParameterProblem, ...] = ()
-) -> web.Response:
-    view = ProblemView(title=status.phrase, status=status, detail=detail, parameters=parameters)
+def _problem(status: HTTPStatus, detail: str, headers: Mapping[str, str]) -> web.Response:
+    view = ProblemView(title=status.phrase, status=status, detail=detail)
     forwarded = {str(name): headers[name] for name in _FORWARDED if name in headers}
     return web.Response(
         status=status, body=view.model_dump_json().encode(), headers={**forwarded, "Content-Type": PROBLEM}
@@ -173,11 +154,3 @@ class Endpoint:
             return await self.respond(request, read(self.parameters, request.query))
         except RequestError as error:
             return error.response()
-
-
-async def json_response(request: web.Request, body: bytes) -> web.Response:
-    """Return JSON as a response, compressed if the client accepts it."""
-    headers = {"Content-Type": JSON, "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        body, headers["Content-Encoding"] = await packed(body), "gzip"
-    return web.Response(body=body, headers=headers)

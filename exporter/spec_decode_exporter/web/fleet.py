@@ -17,7 +17,8 @@ from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
-from spec_decode_exporter.views.engine_view import EngineView, Standing
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.web.query import PageQuery, terms
 
 MAX_ROWS: Final = 200

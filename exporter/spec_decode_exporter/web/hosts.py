@@ -27,7 +27,6 @@ _EXTERNAL_URL: Final = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
     re.ASCII,
 )
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _OWN_SITE: Final = frozenset({"same-origin", "none"})  # the own page, and a user who typed the address
 
 
@@ -92,24 +91,15 @@ class AllowedHosts(NamedTuple):
 EVERY_HOST: Final = AllowedHosts()
 
 
-def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
-    """Return whether a page of another site made the browser send a request.
+def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts) -> bool:
+    """Return whether a page of another site made a browser send a request.
 
-    If it came through TLS (``secure``), a page without TLS is another site.
+    A page without TLS is another site for one with TLS: there, browsers send ``Sec-Fetch-Site``.
     """
     if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
         return True
-    origins, host = headers.getall(hdrs.ORIGIN, ()), _host(headers)
-    return any(not _is_own(origin, host, allowed, secure=secure) for origin in origins)
-
-
-def _is_own(origin: str, host: Authority | None, allowed: AllowedHosts, *, secure: bool) -> bool:
-    scheme, _, rest = origin.partition("://")
-    own, default = parse_authority(rest), _DEFAULT_PORTS.get(scheme)
-    if own is None or default is None or (secure and scheme == "http"):
-        return False
-    is_same = host is not None and (own.host, own.port or default) == (host.host, host.port or default)
-    return is_same or allowed.by_name(own.host)
+    origins = [parse_authority(origin.partition("://")[2]) for origin in headers.getall(hdrs.ORIGIN, ())]
+    return any(not own or (own != _host(headers) and not allowed.by_name(own.host)) for own in origins)
 
 
 def _host(headers: MultiMapping[str]) -> Authority | None:
@@ -127,9 +117,7 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
         if request.remote and not allowed.allow(request.raw_path, request.headers):
             text = "The Host header or the request line names no host of --web.allowed-hosts."
             return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
-        if request.method not in {"GET", "HEAD"} and is_foreign(
-            request.headers, allowed, secure=request.secure
-        ):
+        if request.method not in {"GET", "HEAD"} and is_foreign(request.headers, allowed):
             text = (
                 "The Origin or Sec-Fetch-Site header shows a request of another site, which must not change "
                 "anything. If a proxy changes the Host header, name its URL's host with --web.allowed-hosts."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.metrics.negotiation import choose_gzip
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -53,6 +54,14 @@ def error_response(
     if close:
         response.force_close()
     return response
+
+
+async def packed_response(request: web.Request, body: bytes, content_type: str) -> web.Response:
+    """Return a response, compressed if the client accepts gzip."""
+    headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        body, headers["Content-Encoding"] = await packed(body), "gzip"
+    return web.Response(body=body, headers=headers)
 
 
 async def packed(body: bytes) -> bytes:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from spec_decode_exporter.monitor.snapshot import Snapshot
 
 SHARED_SECONDS: Final = 1.0
-"""Seconds for which requests share a snapshot and its renderings."""
+"""Seconds for which requests share a snapshot."""
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
 
@@ -90,8 +90,9 @@ class SharedPage:
         return [*[packed async for piece in page if (packed := packer.compress(piece))], packer.flush()]
 
     def _share(self, wanted: tuple[bool, bool], new: Rendering) -> None:
-        """Share a rendering for ``SHARED_SECONDS``."""
-        self._free(wanted)
+        """Replace the shared rendering of this kind."""
+        self._newest.pop(wanted, None)
+        self._free()
         while self._alive and self.size + new.size > self._max_bytes:
             oldest = self._alive.pop(0)
             for transport in tuple(oldest.readers):
@@ -99,16 +100,9 @@ class SharedPage:
             self._newest = {key: each for key, each in self._newest.items() if each is not oldest}
         self._alive.append(new)
         self._newest[wanted] = new
-        asyncio.get_running_loop().call_later(SHARED_SECONDS, self._expire, wanted, new)
 
-    def _expire(self, wanted: tuple[bool, bool], old: Rendering) -> None:
-        if self._newest.get(wanted) is old:
-            self._free(wanted)
-
-    def _free(self, replaced: tuple[bool, bool] | None = None) -> None:
+    def _free(self) -> None:
         """Free renderings that are neither shared nor read."""
-        if replaced is not None:
-            self._newest.pop(replaced, None)
         shared = self._newest.values()
         self._alive = [each for each in self._alive if each.readers or each in shared]
 

@@ -10,13 +10,12 @@ from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
-from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.metrics.table import GROUP_OF
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -41,8 +40,10 @@ from spec_decode_exporter.views.headline import (
     target_trouble,
     time_saved,
 )
-from spec_decode_exporter.views.history import Trace, acceptance_trace
+from spec_decode_exporter.views.load_lengths import lengths_by_load
+from spec_decode_exporter.views.trace import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
+from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
@@ -54,8 +55,8 @@ from spec_decode_exporter.web.fleet import (
     selected,
     shared_ways,
 )
-from spec_decode_exporter.web.limits import packed
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, STATES, VERDICTS, PageQuery
+from spec_decode_exporter.web.limits import packed_response
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
 from spec_decode_exporter.window.history import Means, Window
 
@@ -120,12 +121,7 @@ def _file(name: str) -> bytes:
 
 async def html_response(request: web.Request, text: str) -> web.Response:
     """Return a page, compressed if the client accepts that."""
-    body = text.encode(errors="replace")
-    headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        headers["Content-Encoding"] = "gzip"
-        body = await packed(body)
-    return web.Response(body=body, headers=headers)
+    return await packed_response(request, text.encode(errors="replace"), "text/html; charset=utf-8")
 
 
 async def page_facts(state: AppState, query: PageQuery) -> Facts:
@@ -304,7 +300,7 @@ def why_unclear(summary: RequestSummary, lower: float | None, upper: float | Non
         return "the cost of drafting is unknown"
     if lower is None or upper is None:
         return "too few requests"
-    return "the bounds include 1" if lower <= 1 <= upper else "the cost of drafting is only a default"
+    return "the bounds include\u00a01" if lower <= 1 <= upper else "the cost of drafting is only a default"
 
 
 def no_winner(window: ArmWindowView) -> str:
@@ -327,7 +323,8 @@ def no_winner(window: ArmWindowView) -> str:
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
     bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
-    marks, no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem, why_unclear,
+    lengths_by_load, marks, no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
+    why_unclear,
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 from urllib.parse import urlencode
 
 from multidict import MultiMapping
 
-from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.views import verdict_text
 from spec_decode_exporter.views.engine_view import EngineView, WindowView
+from spec_decode_exporter.views.words import STATES, VERDICTS
 
 MAX_OPEN: Final = 8
 """Maximum number of open engines: each is rendered each second."""
@@ -21,42 +20,6 @@ MAX_FILTER: Final = 200
 MAX_ID: Final = 64
 """Maximum characters of an id in every link; ids have 12."""
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
-
-
-class Word(NamedTuple):
-    """Word on the page, and its meaning."""
-
-    text: str
-    meaning: str
-
-
-_BASIS: Final = "and the lower bound of the speed-up, which allows for an uncertain cost, is above 1."
-_DRAFTS: Final = "It drafts, or will as soon as it finds something to propose."
-
-VERDICTS: Final[Mapping[Verdict, Word]] = {
-    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays: the best guess is 2 or more, {_BASIS}"),
-    Verdict.HEALTHY: Word("Healthy", f"Speculation pays: the best guess is 1.3 to 2, {_BASIS}"),
-    Verdict.MARGINAL: Word("Marginal", f"Speculation pays a little: the best guess is below 1.3, {_BASIS}"),
-    Verdict.POOR: Word("Poor", "It hardly pays, if at all, by the bounds of the speed-up."),
-    Verdict.HARMFUL: Word(
-        "Harmful", "Decoding is slower than without speculation, at every possible cost of drafting."
-    ),
-    Verdict.UNCLEAR: Word(
-        "Unclear", "Whether it pays depends on a cost of drafting that is not known well enough."
-    ),
-    Verdict.INSUFFICIENT: Word("Too early", "Too few drafts, or too uneven ones, for a verdict."),
-}
-STATES: Final[Mapping[State, Word]] = {
-    state: Word(text, verdict_text.STATES.get(state, _DRAFTS))
-    for state, text in (
-        (State.ACTIVE, "Active"),
-        (State.IDLE, "Idle"),
-        (State.STALLED, "Stalled"),
-        (State.DISABLED, "Off"),
-        (State.UNKNOWN, "Not known yet"),
-        (State.UNREACHABLE, "Unreachable"),
-    )
-}
 
 
 _Value = tuple[str | float, ...]
@@ -159,10 +122,10 @@ def terms(engine: EngineView) -> Iterator[tuple[str, str]]:
     yield "engine", f"engine {engine.engine}"
     yield "method", engine.method
     yield "state", engine.state
-    yield "state", STATES[engine.state].text
+    yield "state", STATES[engine.state].label
     yield "verdict", engine.verdict
     if engine.standing is engine.verdict:
-        yield "verdict", VERDICTS[engine.verdict].text
+        yield "verdict", VERDICTS[engine.verdict].label
     yield "action", engine.recommendation
     yield "action", engine.advice or ""
     yield from (("dropped", kind) for kind, dropped in engine.drops.dropped.items() if dropped)

@@ -228,7 +228,6 @@ class LiveWebConfig:
         self._path, self._clock = path, clock
         self._failure = OnceUntilRecovered()
         self.current, self._stamps = _read(path)
-        self._seen = self._stamps
         if self.current.ignored:
             _log.warning("web_config_keys_ignored", keys=self.current.ignored)
 
@@ -253,13 +252,9 @@ class LiveWebConfig:
             await self.check()
 
     async def check(self) -> None:
-        """Adopt changed files that were equal at two checks: others are perhaps not yet written completely.
-
-        An invalid version is logged once, and the previous one stays active.
-        """
+        """Adopt changed files. An invalid version is logged once, and the previous one stays active."""
         found = await WEB_CONFIGURATION.run(stamps, self.current.files)
-        is_quiet, self._seen = found == self._seen, found
-        if not is_quiet or (self.successful and found == self._stamps):
+        if self.successful and found == self._stamps:
             return
         try:
             read, before = await WEB_CONFIGURATION.run(_read, self._path)
@@ -269,7 +264,7 @@ class LiveWebConfig:
             if self._failure.failed(problems):
                 _log.error("web_config_reload_failed", problems=problems)
         else:
-            self.current, self._stamps, self._seen = read, before, before
+            self.current, self._stamps = read, before
             self._failure.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
 

@@ -42,7 +42,7 @@ UNIX_PREFIX: Final = "unix:"
 MAX_CONNECTIONS: Final = 64  # with TLS, each takes a third of a megabyte
 MAX_LINE_BYTES: Final = 8190  # of a request line, and of a header with its name
 MAX_HEADERS: Final = 64
-MAX_HEAD_BYTES: Final = 32 * 1024
+MAX_HEAD_BYTES: Final = 32 * 1024  # of an unfinished head, after which no more is read
 HEAD_SECONDS: Final = 10.0  # for a first head with its TLS handshake, and for a later one from its first byte
 ANSWER_SECONDS: Final = 40.0  # to wait for a place, to render, and to send what is sent in a place
 UNREAD_SECONDS: Final = 30.0  # for a client to read the rest of a response
@@ -76,7 +76,6 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 _TEXTS: Final = {
     HTTPStatus.BAD_REQUEST: "The request is not valid HTTP/1.1.",
     HTTPStatus.EXPECTATION_FAILED: "The only supported expectation is `Expect: 100-continue`.",
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: f"The head is longer than {MAX_HEAD_BYTES} bytes.",
     HTTPStatus.INTERNAL_SERVER_ERROR: INTERNAL_ERROR,
 }
 
@@ -259,8 +258,10 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Return the response to a request, which is active meanwhile."""
         try:
-            wrong = _mistake(request)
-            return _error(wrong) if wrong else cast("web.StreamResponse", await handler(request))
+            # aiohttp's response to an unknown expectation repeats the header, and fails if that is not UTF-8.
+            if request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
+                return _error(HTTPStatus.EXPECTATION_FAILED)
+            return cast("web.StreamResponse", await handler(request))
         finally:
             self._enter(Stage.IDLE, IDLE_SECONDS)
 
@@ -286,18 +287,6 @@ def _is_unread(transport: asyncio.Transport) -> bool:
     except (OSError, ValueError):  # the system does not tell, or the socket is closed
         return transport.get_write_buffer_size() > 0
     return any(unsent)
-
-
-def _mistake(request: web.BaseRequest) -> HTTPStatus | None:
-    """Return the status of a request that no handler gets.
-
-    aiohttp's response to an unknown expectation repeats the header, and fails if that is not UTF-8.
-    """
-    if request.headers.get(hdrs.EXPECT, "100-continue").lower() != "100-continue":
-        return HTTPStatus.EXPECTATION_FAILED
-    if sum(len(name) + len(value) + 4 for name, value in request.raw_headers) > MAX_HEAD_BYTES:
-        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-    return None
 
 
 def _error(status: HTTPStatus) -> web.Response:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.requests.receiver import RequestReceiver
     from spec_decode_exporter.views.fleet_view import TargetView
-    from spec_decode_exporter.views.history import Histories
     from spec_decode_exporter.web.hosts import AllowedHosts
 
 
@@ -46,9 +45,6 @@ class AppState(Protocol):
 
     def targets(self) -> Sequence[TargetView]:
         """Return the view of every target."""
-
-    def histories(self) -> Histories:
-        """Return the longest window of every engine."""
 
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""

@@ -14,38 +14,10 @@ from .shipped import SUBSTITUTES, each_board, each_panel, each_target, interpola
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
-ONE_ENGINE_AT_A_TIME = {("spec-decode-engine", "instance")}
-"""A dashboard of one engine has one exporter; with several, figures of different servers would lie over each other."""
-
 NOT_OURS = {"ALERTS": "alerts of a whole model have neither job nor instance", "ALERTS_FOR_STATE": "likewise"}
-
-OF_ARMS = {"Arms side by side", "Experiments that the exporter compares"}
-"""Tables whose rows are arms, which may be in several clusters."""
 
 UNITS = {"none", "short", "percentunit", "s", "bytes", "cps"}
 """Those that we use of the linter's list."""
-
-
-def variables(board, kind):
-    return {
-        variable["name"]: variable for variable in board["templating"]["list"] if variable["type"] == kind
-    }
-
-
-@each_board
-def test_template_datasource_rule(board):
-    ((name, variable),) = variables(board, "datasource").items()
-    assert (name, variable["label"], variable["query"]) == ("datasource", "Data source", "prometheus")
-
-
-@each_board
-def test_template_job_and_instance_rules(board):
-    for name, label in (("job", "Job"), ("instance", "Instance")):
-        variable = variables(board, "query")[name]
-        is_one = (board["uid"], name) in ONE_ENGINE_AT_A_TIME
-        assert (variable["label"], variable["datasource"]) == (label, DATASOURCE)
-        assert (variable["multi"], variable["includeAll"]) == (not is_one, not is_one)
-        assert is_one or variable["allValue"] == ".+"
 
 
 @each_panel
@@ -104,13 +76,6 @@ def test_every_process_has_an_up_and_only_those_of_exporters_are_shown(target):
 
 
 @each_panel
-def test_a_table_tells_clusters_apart(panel):
-    if panel.panel["type"] == "table" and panel.panel["title"] not in OF_ARMS:
-        for target in panel.panel["targets"]:
-            assert "by (cluster, namespace, " in target["expr"] or "severity" in target["expr"]
-
-
-@each_panel
 def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
     assert not any("vector(" in target["expr"] for target in panel.panel["targets"])
     if panel.panel["type"] == "stat":
@@ -126,9 +91,3 @@ def test_target_counter_agg_rule(target):
         ):
             assert isinstance(above[-1], promql.MatrixSelector)
             assert above[-2].func.name in ("rate", "irate", "increase")
-
-
-@each_target
-def test_every_series_of_a_graph_has_a_name(target):
-    if target.target["format"] != "table":
-        assert target.target["legendFormat"] != "__auto" or len(target.panel["targets"]) == 1

@@ -3,24 +3,36 @@
 import pytest
 
 from grafana import style
-from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.requests.summary import Effect
+from spec_decode_exporter.views.words import ACTIONS, STATES, VERDICTS
 
 
 @pytest.mark.parametrize(
-    ("words", "values"),
-    [(style.VERDICTS, Verdict), (style.STATES, State), (style.ACTIONS, Action), (style.EFFECTS, Effect)],
+    ("words", "table"),
+    [(style.VERDICTS, VERDICTS), (style.STATES, STATES), (style.ACTIONS, ACTIONS)],
 )
-def test_every_value_of_a_state_set_has_its_word(words, values):
-    assert {word.value for word in words} == set(values)
+def test_a_state_set_has_the_words_of_the_page(words, table):
+    assert {word.value: word.text for word in words} == {
+        value: word.label.lower() for value, word in table.items()
+    }
     assert len({word.text for word in words}) == len(words)
+
+
+def test_every_effect_has_its_word():
+    assert {word.value for word in style.EFFECTS} == set(Effect)
 
 
 def test_limits_and_colours_of_a_speed_up_are_those_of_the_verdict():
     policy = SpeedupPolicy()
-    limits = [None, policy.harmful, policy.poor, policy.marginal, policy.healthy]
     colours = {word.value: word.colour for word in style.VERDICTS}
-    in_order = ["harmful", "poor", "marginal", "healthy", "optimal"]
-    expected = zip(limits, (colours[name] for name in in_order), strict=True)
-    assert [tuple(step) for step in style.SPEEDUP] == list(expected)
+    limits = {
+        None: "harmful",
+        policy.harmful: "poor",
+        policy.poor: "marginal",
+        policy.marginal: "healthy",
+        policy.healthy: "optimal",
+    }
+    for limit, verdict in limits.items():
+        *_, colour = (colour for least, colour in style.SPEEDUP if (least or 0) <= (limit or 0))
+        assert colour == colours[verdict]

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -39,7 +42,37 @@ from spec_decode_exporter.web.api import ENDPOINTS
 from spec_decode_exporter.web.endpoint import RequestError, read
 from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.web.security import WebSettings, _credentials, read_web_config
-from tests.robustness.fuzz.harness import Harness, file_of, sane
+
+
+@dataclass(frozen=True)
+class Harness:
+    """Parser under attack."""
+
+    check: Callable[[bytes], object]
+    """Takes any bytes. Whatever it raises is a finding."""
+    words: tuple[str, ...] = ()
+    """What the parser looks for, so that it is met more often than chance would have it."""
+    json: bool = False
+    """Whether documents of these words make good inputs."""
+
+
+def sane(error: Exception, max_characters: int = 4000) -> None:
+    """Check that an error text is short and can be encoded."""
+    text = str(error)
+    assert text
+    assert len(text) <= max_characters, text[:max_characters]
+    text.encode()
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
+
+
+def file_of(data: bytes, name: str) -> Path:
+    """Write the bytes to a file in a folder that exists until the process ends."""
+    path = Path(_FOLDER.name) / name
+    path.write_bytes(data)
+    return path
+
 
 _LOOP = asyncio.new_event_loop()
 
@@ -244,7 +277,7 @@ QUERY = Harness(
     check_query,
     (
         "q=", "engine=", "&", "%00", "%ed%a0%80", "+", "target=", "model=", "match=zone%3Deu", "verdict=", "window=5m",
-        "group_by=model_name", "step=5s", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
+        "group_by=model_name", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
     ),
 )  # fmt: skip
 HEADERS = Harness(

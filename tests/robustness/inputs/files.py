@@ -18,9 +18,9 @@ from spec_decode_exporter.config.types import MAX_SECRET_BYTES
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import Sums
-from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
+from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.monitor.state_file import VERSION, StateFile
+from spec_decode_exporter.monitor.state_file import StateFile, document, entry_json
 from spec_decode_exporter.plan import checkpoint
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.reports import saved_snapshot
@@ -35,7 +35,7 @@ from tests.robustness.inputs.row import RejectedError, Row, as_json, filled, in_
 
 def _state(path: Path) -> object:
     with capture_logs() as logs:
-        found = StateFile(path, entry_of).load()
+        found = StateFile(path).load()
     if logs:
         raise RejectedError(str(logs[0]["reason"]))
     return found
@@ -75,19 +75,17 @@ def _observation(engines: int) -> bytes:
     return json.dumps({**observed, "engines": observed["engines"] * engines}).encode()
 
 
-def _states(engines: int, line: bytes | None = None) -> bytes:
+def _states(engines: int, entry: bytes | None = None) -> bytes:
     """Return a state file of engines with the drops of a day."""
     drops = DropState()
     drops.sudden.time.held = [Sums(*[1 / 3] * 6)] * 10
     drops.drafting.time.held = list(drops.sudden.time.held)
-    head = b'{"format":"spec-decode-exporter state","version":%d,"writer":"%s","entries":%d}'
-    lines = [
-        line
-        or line_of(EngineEntry("engine", "t", "m", str(number), 1e9, LearnedState(4, drops=drops)))
-        or b""
+    texts = [
+        text
         for number in range(engines)
+        for text in entry_json(RememberedEngine("t", "m", str(number), 1e9, LearnedState(4, drops=drops)))
     ]
-    return b"\n".join([head % (VERSION, b"0" * 16, engines), *lines, b""])
+    return document(texts if entry is None else [entry] * engines, [])
 
 
 ROWS: tuple[Row, ...] = (
@@ -132,8 +130,8 @@ ROWS: tuple[Row, ...] = (
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
             "values": filled(b"[", b"{},", b"{}]"),
             "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
-            "nesting": lambda: _states(1, b"[" * MAX_ENTRY_BYTES),
-            "an entry": lambda: _states(1, b'"' + b"x" * MAX_ENTRY_BYTES + b'"'),
+            "nesting": lambda: _states(1, b"[" * 60_000),
+            "an entry": lambda: _states(1, b'"' + b"x" * 60_000 + b'"'),
             "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
         },
     ),

@@ -31,7 +31,7 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One untrusted input, for the tests and the benchmark."""
+    """One untrusted input."""
 
     name: str
     """For example ``http_sd list``. Unique."""

@@ -250,7 +250,9 @@ class TestSharePaying:
     def test_is_that_of_the_logarithms_above_break_even_unless_the_verdict_is_sure(
         self, verdict, lower, upper, even, share
     ):
-        its = WindowEvaluation(window(), Knowledge(policy=Policy(speedup=SpeedupPolicy(harmful=even))))
+        its = WindowEvaluation(
+            window(drafts=100), Knowledge(policy=Policy(speedup=SpeedupPolicy(harmful=even)))
+        )
         its.cost = make_cost()
         its.verdict = verdict
         its.speedup_range = SpeedupRange(Estimate(1.4, lower, upper, 0.1), lower, upper)

@@ -7,14 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.load_bands import load_bands, schedule_of
-from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
-from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource
-from spec_decode_exporter.costs.methods import Interval
-from tests.fakes.evaluations import busy_window, curve, knowledge
+from tests.fakes.evaluations import curve, knowledge
 from tests.fakes.windows import window
 
 TOLERANCE = DepthPolicy().tolerance
@@ -81,7 +78,7 @@ def test_bands_show_what_the_schedule_in_force_loses():
     assert steps((below, above)) == [(1, 7, 4), (8, 64, 4)]
     assert (below.present_tokens, above.present_tokens, above.present_speedup_ratio) == (4, 0, 1.0)
     assert above.speedup_ratio == pytest.approx(3.3 / 1.31, rel=0.02)
-    assert (above.verdict, above.is_improvable, below.is_improvable) == (None, True, False)
+    assert (above.is_improvable, below.is_improvable) == (True, False)
 
 
 def test_a_schedule_in_force_beyond_its_maximum_is_limited_to_it():
@@ -99,27 +96,6 @@ def test_a_method_that_searches_counts_the_steps_that_find_something():
 
 def test_without_drafts_there_are_none():
     assert banded(RISING, window(0, 0, 0)) == ()
-
-
-class TestVerdict:
-    """Verdict on the draft tokens in force, by the load."""
-
-    EXPENSIVE_ABOVE_16 = exact((1, 0.05), (15, 0.05), (16, 0.8), (64, 1.0))
-    WIDE = CostByLoad(
-        tuple(CostAtLoad(load, Interval(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.MEASURED
-    )
-
-    @pytest.mark.parametrize(
-        ("costs", "its", "expected"),
-        [
-            (EXPENSIVE_ABOVE_16, busy_window(), [(1, Verdict.OPTIMAL, False), (16, Verdict.HARMFUL, True)]),
-            # Without bounds of acceptance nothing is harmful.
-            (EXPENSIVE_ABOVE_16, WINDOW, [(1, Verdict.OPTIMAL, False), (16, Verdict.POOR, True)]),
-            (WIDE, busy_window(), [(1, Verdict.UNCLEAR, True)]),
-        ],
-    )
-    def test_it_is_that_of_the_load_and_not_of_the_present_one(self, costs, its, expected):
-        assert [(band.first, band.verdict, band.is_improvable) for band in banded(costs, its)] == expected
 
 
 @given(

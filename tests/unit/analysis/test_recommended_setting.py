@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.knowledge import Drafting, FasterMethod, LastDrafts
+from spec_decode_exporter.analysis.knowledge import Drafting, FasterMethod
 from spec_decode_exporter.analysis.recommended_setting import (
     UNKNOWN_SETTING,
     Obstacle,
@@ -77,7 +77,7 @@ class TestPause:
     """The schedule in force drafts nothing from 8 running requests, and 20 run."""
 
     SCHEDULE = BatchSchedule((1, 8), (4, 0))
-    LAST = LastDrafts(busy_window(), 1_000.0, 0)
+    LAST = busy_window(), 1_000.0
 
     def setting(self, *curves, running=20.0, **more):
         return setting(*curves, drafts=0, running=running, schedule=self.SCHEDULE, **more)
@@ -92,13 +92,12 @@ class TestPause:
         ("curves", "more", "expected"),
         [
             ((RISING,), {}, SpeculationSetting(pause=Pause(8, None))),
-            ((RISING,), {"last_drafts": LAST, "changes": 1}, SpeculationSetting(pause=Pause(8, None))),
             ((), {"last_drafts": LAST}, SpeculationSetting(pause=Pause(8, 1_000.0))),
             ((RISING,), {"last_drafts": LAST, "running": 0.0}, UNKNOWN_SETTING),
             ((RISING,), {"last_drafts": LAST, "running": 4.0}, UNKNOWN_SETTING),
             ((RISING,), {"last_drafts": LAST, "drafting": Drafting.OFF}, UNKNOWN_SETTING),
         ],
-        ids=["no acceptance", "before a change", "no cost by load", "idle", "another load", "off"],
+        ids=["no acceptance", "no cost by load", "idle", "another load", "off"],
     )
     def test_without_acceptance_cost_or_pause_there_is_no_setting(self, curves, more, expected):
         assert self.setting(*curves, **more) == expected

@@ -195,8 +195,7 @@ class TestLearnedState:
 
 def saved_engines(file):
     """Return the entries of engines in a state file."""
-    _, *entries = map(json.loads, file.read_text().splitlines())
-    return [entry for entry in entries if entry["kind"] == "engine"]
+    return json.loads(file.read_text())["engines"]
 
 
 def baseline_drafts(file):

@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks import verdict_truth
+from benchmarks.truth.cells import Cell
 from benchmarks.truth.sources import Reported, Source
 from benchmarks.verdict_truth import Outcome, Score
 
@@ -49,7 +50,7 @@ def test_goals_are_missed_beyond_their_limits(outcomes, decided, missed):
 def test_the_exit_status_is_that_of_the_goals(monkeypatch, capsys, truth, status):
     reported = Reported("marginal", truth - 0.1, truth + 0.1, "typical")
     monkeypatch.setattr(verdict_truth, "SOURCES", [source_of(lambda _: reported)])
-    monkeypatch.setattr(verdict_truth.Recording, "truth", lambda _, seconds: truth)
+    monkeypatch.setattr(Cell, "truth", truth)
     monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1"])
     if status:
         with pytest.raises(SystemExit, match=str(status)):

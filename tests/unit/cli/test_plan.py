@@ -40,8 +40,6 @@ def test_a_gpu_is_given_by_its_name_or_its_memory():
     ("words", "says"),
     [
         ((*PLAN, "--gpu", "H1000"), "unknown GPU 'H1000'; did you mean H100?"),
-        ((*PLAN, "--acceptance", "70%"), "'70%' is not a number of 0 or more, 1 at most; write 0.7"),
-        ((*PLAN, "--utilisation", "0.5%"), "; write 0.005"),
         (
             ("plan", "--model-name", "Qwen/Qwen3-32B"),
             "give a draft model, such as --draft 0.6B, or another method",

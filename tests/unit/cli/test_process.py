@@ -1,61 +1,48 @@
 """The process of a command: a reader that does not read delays nothing, and what is dropped is counted."""
 
+import os
 import resource
-import threading
 
 import pytest
-from structlog.testing import capture_logs
 
-from spec_decode_exporter.cli.process import BackgroundStream, raise_file_limit
-
-CEILING = 60.0
-
-
-class Reader:
-    """A reader that reads nothing until it is told to."""
-
-    def __init__(self):
-        self.text = ""
-        self.is_waiting = threading.Event()
-        self.may_read = threading.Event()
-
-    def read(self, text):
-        self.is_waiting.set()
-        assert self.may_read.wait(CEILING)
-        self.text += text
+from spec_decode_exporter.cli import process
+from spec_decode_exporter.cli.process import DroppingStream, raise_file_limit
 
 
 @pytest.fixture
-def reader():
-    reader = Reader()
-    yield reader
-    reader.may_read.set()
+def pipe(monkeypatch):
+    """A pipe whose reader has not read what it holds: its two ends."""
+    monkeypatch.setattr(process, "PATIENCE", 0.0)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    while writing:
+        try:
+            os.write(writing, bytes(4096))
+        except BlockingIOError:
+            break
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
 
 
-def blocked(reader, limit):
-    """Return a stream whose thread waits for the reader with its first line."""
-    stream = BackgroundStream(reader.read, limit)
-    stream.write("first\n")
-    assert reader.is_waiting.wait(CEILING)
-    return stream
+def test_a_line_that_the_reader_does_not_take_is_dropped_and_counted(pipe):
+    reading, writing = pipe
+    stream = DroppingStream(writing)
+    assert stream.write("first\n") == 6
+    stream.write("second\nthird\n")
+    assert stream.lines_dropped == 3
+    os.read(reading, 1 << 20)
+    stream.write("fourth: \ud800\n")
+    stream.write("fifth\n")
+    assert os.read(reading, 1 << 20) == b"fourth: \\ud800\nfifth\n"
+    assert stream.lines_dropped == 3
 
 
-def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_says_how_many(reader):
-    stream = blocked(reader, limit=1)
-    stream.write("second\n")
-    stream.write("third\n")
-    stream.write("4\n")
-    assert stream.lines_dropped == 2
-    stream.drain(0.0)  # the end does not wait for a reader that does not read
-    assert reader.text == ""
-    with capture_logs() as logs:
-        reader.may_read.set()
-        stream.drain(CEILING)
-        stream.write("fifth\n")
-        stream.drain(CEILING)
-    assert reader.text == "first\nsecond\nfifth\n"
-    assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
-    assert stream.lines_dropped == 2
+def test_a_reader_that_is_gone_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert DroppingStream(writing).write("line\n") == 5
+    os.close(writing)
 
 
 def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):

@@ -1,22 +1,13 @@
-"""Command ``run``: its configuration from flags, variables and a file, and the text at its start."""
-
-from pathlib import Path
+"""Command ``run``: its configuration from flags, variables and a file."""
 
 import pytest
-import yaml
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.run import read_config, start_report
+from spec_decode_exporter.cli.run import read_config
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.monitor.snapshot import TargetStatus
-from spec_decode_exporter.scrape.poll_record import PollRecord
-
-URL = "http://localhost:7732/"
-UP = TargetStatus(PollRecord(up=True, polls=1, version="0.32.0", engines=1), engine_kind="vllm", name="a")
 
 
 def config(*words, environ=None):
@@ -127,43 +118,3 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(fi
     found = [each.speculative.method for each in config(*words, "--speculative.method", "medusa").targets]
     assert found == ["medusa", "mtp"]
     assert config(*words).targets[0].speculative is None
-
-
-@pytest.mark.parametrize(
-    ("url", "options", "page"),
-    [(URL, {"external_url": "https://example.com/spec"}, "https://example.com/spec/"), ("unix:/run/a", {}, "unix:/run/a")],
-    ids=["external", "unix"],
-)  # fmt: skip
-def test_the_address_of_the_page_is_the_last_line_and_only_tcp_has_a_scrape_job(url, options, page):
-    text = start_report([UP], [url], Options([], **options))
-    assert text.endswith(f"Page: {page}\n")
-    assert ("prometheus.yml" in text) is (url == URL)
-
-
-@pytest.mark.parametrize(
-    ("status", "line"),
-    [
-        (UP, "a: up, vllm 0.32.0, 1 engine"),
-        (TargetStatus(PollRecord(up=True, engines=8), engine_kind="vllm", name="a"), "a: up, vllm, 8 engines"),
-        (TargetStatus(PollRecord(up=True, engines=0), name="a"), "a: up, but its page is of no supported server"),
-        (TargetStatus(PollRecord(up=False, error="refused", message="a:1: \x1b[2J"), name="a"), r"a: refused: a:1: \x1b[2J"),
-        (TargetStatus(name="a"), "a: no answer within 10 s"),
-    ],
-)  # fmt: skip
-def test_each_target_has_its_first_answer(status, line):
-    assert f"\n  {line}\n" in start_report([status], [URL], Options([]))
-
-
-@pytest.mark.parametrize(
-    ("url", "options", "job"),
-    [
-        (URL, {}, {"static_configs": [{"targets": ["localhost:7732"]}]}),
-        ("https://gpu-1:7732/", {"web_config": Path("/web.yml")}, {"scheme": "https", "static_configs": [{"targets": ["gpu-1:7732"]}]}),
-    ],
-    ids=["plain", "tls"],
-)  # fmt: skip
-def test_the_scrape_job_is_that_of_the_page(url, options, job):
-    text = start_report([UP], [url], Options([], **options))
-    (found,) = yaml.safe_load(text.partition("prometheus.yml:\n")[2].partition("\n\n")[0])
-    assert job.items() <= found.items()
-    assert (found["job_name"], found["scrape_interval"]) == ("spec-decode", "15s")

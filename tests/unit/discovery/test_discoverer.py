@@ -133,15 +133,6 @@ async def test_a_failure_leaves_the_targets_that_it_does_not_replace(start, cloc
     assert told[-1] == left
 
 
-async def test_failures_with_ever_new_reasons_do_not_fill_the_log(start, clock, log):
-    way = Way("flood", 1.0, DiscoveryError("0"))
-    start(way)
-    for number in range(100):
-        way.answer = DiscoveryError(str(number))
-        await clock.advance(1)
-    assert 10 <= len(log) < 15
-
-
 async def test_of_several_exporters_exactly_one_has_each_target_of_any_discovery(clock, monkeypatch):
     found = [target(f"http://10.0.0.{number}:8000/metrics", f"pod-{number}") for number in range(20)]
     monkeypatch.setattr(module, "discoveries", lambda _config: [Way("file", 5.0, found)])

@@ -117,16 +117,6 @@ async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(put, find,
     assert (await failure(find("*.json"), rf"matches more than .*\b{value}\b")).targets is None
 
 
-async def test_files_with_too_many_targets_together_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(module, "MAX_TARGETS", 2)
-    put("a.json", '[{"targets": ["a:1", "a:2"]}]')
-    put("b.json", '[{"targets": ["b:1"]}]')
-    discovery = find("*.json")
-    assert (await failure(discovery, "has more than 2 targets")).targets is None
-    put("b.json", "[]")
-    assert len(await discovery.targets()) == 2
-
-
 async def test_files_are_read_only_when_one_of_them_has_changed(put, find, urls, monkeypatch):
     put("a.json", '[{"targets": ["a:1"]}]')
     discovery = find("*.json")

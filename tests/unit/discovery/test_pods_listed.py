@@ -162,16 +162,6 @@ async def test_a_pod_of_the_same_version_is_not_read_again(api, discovery, monke
     assert await way.targets() == ["new a", "new b"]
 
 
-async def test_a_list_that_fails_on_a_later_page_changes_nothing(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods, "PAGE", 1)
-    way = discovery()
-    before = await way.targets()
-    api.pods = [pod("b"), {"metadata": {"name": 5}}]
-    await failure(way, NO_PODS)
-    api.pods = [pod("a")]
-    assert [one is other for one, other in zip(await way.targets(), before, strict=True)] == [True]
-
-
 async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
     api.refusal = 410, "the continue token is too old"
     await failure(discovery(), "status 410 Gone: the continue token is too old")
@@ -205,16 +195,6 @@ async def test_the_error_of_a_missing_permission_has_the_required_role(api, disc
     assert "system:serviceaccount:x:y" in error
 
 
-@pytest.mark.parametrize("body", ["", "[]", "{", '{"message": 5}'])
-async def test_a_refusal_without_words_has_its_status(discovery, body):
-    async def answer(_request):
-        return web.Response(text=body, status=500, content_type="application/json")
-
-    async with served(answer) as url:
-        error = await failure(discovery(api_server=url))
-    assert str(error) == "status 500 Internal Server Error"
-
-
 async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discovery, unused_tcp_port):
     api.refusal = 401, "Unauthorized"
     await failure(discovery(), "does not accept the token")
@@ -234,13 +214,6 @@ async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path
         token = Authorization(credentials_file=tmp_path / "token")
         await failure(discovery(api_server=url, authorization=token), "status 302")
     assert asked == [LIST]
-
-
-async def test_a_proxy_of_the_environment_is_ignored(api, discovery, monkeypatch, unused_tcp_port):
-    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{unused_tcp_port}")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    assert await names(discovery()) == ["a"]
 
 
 @pytest.fixture(name="account")

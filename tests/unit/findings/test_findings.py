@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
@@ -126,7 +126,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
         (one,),
         Knowledge(its.speculation, its.cost_model(costs), its.policy, **known),
         latencies,
-        lambda each: Shown(each.computed_decision._replace(advice=advice)),
+        lambda each: (each.computed_decision._replace(advice=advice), each.setting_by(advice)),
     )
     return {finding.name: finding for finding in findings(evaluation, broken, drops, lengths)}
 

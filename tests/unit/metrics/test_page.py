@@ -331,22 +331,6 @@ class TestPreparedLines:
             expected = MetricsPage(lambda: chosen[0]).text(Snapshot([(labels, busy)]))
             assert page.text(Snapshot([(labels, engine)])) == expected
 
-    async def test_a_row_that_raises_is_omitted_alone_and_logged_once(self, busy):
-        good, view = (
-            series(MetricsPage(lambda: EVERYTHING).text(Snapshot([(LABELS, busy)]))),
-            replace(busy, lines={}),
-        )
-        metric = next(metric for metric in METRICS if metric.name == "spec_decode_configured_tokens")
-        page, rows = (
-            await self.page(0.0, 15.0),
-            [broken(metric, view, nan) if each is metric else each for each in METRICS],
-        )
-        with table(*rows), capture_logs() as logs:
-            page.prepare(LABELS, view, self.PACE)
-            text = page.text(Snapshot([(LABELS, view)]))
-        assert series(text) == without(good, metric, LABELS)
-        assert [log["part"] for log in logs if log["event"] == "internal_error"] == [metric.name]
-
 
 async def test_other_tasks_run_every_few_milliseconds():
     """A thousand engines take some hundred milliseconds, and a pause may come after each of them."""

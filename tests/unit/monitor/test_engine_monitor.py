@@ -1,8 +1,6 @@
 """Monitor of one engine: its last evaluation, what makes another one urgent, events, and internal errors."""
 
-from collections import deque
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -10,6 +8,7 @@ from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, Fallback
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.drops.drops import Drops
@@ -38,7 +37,7 @@ class Watched:
     def observe(self, sample):
         """Take a poll without an evaluation."""
         self.moment += 1.0
-        return [*self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)]
+        return self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
 
     def is_urgent_after(self, sample):
         self.observe(sample)
@@ -53,7 +52,7 @@ class Watched:
         return self.watch.snapshot.evaluation
 
     def gone(self, later=60.0, *, is_bad=True):
-        return [*self.watch.gone(self.moment + later, is_bad=is_bad)]
+        return self.watch.gone(self.moment + later, is_bad=is_bad)
 
 
 @pytest.fixture(name="watched")
@@ -118,11 +117,23 @@ def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
         [event] = watched.poll(good(40))
     watched.polls(map(good, range(41, 60)))
     its = watched.its
-    assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
+    assert (its.basis, its.since) == (Basis.CHANGE, WALL + 41 - 6)
     assert its.verdict_window.window.length == pytest.approx(25.0)
     fields = {"kind": "sudden", "baseline_length": 2.5, "length": 1.8, "seconds": 6.0}
     fields["since"] = "2026-09-21T14:13:55Z"
     assert (event.name, event.fields) == ("acceptance_dropped", fields)
+
+
+def test_the_drafts_of_a_schedule_that_pauses_count_until_the_number_of_tokens_changes(make_sample, good):
+    speculation = Speculation("eagle3", tokens=4, schedule=BatchSchedule((1, 8), (4, 0)))
+    watched = Watched((30.0, 300.0), Assumptions(speculation))
+    watched.polls(map(good, range(1, 290)))
+    window, wall = watched.its.known.last_drafts
+    assert (window.total.drafts, wall) == (2870, WALL + 288)
+    watched.observe(make_sample(2900, 8700, 4350, positions=(2610, 1160, 580)))
+    watched.watch.use((30.0, 300.0), Assumptions(replace(speculation, tokens=3)))
+    watched.poll(make_sample(2910, 8730, 4365, positions=(2619, 1164, 582)))
+    assert watched.its.known.last_drafts is None
 
 
 class TestEvaluation:
@@ -143,7 +154,7 @@ class TestEvaluation:
         for its in (early, late):
             for n in range(1, 60):
                 its.observe(busy_sample(n))
-            [*its.watch.evaluate(in_full=in_full)]
+            its.watch.evaluate(in_full=in_full)
         read_late, own = late.snapshot, early.its.longest
         expected = (own.positions.conditional, own.poll_rates, own.speedup_range, own.request)
         for n in range(100):
@@ -219,7 +230,7 @@ def test_after_an_internal_error_in_the_analysis_there_are_counts_and_the_state_
     for n in range(1, 100):
         watched.observe(good(n))
     with pytest.raises(ZeroDivisionError):
-        [*watched.watch.evaluate()]
+        watched.watch.evaluate()
     its = watched.its
     assert isinstance(its, FallbackEvaluation)
     assert (its.state, its.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
@@ -259,7 +270,7 @@ class TestDecision:
         its = Watched((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=4), self.COSTS))
         for n in range(1, 290):
             its.observe(working(n))
-        [*its.watch.evaluate()]
+        its.watch.evaluate()
         assert (its.its.verdict, its.its.action) == (Verdict.OPTIMAL, Action.KEEP)
         return its
 
@@ -292,10 +303,10 @@ class TestDecision:
             monkeypatch.setattr(Drops, "observe", lambda *_, at=at, drop=drop: (drop,) if at else ())
             kept.observe(working(second))
             if at:
-                [*kept.watch.evaluate()]
+                kept.watch.evaluate()
                 seen.append(kept.its.verdict)
             elif second % 50 == 49:
-                [*kept.watch.evaluate()]
+                kept.watch.evaluate()
         assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
 
 
@@ -304,16 +315,6 @@ def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, m
     monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or (curve((8.0, 0.1)),))
     watched.polls(map(good, range(1, 70)))
     assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
-
-
-def test_shares_of_prefills_are_kept_as_long_as_costs(watched, good):
-    kept = []
-    for second in range(1, 70):
-        watched.poll(good(second))
-        kept.append(watched.its.known.prefill_shares)
-    renewed = [moment for moment, (old, new) in enumerate(pairwise(kept), 2) if new is not old]
-    assert renewed == [1 + COSTS_SECONDS, 1 + 2 * COSTS_SECONDS]
-    assert not any(kept)  # the windows are too short
 
 
 def test_an_engine_that_counts_no_drafts_shows_how_the_length_that_it_reports_fell(make_sample):
@@ -416,8 +417,8 @@ def test_verified_draft_tokens_bring_rates_back_under_adaptive_verification(make
         for moment in range(40):
             page = make_sample(25 * moment, 100 * moment, 50 * moment, positions=(25 * moment, 25 * moment))
             page = replace(page, counts_verified=counts_verified)
-            deque(monitor.observe(page, float(moment), 1e9 + moment, 1.0, 10.0), maxlen=0)
-        deque(monitor.evaluate(), maxlen=0)
+            monitor.observe(page, float(moment), 1e9 + moment, 1.0, 10.0)
+        monitor.evaluate()
         evaluation = monitor.snapshot.evaluation
         rates.append(evaluation.longest.draft_acceptance_ratio)
         assert evaluation.known.speculation.chooses_tokens is not counts_verified

@@ -5,22 +5,19 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER
+from spec_decode_exporter.monitor import event_log
 from spec_decode_exporter.monitor.event_log import (
-    EVENTS_PER_ENGINE,
     REPEATED_AFTER,
+    TARGET_BURST,
     TARGET_EVENT_EVERY,
     EventLog,
-    EventSource,
     EventSubject,
     UnknownEventError,
     engine_errors,
 )
-from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 WALL = 1_790_000_000.0
-BURST = EVENTS_PER_ENGINE * MAX_ENGINES
 ENGINE = EventSubject("one", "m", "0")
-LIST = EventSource("http", "http://user:secret@list")
 
 
 @pytest.fixture
@@ -34,10 +31,9 @@ def logs():
         yield logs
 
 
-def fill(log, number, target="one", source=None):
+def fill(log, number, target="one"):
     for n in range(1, number + 1):
-        more = () if source is None else (source,)
-        log.record(Event("engine_reset", {"n": n}), WALL + n, EventSubject(target, "m", "0"), *more)
+        log.record(Event("engine_reset", {"n": n}), WALL + n, EventSubject(target, "m", "0"))
 
 
 def ids(since):
@@ -78,13 +74,13 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, EventSubject("one"))
-    log.record(Event("mixed_workload_ended"), WALL, EventSubject(model_name="m"))
+    log.record(Event("target_recovered"), WALL, EventSubject("two"))
     first, second, third = log.since().events
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (
         WALL, "acceptance_dropped", True, "one", "m", "0",
     )  # fmt: skip
-    assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "")
+    assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "two")
     labels = {"target": "one", "model_name": "m", "engine": "0"}
     assert logs == [
         {"event": "acceptance_dropped", "log_level": "warning", "event_id": "a1-1", **labels, **fields},
@@ -95,41 +91,38 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
             "target": "one",
             "state": "unreachable",
         },
-        {"event": "mixed_workload_ended", "log_level": "info", "event_id": "a1-3", "model_name": "m"},
+        {"event": "target_recovered", "log_level": "info", "event_id": "a1-3", "target": "two"},
     ]
 
 
 def test_a_target_has_a_burst_then_a_rate_and_other_targets_their_own(log, logs, clock):
-    fill(log, BURST + 3)
+    fill(log, TARGET_BURST + 3)
     fill(log, 1, "two")
-    assert len(logs) == BURST + 2
-    omitted = logs[BURST]
+    assert len(logs) == TARGET_BURST + 2
+    omitted = logs[TARGET_BURST]
     assert (omitted["event"], omitted["target"], omitted["omitted"], omitted["example"]) == (
         "events_omitted", "one", 1, "engine_reset",
     )  # fmt: skip
-    assert omitted["discovery"] == ""
     assert "engine" not in omitted
     clock.now += TARGET_EVENT_EVERY
     fill(log, 3)
-    assert [entry["event"] for entry in logs[BURST + 2 :]] == ["engine_reset"]
+    assert [entry["event"] for entry in logs[TARGET_BURST + 2 :]] == ["engine_reset"]
     clock.now += REPEATED_AFTER
-    fill(log, BURST)
+    fill(log, TARGET_BURST)
     assert [entry["omitted"] for entry in logs if entry["event"] == "events_omitted"] == [1, 6]
 
 
-def test_the_targets_of_a_list_share_a_budget_and_its_key_is_not_shown(log, logs, clock):
-    log.engines = 5
+def test_ever_new_targets_do_not_fill_the_log_and_leave_nothing_behind(logs, clock, monkeypatch):
+    monkeypatch.setattr(event_log, "ANY_BURST", 20)
+    log = EventLog("a1", clock.monotonic)
     for number in range(50):
-        fill(log, 2, f"t{number}", LIST)
+        fill(log, 2, f"t{number}")
         log.forget(f"t{number}")
-    assert [entry["event"] for entry in logs] == ["engine_reset"] * 5 * EVENTS_PER_ENGINE + ["events_omitted"]
-    assert (logs[-1]["discovery"], logs[-1].get("target")) == ("http", None)
-    assert "secret" not in str(logs)
-    fill(log, 1, "configured")
+    assert [entry["event"] for entry in logs] == ["engine_reset"] * 20 + ["events_omitted"]
     clock.now += 1.0
-    fill(log, 3, "t0", LIST)
-    assert len(logs) == 5 * EVENTS_PER_ENGINE + 3
-    assert log._budgets.keys() == {LIST, "configured", "t0"}  # bounded by the targets and lists that exist
+    fill(log, 9, "one")
+    assert len(logs) == 26
+    assert log._of_target.keys() == {"one"}
 
 
 def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(log, logs, clock):

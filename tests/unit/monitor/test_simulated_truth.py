@@ -31,9 +31,9 @@ def watched(scenario, seconds, *, cost):
         histograms = second % 10 == 0
         page = metrics_page(simulation, start=START)
         (sample,) = reader.read(page, with_latencies=histograms).samples.values()
-        [*watch.observe(sample, float(second), START + second, 1.0, 10.0)]
+        watch.observe(sample, float(second), START + second, 1.0, 10.0)
         if histograms or watch.is_urgent:
-            [*watch.evaluate()]
+            watch.evaluate()
     return watch
 
 

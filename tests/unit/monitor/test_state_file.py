@@ -1,21 +1,28 @@
-"""State file: damage costs no more than the damaged entries, and nothing is overwritten or lost silently."""
+"""State file: one document that is whole or discarded, and nothing is overwritten or lost silently."""
 
 import errno
+import json
 import os
 import stat
 
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile
+from spec_decode_exporter.costs.learned import DraftingMethod, LearnedState
+from spec_decode_exporter.monitor import state_file
+from spec_decode_exporter.monitor.state import MAX_KEY_LENGTH, RememberedEngine, StateDocument
+from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile, document, entry_json, parsed_state
 
-LINES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+
+def engine(target="chat", **learned):
+    return RememberedEngine(target, "llama", "0", 1_790_000_000.0, LearnedState(4, **learned))
 
 
-def parse(line):
-    if not line.startswith(b'{"'):
-        raise ValueError("no entry")
-    return line
+ENGINES = [engine("a"), engine("b"), engine("c")]
+
+
+def text_of(*engines):
+    return document([text for each in engines for text in entry_json(each)], [])
 
 
 @pytest.fixture
@@ -43,13 +50,9 @@ def break_disk(monkeypatch):
     return break_call
 
 
-def opened(path):
-    return StateFile(path, parse)
-
-
-def saved(path, lines=LINES):
-    file = opened(path)
-    file.save(lines)
+def saved(path, *engines):
+    file = StateFile(path)
+    file.save(text_of(*(engines or ENGINES)))
     return file
 
 
@@ -61,10 +64,9 @@ def names(path):
     return sorted(entry.name for entry in path.parent.iterdir())
 
 
-@pytest.mark.parametrize("lines", [[], LINES, [b'{"x":"%s"}' % (b"x" * 60_000)] * 400])
-def test_entries_come_back_as_they_were(path, log, lines):
-    saved(path, lines)
-    assert opened(path).load() == list(dict.fromkeys(lines))
+def test_the_state_comes_back_as_it_was(path, log):
+    saved(path)
+    assert StateFile(path).load() == StateDocument(engines=ENGINES)
     assert log == []
 
 
@@ -77,51 +79,73 @@ def test_only_the_owner_may_read_the_file(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-OLD = b'{"format":"spec-decode-exporter state","version":1,"checksum":"ab","data":{"engines":[]}}\n'
-DAMAGES = [
-    (lambda content: content[:-9], 1, "it has 1 of 3 entries"),
-    (lambda content: content[:-8], 2, "it has 2 of 3 entries"),
-    (lambda content: content.replace(b'{"b":2}', b"\xff[[" * 40), 2, "line 3, '" + "\ufffd[[" * 33 + "\ufffd': no entry"),
-    (lambda content: content.replace(b'{"b"', b"\n{b"), 2, "it has 4 of 3 entries"),
-    (lambda content: content + b"\n" * 10_000, 3, "it has 4096 of 3 entries"),
-    (lambda content: b"", 0, "it is not a state of this exporter"),
-    (lambda content: b"\xff\xfe\x00", 0, "it is not a state of this exporter"),
-    (lambda content: b"[" * 200_000, 0, "it is not a state of this exporter"),
-    (lambda content: OLD, 0, "it has version 1; this exporter reads version 2"),
-    (lambda content: content.replace(b'"version":2', b'"version":3'), 0, "it has version 3; this exporter reads version 2"),
-    (lambda content: content.replace(b'"version":2', b'"version":' + b"9" * 400), 0, "it has version 999999999; this exporter reads version 2"),
-    (lambda content: b" " * (MAX_BYTES + 1), 0, "it is larger than 32 MiB"),
-]  # fmt: skip
+def changed(**fields):
+    state = json.loads(text_of(engine()))
+    state["engines"][0].update(fields)
+    return json.dumps(state).encode()
 
 
-@pytest.mark.parametrize(("change", "readable", "reason"), DAMAGES)
-def test_of_a_damaged_file_the_readable_entries_stay_and_the_whole_is_kept(
-    path, log, change, readable, reason
-):
-    saved(path)
-    content = change(path.read_bytes())
+HUGE = b"1" + b"0" * 400
+NO_STATE, VERSION_3 = "it is not a state of this exporter", "; this exporter reads version 3"
+DAMAGES = {
+    "empty": (b"", NO_STATE),
+    "no text": (b"\xff\xfe\x00", NO_STATE),
+    "list": (b"[" * 200_000, NO_STATE),
+    "too large": (b" " * (MAX_BYTES + 1), "it is larger than 32 MiB"),
+    "version 2": (b'{"format":"spec-decode-exporter state","version":2,"writer":"00","entries":0}\n', "it has version 2" + VERSION_3),
+    "version 4": (text_of().replace(b'"version":3', b'"version":4'), "it has version 4" + VERSION_3),
+    "cut off": (text_of(*ENGINES)[:-40], "Invalid JSON: EOF while parsing"),
+    "no engine": (text_of(engine()).replace(b'"target"', b'"tarkett"'), "engines.0.target: Field required"),
+    "NaN": (changed(seen=float("nan")), "engines.0.seen"),
+    "infinite": (changed(seen=1.5).replace(b"1.5", b"1e999"), "engines.0.seen"),
+    "huge integer": (changed(seen=1.5).replace(b"1.5", HUGE), "engines.0.seen"),
+    "more digits than Python reads": (changed(seen=1.5).replace(b"1.5", HUGE * 20), ""),
+    "negative time": (changed(seen=-1.0), "engines.0.seen"),
+    "long label": (changed(target="t" * (MAX_KEY_LENGTH + 1)), "engines.0.target"),
+    "half a surrogate": (changed(target="x").replace(b'"x"', b'"\\ud800"'), "Invalid JSON"),
+    "nested": (text_of().replace(b"[]", b"[" * 60_000, 1), "Invalid JSON"),
+    "a bomb": (text_of().replace(b"[]", b"[" + b"[]," * 500_000 + b"[]]", 1), "it has more than 500000 lists and objects"),
+    "impossible K": (changed(learned={"tokens": 10**9}), "engines.0.learned.tokens"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "reason"), DAMAGES.values(), ids=DAMAGES)
+def test_a_file_that_does_not_validate_is_set_aside_whole_with_its_reason(path, log, content, reason):
     path.write_bytes(content)
-    entries = opened(path).load()
-    assert len(entries) == readable
-    assert events(log) == [("state_file_set_aside", reason)]
+    assert StateFile(path).load() == StateDocument()
+    ((event, text),) = events(log)
+    assert event == "state_file_set_aside"
+    assert text.startswith(reason)
+    assert 5 <= len(text) <= 100
     assert log[0]["kept_as"] == f"{path}.corrupt"
     assert path.with_name("state.json.corrupt").read_bytes() == content
-    assert opened(path).load() == entries
+    assert StateFile(path).load() == StateDocument()
     assert len(log) == 1
+
+
+@pytest.mark.parametrize("method", ["\ud800", "x" * 70_000], ids=["surrogate", "long"])
+def test_an_entry_that_cannot_be_read_again_is_not_written(method):
+    assert entry_json(engine(drafter=DraftingMethod(method))) == []
+
+
+def test_of_more_engines_than_the_file_may_hold_the_last_ones_are_written(monkeypatch):
+    text = entry_json(engine())[0]
+    monkeypatch.setattr(state_file, "MAX_ENGINES_BYTES", 150 * len(text))
+    assert len(parsed_state(document([text] * 220, [])).engines) == 120
 
 
 def test_a_damaged_file_that_cannot_be_renamed_is_not_overwritten(path, log, break_disk):
     path.write_bytes(b"precious")
-    file = opened(path)
+    file = StateFile(path)
     mend = break_disk("replace", errno.EROFS)
-    assert file.load() == []
-    file.save(LINES)
+    assert file.load() == StateDocument()
+    file.save(text_of(*ENGINES))
     assert path.read_bytes() == b"precious"
     assert events(log) == [("state_file_not_written", "Read-only file system")]
     mend()
-    file.save(LINES)
+    file.save(text_of(*ENGINES))
     assert path.with_name("state.json.corrupt").read_bytes() == b"precious"
-    assert opened(path).load() == LINES
+    assert StateFile(path).load().engines == ENGINES
     assert [event for event, _ in events(log)[1:]] == ["state_file_set_aside", "state_file_written_again"]
 
 
@@ -129,7 +153,6 @@ def test_a_damaged_file_that_cannot_be_renamed_is_not_overwritten(path, log, bre
     ("call", "number", "reason"),
     [
         ("open", errno.EROFS, "Read-only file system"),
-        ("open", errno.ENOSPC, "No space left on device"),
         ("fsync", errno.EIO, "Input/output error"),
         ("replace", errno.ENOSPC, "No space left on device"),
     ],
@@ -139,25 +162,25 @@ def test_a_failing_disk_is_logged_once_and_its_recovery_too(path, log, break_dis
     content = path.read_bytes()
     mend = break_disk(call, number)
     for _ in range(3):
-        file.save([])
+        file.save(text_of())
     assert file.failure == reason
     assert names(path) == ["state.json"]
     mend()
     assert path.read_bytes() == content
     assert events(log) == [("state_file_not_written", reason)]
-    file.save([])
-    file.save(LINES[:1])
+    for _ in range(2):
+        file.save(text_of(engine("d")))
     assert file.failure == ""
-    assert opened(path).load() == LINES[:1]
+    assert StateFile(path).load().engines == [engine("d")]
     assert [entry["event"] for entry in log[1:]] == ["state_file_written_again"]
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
 def test_only_a_plain_file_is_read_or_replaced(path, log, make):
     make(path)
-    file = opened(path)
-    assert file.load() == []
-    file.save(LINES)
+    file = StateFile(path)
+    assert file.load() == StateDocument()
+    file.save(text_of(*ENGINES))
     assert not path.is_file()
     assert names(path) == ["state.json"]
     assert events(log) == [("state_file_not_written", "it is not a plain file")]
@@ -168,29 +191,12 @@ def test_a_link_stays_and_its_destination_is_replaced(path, tmp_path):
     path.symlink_to(tmp_path / "volume" / "state")
     saved(path)
     assert path.is_symlink()
-    assert opened(path).load() == LINES
-
-
-class TestASecondExporter:
-    @pytest.fixture(name="one")
-    def one_fixture(self, path):
-        return saved(path)
-
-    def test_is_logged_once_by_each_and_named_on_the_page_until_one_ends(self, path, log, one):
-        other = opened(path)
-        assert other.load() == LINES
-        for _ in range(3):
-            other.save(LINES)
-            one.save(LINES)
-        assert events(log) == [("state_file_shared", None)] * 2
-        assert "Another exporter" in one.problem
-        one.save(LINES)
-        assert one.problem == ""
+    assert StateFile(path).load().engines == ENGINES
 
 
 def test_a_place_that_cannot_be_written_is_logged_when_the_file_is_loaded(tmp_path, log):
-    file = opened(tmp_path / "nowhere" / "state.json")
-    assert file.load() == []
+    file = StateFile(tmp_path / "nowhere" / "state.json")
+    assert file.load() == StateDocument()
     assert [(event, "No such file" in reason) for event, reason in events(log)] == [
         ("state_file_not_written", True)
     ]

@@ -172,11 +172,20 @@ async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_pl
         await watch.clock.advance(1)
         assert {name.split("-")[0] for name, _ in watch.snapshots} == {str(batch)}
     kinds = [kind for kind, _ in watch.events]
-    assert (kinds.count("engine_found"), kinds.count("engines_evicted")) == (most, 1)
+    assert kinds.count("engines_evicted") == 1
     await watch.clock.advance(EVICTED_AFTER)
     server.engines = names(1)
     await watch.polls(1)
     assert watch.events[-1] == ("engine_found", "0")
+
+
+async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_without(watching, server):
+    watch = watching(target(url=f"{URL}&model=m"))
+    for model in (None, "m"):
+        server.engines = {(model, "0"): 0}
+        await watch.polls(2)
+        await watch.clock.advance(1)
+        assert [labels["model_name"] for labels, _ in watch.monitor.snapshots()] == ["m"]
 
 
 # Places

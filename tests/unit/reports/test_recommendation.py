@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, Verdict
+from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.reports.exit_status import ExitStatus
@@ -25,8 +25,8 @@ from tests.fakes.evaluations import advised
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 BANDS = (
-    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2, Verdict.OPTIMAL, is_improvable=True),
-    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9, Verdict.HARMFUL, is_improvable=True),
+    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2, is_improvable=True),
+    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9, is_improvable=True),
 )
 BY_LOAD = SpeculationSetting(
     4,
@@ -87,7 +87,7 @@ def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
     unknown = engine(UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST)
     engines = [unknown.model_copy(update={"target": f"chat-{n}"}) for n in range(8)]
     text = written(engines, form, TextStyle())
-    assert text.count("erve one replica without drafts") == 1
+    assert text.count("a Prometheus with data from before") == 1
     assert all(f"chat-{n}" in text for n in range(8))
     assert len(text.split()) <= 400
 

@@ -6,7 +6,6 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.requests.receiver import RequestReceiver, costs_of
 from tests.fakes.costs import cost_between, steps_of, tokens_of
-from tests.unit.requests.test_record import RECORD
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
 
@@ -46,17 +45,3 @@ def test_a_measured_cost_of_one_engine_counts_more_than_a_typical_one_of_another
     measured = cost(0.1)
     costs = costs_of([("one", [("m", cost(0.3, CostSource.TYPICAL))]), ("two", [("m", measured)])])
     assert costs("m", "") == measured
-
-
-async def test_a_mixed_workload_is_emitted_once_with_its_model(clock, receiver):
-    emitted = []
-    for kind, accepted in (("code", 150), ("prose", 10)):
-        speculation = {**RECORD["metrics"]["speculative_decoding"], "num_accepted_draft_tokens": accepted}
-        record = {**RECORD, "metrics": {"speculative_decoding": speculation}, "request_type": kind}
-        await receiver.take(body(*[record] * 40), lines=False)
-    for seconds in (0.0, 60.0, 10.0):
-        await clock.advance(seconds)
-        findings = await receiver.findings(WINDOWS)
-        assert findings.windows["5m"].models[0].mixed
-        emitted += receiver.changes(findings)
-    assert [(model, event.name) for model, event in emitted] == [("llama", "mixed_workload_began")]

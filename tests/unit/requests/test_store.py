@@ -2,7 +2,6 @@
 
 import asyncio
 import tracemalloc
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from spec_decode_exporter.requests.record import Refusal, RequestRecord, Request
 from spec_decode_exporter.requests.store import (
     EVALUATION_SECONDS,
     MAX_EAGER_REQUESTS,
-    MAX_WAITING,
     RequestStore,
     Slots,
 )
@@ -202,37 +200,36 @@ def test_types_and_combinations_beyond_the_limit_are_other(make_store, take, eva
     assert found.folded["group"] == 2
 
 
-def test_a_type_that_loses_its_slot_ends_and_its_stored_requests_are_other(make_store, take, evaluate):
-    store = make_store(types=1)
+def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end(make_store, take, evaluate):
+    store = make_store(types=1, models=1, groups=2)
     evaluate(store, 1000.0)
-    take(store, 1000.0, request_type="old")
-    take(store, 1299.0, 2, request_type="new")
-    # A period has passed: the type of the next request has a slot now.
-    take(store, 1300.0, request_type="new")
-    found = evaluate(store, 1300.0)
-    # The totals of the old type do not move to other: its counters would jump.
-    assert since_start(found) == {"other": 2, "new": 1}
-    in_window = Counter()
-    for group in found.windows["5m"].groups:
-        in_window[group.key.request_type] += group.summary.requests
-    assert in_window == {"other": 3, "new": 1}
-    assert found.taken == 4
+    for now, kind, temperature in (
+        (1000.0, "old", 0.0),
+        (1000.0, "old", 0.5),
+        (1250.0, "new", 0.0),  # the type that holds the slot had requests in this period
+        (1300.0, "old", 0.0),  # the period ends: another one begins
+        (1400.0, "new", 0.0),
+        (1600.0, "old", 0.0),  # it ends: the combination with 0.5 had no request
+        (1900.0, "new", 0.0),
+        (2200.0, "new", 0.0),  # it ends: the old type had no request
+    ):
+        take(store, now, request_type=kind, temperature=temperature)
+    found = evaluate(store, 2200.0)
+    # The totals of an ended combination do not move to other: its counters would jump.
+    totals = {(key.request_type, key.temperature): group.requests for key, group in found.since_start.items()}
+    assert totals == {("other", "0"): 1, ("other", "other"): 2, ("new", "0"): 1}
+    assert found.taken == 8
 
 
-def test_a_combination_keeps_its_slot_when_others_become_free(make_store, take, evaluate):
-    store = make_store(types=2, groups=4)
-    evaluate(store, 1000.0)
-    for kind, temperature, now, number in (
-        ("a", 0.0, 1001.0, 100), ("a", 0.5, 1001.0, 10), ("b", 0.0, 1001.0, 1), ("b", 0.5, 1001.0, 1),
-        ("a", 2.0, 1002.0, 40),  # waits for a combination's slot
-        ("c", 0.0, 1002.0, 50),  # takes over the slot of b, whose two combinations end
-        ("a", 0.5, 1400.0, 1), ("c", 0.0, 1400.0, 1), ("a", 2.0, 1400.0, 1),
-    ):  # fmt: skip
-        take(store, now, number, request_type=kind, temperature=temperature)
-    found = evaluate(store, 1401.0).since_start
-    assert {(key.request_type, key.temperature): group.requests for key, group in found.items()} == {
-        ("a", "0"): 100, ("a", "0.3-0.7"): 11, ("a", ">1"): 1, ("c", "0"): 1, ("other", "other"): 90
-    }  # fmt: skip
+def test_a_model_that_loses_its_slot_leaves_no_remainder(make_store, take, evaluate):
+    store = make_store(models=1, groups=1)
+    for now, model_name, temperatures in ((1000.0, "a", (0.0, 0.5)), (1700.0, "b", (0.0, 0.5))):
+        for temperature in temperatures:
+            take(store, now, model_name=model_name, temperature=temperature)
+        found = evaluate(store, now)
+    assert {key.model_name for key in found.since_start} == {"a", "other"}
+    take(store, 2100.0, model_name="b")
+    assert {key.model_name for key in evaluate(store, 2100.0).since_start} == {"other", "b"}
 
 
 def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
@@ -366,15 +363,6 @@ def test_acceptance_that_falls_with_the_prompt_is_found(prompts):
 # Slots.
 
 
-def brought(limit, **requests):
-    """Return slots with these requests of each name."""
-    slots = Slots(limit)
-    for name, number in requests.items():
-        for _ in range(number):
-            slots.admit(name)
-    return slots
-
-
 def test_the_first_names_get_the_slots():
     slots = Slots(2)
     assert [slots.admit(name) for name in "abca"] == [True, True, False, True]
@@ -382,27 +370,13 @@ def test_the_first_names_get_the_slots():
     assert [slots.label(name) for name in ("", "other", "a", "c")] == ["unknown", "other", "a", "other"]
 
 
-@pytest.mark.parametrize(
-    ("limit", "requests", "lost", "kept"),
-    [
-        (2, {"a": 10, "b": 3, "c": 6}, "b", "ac"),  # twice the requests
-        (2, {"a": 10, "b": 3, "c": 5}, "", "ab"),
-        (3, {"a": 100, "b": 1, "c": 2, "d": 50, "e": 20}, "bc", "ade"),
-    ],
-)
-def test_names_with_twice_the_requests_take_over_slots_at_the_end_of_a_period(limit, requests, lost, kept):
-    slots = brought(limit, **requests)
-    assert slots.end_period() == set(lost)
-    assert [name for name in "abcde" if name in slots] == list(kept)
-
-
-def test_a_frequent_name_among_thousands_of_others_gets_a_slot():
-    slots = brought(1, a=2)
-    for number in range(20 * MAX_WAITING):
-        slots.admit(f"once {number}")
-        slots.admit("frequent")
-    assert slots.end_period() == {"a"}
-    assert "frequent" in slots
+def test_at_the_end_of_a_period_names_without_a_request_lose_their_slots():
+    slots = Slots(2)
+    assert [slots.admit(name) for name in "abc"] == [True, True, False]
+    assert slots.end_period() == set()
+    assert [slots.admit(name) for name in "ac"] == [True, False]
+    assert slots.end_period() == {"b"}
+    assert [slots.admit(name) for name in "cba"] == [True, False, True]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sender of simulated requests to an exporter: what is sent again, and what is reported."""
+"""Sender of simulated requests to an exporter: what is sent, and what is reported."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,11 @@ from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Request
     ("statuses", "batches", "troubles"),
     [
         ([], [[1], [2]], []),
-        ([503], [[1], [1], [2]], ["requests cannot be delivered: it answered 503"]),
         ([404], [[1], [2]], ["requests cannot be delivered: it answered 404"]),
     ],
-    ids=["taken", "deferred, so sent again", "refused, so dropped"],
+    ids=["taken", "refused"],
 )
-async def test_a_batch_is_sent_until_it_is_taken_or_refused(statuses, batches, troubles, clock, until):
+async def test_a_batch_is_sent_once(statuses, batches, troubles, clock, until):
     received, reported, left = [], [], list(statuses)
 
     async def take(request):

@@ -1,4 +1,4 @@
-"""Pages of both front ends, compared with those of a real vLLM."""
+"""Pages, compared with those of a real vLLM."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.fakes.simulated_history import wanted_samples
 
 START = 1_795_224_832.0
 # Left out: they are of the web framework, count requests for completions, and nothing here reads them.
@@ -49,39 +48,11 @@ def test_a_python_page_has_the_lines_of_the_recorded_one(page_like, recorded, na
     assert len(page.splitlines()) == len(set(page.splitlines()))
 
 
-def test_a_rust_page_has_lines_of_the_recorded_one(page_like, recorded):
-    page = page_like(front_end="rust", model_name="tiny")
-    # A recorded page has the reasons that ended a request, a simulated one all.
-    assert all("finished_reason" in line for line in lines(page) - lines(recorded("vllm-0.32.0-rust-k4.om")))
-    assert len(lines(page)) > 400
-    assert page.endswith("# EOF\n")
-
-
-def test_numbers_are_written_as_the_recorded_pages_write_them_and_are_the_same(page_like):
-    page, rust = page_like(), page_like(front_end="rust")
+def test_numbers_are_written_as_the_recorded_pages_write_them(page_like):
+    page = page_like()
     assert '\nvllm:num_requests_running{engine="0",model_name="tiny-llama"} 16.0\n' in page
     assert "\nprocess_start_time_seconds 1.795224832e+09\n" in page
     assert re.search(r"^vllm:spec_decode_num_drafts_created\{\S+\} 1\.795224832e\+09$", page, re.MULTILINE)
-    assert 'vllm:num_requests_running{model_name="tiny-llama",engine="0"} 16\n' in rust
-
-    def values(text):
-        found = (
-            (name, *sorted(labels.items()), value) for name, labels, value in wanted_samples(text.encode())
-        )
-        return {each for each in found if not each[0].endswith(("_created", "_info", "_seconds"))}
-
-    assert values(page) == values(rust)
-    assert len(values(page)) > 15
-
-
-def test_draft_positions_of_a_rust_page_appear_with_the_first_draft(make_simulation):
-    phases = [{"at": "30s", "load": {"rate": 5}}]
-    simulation = make_simulation(front_end="rust", load={"concurrency": 0}, phases=phases)
-    found = []
-    for _ in range(2):
-        simulation.advance(29)
-        found.append("accepted_tokens_per_pos" in metrics_page(simulation).decode())
-    assert found == [False, True]
 
 
 def test_the_filtered_page_has_the_lines_of_the_recorded_one(page_like, recorded):
@@ -107,4 +78,3 @@ def test_the_name_of_a_model_is_escaped_in_each_line(page_like):
     families = text_string_to_metric_families(page_like(model_name='a"b\\c'))
     labels = [sample.labels for family in families for sample in family.samples]
     assert {each["model_name"] for each in labels if "model_name" in each} == {'a"b\\c'}
-    assert 'model_name="a\\"b\\\\c",engine="0"' in page_like(model_name='a"b\\c', front_end="rust")

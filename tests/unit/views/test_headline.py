@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from spec_decode_exporter.analysis.evaluation import Basis
-from spec_decode_exporter.analysis.missing_evidence import Countdown
 from spec_decode_exporter.analysis.verdict import PAYING, Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
@@ -53,7 +52,12 @@ def engine(
         speedup_range=SpeedupRange(Estimate(1.4, 0.9, 2.1, 0.0), 0.9, 2.1),
         probably_pays=probably_pays(share), published_share=PublishedShare(87, 92),
     )  # fmt: skip
-    concluded = {"verdict": verdict, "is_excluded": False, "countdown": None, "action": Action.KEEP} | known
+    concluded = {
+        "verdict": verdict,
+        "is_excluded": False,
+        "seconds_to_verdict": None,
+        "action": Action.KEEP,
+    } | known
     windows = {"basis": Basis.LONGEST, "verdict_window": covered, "longest": covered}
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
     return SimpleNamespace(
@@ -91,13 +95,12 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
         (engine(Verdict.UNCLEAR, share=0.15), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
         (engine(Verdict.UNCLEAR, action=Action.DISABLE), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
         (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "How to know."),
-        (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
-        (engine(Verdict.INSUFFICIENT, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
-        (engine(Verdict.INSUFFICIENT, share=0.95, countdown=Countdown(12.0, 12.0)), "waiting", "Too early to say", "So far speculation probably pays. At 87 of 92 published costs of drafters of all kinds your acceptance would pay.", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT, seconds_to_verdict=12.0), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT, share=0.95, seconds_to_verdict=12.0), "waiting", "Too early to say", "So far speculation probably pays. At 87 of 92 published costs of drafters of all kinds your acceptance would pay.", "Verdict in 12 s."),
         (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
         (engine(State.IDLE, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
         (engine(State.DISABLED, findings=(PREFILL,)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
-        (engine(Verdict.INSUFFICIENT, findings=(PREFILL,), countdown=Countdown(12.0, 12.0)), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
+        (engine(Verdict.INSUFFICIENT, findings=(PREFILL,), seconds_to_verdict=12.0), "unsure", "It decodes nothing", "It decodes nothing.", "Watch the decode servers."),
         (engine(Verdict.HEALTHY, findings=(MIXED, SUDDEN)), "unsure", "Several servers answer", "Several servers answer.", "Name each server."),
         (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take 15 s of traffic."),
         (engine(State.UNREACHABLE), "bad", "Unreachable", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
@@ -143,15 +146,13 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
     ("waits", "text"),
     [
         (None, ""),
-        (Countdown(12.0, 15.0), "Bounds and verdict in 12 s."),
-        (Countdown(12.0, 130.0), "Bounds in 12 s, verdict about 14:32 UTC."),
-        (Countdown(inf, 130.0), "Verdict about 14:32 UTC; bounds need more requests."),
-        (Countdown(12.0, inf), "Bounds in 12 s; a verdict needs more drafts."),
-        (Countdown(inf, inf), "At this rate too few requests pass for a verdict: send more."),
+        (12.0, "Verdict in 12 s."),
+        (130.0, "Verdict in 2 min."),
+        (inf, "At this rate too few requests pass for a verdict: send more."),
     ],
 )
-def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
-    assert countdown(engine(Verdict.INSUFFICIENT, countdown=waits), NOW) == text
+def test_a_countdown_says_when_the_verdict_comes(waits, text):
+    assert countdown(engine(Verdict.INSUFFICIENT, seconds_to_verdict=waits), NOW) == text
 
 
 @pytest.mark.parametrize(
@@ -220,9 +221,9 @@ def day(actual, plain, lower, upper, since=MIDNIGHT, verdict=Verdict.HEALTHY):
     ("engines", "text"),
     [
         ([day(3600, 14_760, 12_960, 16_200)] * 2, "saved today, summed over all requests: 6.2 h (5.2 to 7.0 h)."),
-        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 10 s (10 s lost to 30 s saved)."),
-        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 10 s (5 to 30 s)."),
-        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 10 s (5 to 20 s)."),
+        ([day(60, 70, 50, 90)], "saved today, summed over all requests: 0.2 min (0.2 min lost to 0.5 min saved)."),
+        ([day(60, 70, 65, 90, NOW - 3600)], "saved since 13:30 UTC, summed over all requests: 0.2 min (0.1 to 0.5 min)."),
+        ([day(60, 50, 40, 55, verdict=Verdict.HARMFUL)], "lost today, summed over all requests: 0.2 min (0.1 to 0.3 min)."),
         # A sum of earlier hours that the verdict contradicts is not shown.
         ([day(60, 50, 40, 55)], ""),
         ([day(60, 70, 65, 90, verdict=Verdict.HARMFUL)], ""),

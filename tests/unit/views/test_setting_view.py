@@ -13,16 +13,16 @@ from spec_decode_exporter.analysis.recommended_setting import (
     SpeculationSetting,
 )
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, Verdict
+from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.views.engine_view import SettingView, setting_view
 from tests.fakes.evaluations import advised
 
 BANDS = (
-    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
-    LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0, None, is_improvable=True),
-    LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0, None, is_improvable=False),
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, is_improvable=False),
+    LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0, is_improvable=True),
+    LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0, is_improvable=False),
 )
 SCHEDULE, LOADS = BatchSchedule((1, 32), (4, 0)), (2.0, 64.0)
 BY_LOAD = SpeculationSetting(4, SCHEDULE, True, BANDS, CostSource.MEASURED, LOADS, (Obstacle.DATA_PARALLEL,))
@@ -79,7 +79,7 @@ def test_the_text_says_what_to_set_and_why(shown):
 
 
 def test_no_speculation_has_no_flag(shown):
-    band = LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, Verdict.HARMFUL, is_improvable=True)
+    band = LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, is_improvable=True)
     view = shown(SpeculationSetting(0, bands=(band,), is_change=True))
     assert (view.tokens, view.speculative_config, view.complete) == (0, "", False)
     assert view.text.startswith("Switch speculation off: at no known load")
@@ -89,7 +89,7 @@ def test_an_unknown_setting_says_what_to_measure(shown):
     view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
     assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
     assert view.text.startswith("To know it: ")
-    assert "; or serve one replica without --speculative-config for ten minutes" in view.measure
+    assert view.measure == f"For draft tokens by load, measure the cost at several loads. {view.text}"
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 

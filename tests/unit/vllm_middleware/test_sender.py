@@ -145,22 +145,6 @@ async def test_an_unusable_secret_is_neither_sent_nor_logged_and_records_are_kep
     assert (len(exporter.records()), len(one.unreported)) == (1, 0)
 
 
-@pytest.mark.parametrize(
-    "reply", [b"Rumpelstilzchen", b"HTTP/1.1 401 Rumpelstilzchen\r\n\r\n", Exporter.RESET]
-)
-async def test_no_secret_is_in_the_log_whatever_the_exporter_answers(
-    reporter, exporter, tmp_path, caplog, reply
-):
-    caplog.set_level(logging.DEBUG)
-    (tmp_path / "secret").write_text("Rumpel\u20acstilzchen")
-    exporter.reply = reply
-    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "secret")
-    one.work(0.0)
-    assert len(exporter.requests) == 1
-    assert "does not take it" in caplog.text
-    assert "stilzchen" not in caplog.text
-
-
 async def test_https_requires_a_trusted_certificate(reporter, tmp_path, monkeypatch, caplog):
     """The certificates are read once, and again after a failure: that takes tens of milliseconds."""
     made = []

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.hosts import EVERY_HOST
 from tests.conftest import FakeClock
 
@@ -42,7 +41,6 @@ def plain_state(series=1, **overrides):
         "labels": lambda: ["target", "model_name", "engine"],
         "windows": lambda: ["30s", "5m"],
         "targets": tuple,
-        "histories": lambda: Histories(0.0, 300.0, ()),
         "events": EventLog("a1"),
         "config_text": lambda: "poll:\n  interval: 1s\n",
         "receiver": lambda: None,

@@ -61,7 +61,7 @@ async def test_an_unknown_path_of_the_api_is_a_problem_in_a_browser_too(client):
 
 
 async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):
-    for path in ("/", "/metrics", "/api/v1/history", "/-/healthy"):
+    for path in ("/", "/metrics", "/api/v1/targets", "/-/healthy"):
         answer = await client.get(path, headers={"User-Agent": f"{USER_AGENT_PREFIX}1.2.3"})
         assert answer.status == 400
         assert "model server" in await answer.text()

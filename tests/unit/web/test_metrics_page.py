@@ -11,7 +11,6 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
-from tests.conftest import settle
 from tests.unit.web.plain_state import Gauges
 
 TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
@@ -71,14 +70,13 @@ async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     assert shared.size == size
 
 
-async def test_a_rendering_is_freed_after_a_second_unless_it_is_read(monkeypatch):
-    monkeypatch.setattr(module, "SHARED_SECONDS", 0.0)
+async def test_a_replaced_rendering_is_freed_once_nobody_reads_it():
     shared = SharedPage(Counted())
-    rendering = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
-    with shared.read(rendering, Transport()):
-        await settle()
-        assert shared.size == rendering.size
-    assert shared.size == 0
+    first = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
+    with shared.read(first, Transport()):
+        second = await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
+        assert shared.size == first.size + second.size
+    assert shared.size == second.size
 
 
 async def test_a_client_that_does_not_read_in_time_is_disconnected(aiohttp_client, make_state, monkeypatch):

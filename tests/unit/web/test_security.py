@@ -210,18 +210,6 @@ async def test_a_new_user_and_a_new_certificate_with_its_key_apply(live, folder,
     assert [entry["event"] for entry in logs] == [f"web_config_{name}" for name in names]
 
 
-async def test_a_file_that_still_changes_is_not_read(live):
-    config = live(USERS)
-    for text in (USERS + "  b", BOTH_USERS):
-        config.write(text)
-        await config.check()
-        assert config.users() == {"alice"}
-        assert config.successful
-    with capture_logs():
-        await config.check()
-    assert config.users() == {"alice", "bob"}
-
-
 async def test_changed_files_are_followed(live, clock, until):
     config = live(USERS)
     following = asyncio.create_task(config.follow())

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.truth.cells import LOADS, cells
 from benchmarks.truth.feed import LENGTHS
-from benchmarks.truth.shapes import TARGETS, Method
+from benchmarks.truth.models import TARGETS, Method
 from benchmarks.truth.sources import Recording
 from spec_decode_exporter.figures.window_figures import WindowFigures
 
@@ -28,9 +28,9 @@ def test_cells_have_all_targets_methods_and_loads_and_fit_into_memory(drawn):
 
 def test_the_truth_is_the_ratio_of_the_decode_times_per_token(drawn):
     for cell in drawn[:20]:
-        kappa = cell.pace.step_seconds / cell.plain_step_seconds
-        assert cell.truth == pytest.approx(cell.pace.tokens_per_step / kappa)
-        drafted = cell.pace.coverage * cell.pace.draft_length
+        kappa = cell.step_seconds / cell.plain_at(cell.running)
+        assert cell.truth == pytest.approx(cell.means.tokens_per_step / kappa)
+        drafted = cell.means.coverage * cell.means.draft_length
         assert 1 + drafted * cell.cost_at(cell.running) == pytest.approx(kappa)
 
 
@@ -48,4 +48,4 @@ def test_the_exporter_reads_the_windows_that_were_drawn(drawn):
     before, last = recording.drafting[-301], recording.drafting[-1]
     assert long.total.drafts == last.drafts - before.drafts
     assert sum(long.positions) == long.total.accepted_tokens
-    assert WindowFigures(long).effective_tokens_per_step == pytest.approx(cell.pace.tokens_per_step, rel=0.2)
+    assert WindowFigures(long).effective_tokens_per_step == pytest.approx(cell.means.tokens_per_step, rel=0.2)

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.truth.hardware import H100, H200, Efficiency
+from benchmarks.truth.models import DENSE_8B, DENSE_70B, H100, H200, MOE_30B, NGRAM, TARGETS, Efficiency
 from benchmarks.truth.server import Host, Server, padded_tokens
-from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS
 
 EFFICIENCY = Efficiency(0.75, 0.6, 4.0)
 HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)

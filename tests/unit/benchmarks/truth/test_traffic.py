@@ -4,9 +4,8 @@ from random import Random
 
 import pytest
 
-from benchmarks.truth.hardware import H100, Efficiency
+from benchmarks.truth.models import DENSE_8B, H100, NGRAM, Efficiency
 from benchmarks.truth.server import Host, Server
-from benchmarks.truth.shapes import DENSE_8B, NGRAM
 from benchmarks.truth.traffic import COUNTERS, Mix, Traffic, population
 
 HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)
@@ -19,9 +18,9 @@ def server_of(drafter=None, tokens=4):
     return Server(DENSE_8B, drafter or DENSE_8B.drafters[1], tokens, H100, efficiency, HOST, 0.35, 1000.0)
 
 
-def polls_of(mix=MIX, *, places=4, seconds=100, drafts=True, rate=None, server=None):
-    traffic = Traffic(Random(1), server or server_of(), mix, places, rate=rate)
-    return list(traffic.seconds(seconds, lambda _: STEP, drafts=drafts))
+def polls_of(mix=MIX, *, places=4, seconds=100, server=None):
+    traffic = Traffic(Random(1), server or server_of(), mix, places)
+    return list(traffic.seconds(seconds, STEP))
 
 
 def test_counters_never_decrease_and_keep_the_identities_of_the_server():
@@ -47,11 +46,3 @@ def test_tokens_per_step_are_those_of_the_distributions(mix):
     assert decoded / last.decode_steps == pytest.approx(means.tokens_per_step, rel=0.02)
     assert last.drafts / last.decode_steps == pytest.approx(means.coverage, rel=0.03)
     assert last.draft_tokens / last.drafts == pytest.approx(means.draft_length, rel=0.02)
-
-
-def test_requests_wait_where_more_arrive_than_are_served():
-    last = polls_of(places=2, rate=20.0)[-1]
-    assert last.running_requests == 2
-    assert last.waiting_requests > 100
-    waited = last.first_token_nanoseconds / last.first_tokens
-    assert waited > 10e9

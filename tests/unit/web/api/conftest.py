@@ -1,7 +1,5 @@
 """The API of three engines with polls, two targets, and some events."""
 
-from collections import deque
-
 import pytest
 
 from spec_decode_exporter.core.event import Event
@@ -10,7 +8,6 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.views.fleet_view import target_view
-from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
@@ -40,8 +37,8 @@ def polled(make_sample):
                 running_requests=4.0,
                 created=NOW - 1000,
             )
-            deque(watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0), maxlen=0)
-        deque(watch.evaluate(), maxlen=0)
+            watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
+        watch.evaluate()
         return watch
 
     return polled
@@ -85,9 +82,6 @@ def sources(engines, events):
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
         "snapshot": taken,
-        "histories": lambda: Histories(
-            NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
-        ),
         "targets": lambda: [target("chat"), target("code")],
         "events": events,
     }

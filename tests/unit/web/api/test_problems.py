@@ -4,7 +4,7 @@ import pytest
 from multidict import MultiDict
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.web.api import ENGINES, EVENTS, HISTORY, SNAPSHOT
+from spec_decode_exporter.web.api import EVENTS, SNAPSHOT
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView, RequestError, read
 
@@ -32,22 +32,21 @@ async def test_a_body_that_nobody_reads_is_a_problem_and_closes_the_connection(c
     assert answer.headers["Connection"] == "close"
 
 
-NO_LABEL = "names a label that no target has; there are target, model_name, engine, zone"
+NO_LABEL = "match names a label that no target has; there are target, model_name, engine, zone"
 
 
 @pytest.mark.parametrize(
-    ("query", "name", "text"),
+    ("query", "text"),
     [
-        ("snapshot?tagret=x&target=y", "tagret", "is unknown; there are target, model, engine, match,"),
-        ("targets?target=x", "target", "is unknown; there are none"),
-        ("snapshot?window=7m", "window", "names a window that is not configured; there are 30s, 5m"),
-        ("snapshot?match=zone=eu&match=zon=eu", "match", NO_LABEL),
+        ("snapshot?tagret=x&target=y", "tagret is unknown; there are target, model, engine, match,"),
+        ("targets?target=x", "target is unknown; there are none."),
+        ("snapshot?window=7m", "window names a window that is not configured; there are 30s, 5m."),
+        ("snapshot?match=zone=eu&match=zon=eu", NO_LABEL),
     ],
 )
-async def test_a_parameter_that_is_not_known_here_is_named(client, query, name, text):
-    ((wrong),) = (await problem_of(await client.get(f"/api/v1/{query}"), 400)).parameters
-    assert wrong.name == name
-    assert wrong.problem.startswith(text)
+async def test_a_parameter_that_is_not_known_here_is_named(client, query, text):
+    problem = await problem_of(await client.get(f"/api/v1/{query}"), 400)
+    assert problem.detail.startswith(f"The parameter {text}")
 
 
 async def test_an_internal_error_reveals_no_secret(aiohttp_client, make_state):
@@ -68,7 +67,6 @@ async def test_errors_of_other_paths_and_a_request_line_that_is_too_long_are_pla
 
 
 NO_LIMIT = "is not a whole number from 1 to 1000"
-NO_STEP = "is not a duration, such as 500ms, 5s or 1m"
 NO_MATCH = "is not name=value, such as zone=eu"
 NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptance_dropped, "
 
@@ -82,8 +80,7 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
         (EVENTS, [("limit", "1"), ("limit", "2")], "is repeated"),
         (EVENTS, [("since", "a1-17\n")], "is not the id of an event"),
         (EVENTS, [("type", "acceptance_droped")], NO_TYPE),
-        (HISTORY, [("step", "5")], NO_STEP),
-        (ENGINES, [("match", "zone")], NO_MATCH),
+        (SNAPSHOT, [("match", "zone")], NO_MATCH),
         (SNAPSHOT, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
         (SNAPSHOT, [("group_by", "a-b")], "is not a label name, such as model_name"),
         ((), [("x", "")], "is unknown; there are none"),
@@ -92,19 +89,14 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
 def test_an_invalid_parameter_is_named_in_a_sentence(parameters, query, problem):
     with pytest.raises(RequestError) as rejected:
         read(parameters, MultiDict(query))
-    ((wrong),) = rejected.value.parameters
-    assert wrong.name == query[0][0]
-    assert wrong.problem.startswith(problem)
-    assert str(rejected.value) == f"The parameter {wrong.name} {wrong.problem}."
+    assert str(rejected.value).startswith(f"The parameter {query[0][0]} {problem}")
 
 
 def test_too_many_parameters_are_rejected_without_repeating_them_and_long_names_are_truncated():
     parameters = MultiDict(("target", f"t{number}") for number in range(MAX_PARAMETERS + 1))
     with pytest.raises(
-        RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}"
-    ) as caught:
+        RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}[.]$"
+    ):
         read(SNAPSHOT, parameters)
-    assert caught.value.parameters == ()
-    with pytest.raises(RequestError) as caught:
+    with pytest.raises(RequestError, match=f"The parameter {'x' * 100} is unknown"):
         read(SNAPSHOT, MultiDict([("x" * 8000, "")]))
-    assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]

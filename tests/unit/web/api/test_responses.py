@@ -1,4 +1,4 @@
-"""Responses of the API: snapshot, engine, targets, history and events."""
+"""Responses of the API: snapshot, engine, targets and events."""
 
 import gzip
 import json
@@ -9,7 +9,6 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.views.fleet_view import EventsView
-from spec_decode_exporter.views.history import HistoryView
 from spec_decode_exporter.web import limits
 from spec_decode_exporter.web.application import create_app
 
@@ -56,22 +55,6 @@ async def test_engines_are_grouped_with_ratios_of_sums_in_the_named_window(get):
     assert sum(first["verdicts"].values()) == 1
 
 
-async def test_a_history_adds_up_to_the_window(get):
-    whole = HistoryView.model_validate(await get("/api/v1/history?step=10s&target=chat"))
-    window = (await get(f"/api/v1/engines/{CHAT}"))["windows"][1]
-    (engine,) = whole.engines
-    assert (whole.step_seconds, engine.id) == (10.0, CHAT)
-    assert sum(engine.drafts) == window["counts"]["drafts"]
-    assert engine.draft_acceptance_ratio == (0.5,) * len(engine.time)
-    assert engine.polls[1] == 10
-
-
-async def test_a_history_has_a_step_that_suits_a_screen_and_not_too_many(get):
-    assert (await get("/api/v1/history"))["step_seconds"] == 5.0
-    [problem] = (await get("/api/v1/history?step=100ms", 400))["parameters"]
-    assert problem == {"name": "step", "problem": "makes more than 720 steps; the shortest is 0.417 s"}
-
-
 @pytest.mark.parametrize(
     ("query", "numbers", "more"),
     [
@@ -91,7 +74,7 @@ async def test_events_are_filtered(get, query, numbers, more):
     assert page.last == (f"a1-{numbers[-1]}" if more else "a1-6")
 
 
-PAGES = ("snapshot", f"engines/{CHAT}", "targets", "history", "events", "openapi.json")
+PAGES = ("snapshot", f"engines/{CHAT}", "targets", "events", "openapi.json")
 
 
 async def test_every_page_has_a_head_and_is_compressed_if_the_client_accepts_gzip(

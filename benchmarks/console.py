@@ -1,4 +1,4 @@
-"""Command line of a benchmark, with ``--smoke``: the same code with so little work that it takes seconds.
+"""Command line and tables of a benchmark. With ``--smoke`` it has so little work that it takes seconds.
 
 A smoke run finds a benchmark that no longer fits the code. Its figures mean nothing: goals are not checked.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 
@@ -33,3 +34,14 @@ def end(arguments: argparse.Namespace, missed: Sequence[str]) -> None:
         return
     print(*(f"missed: {goal}" for goal in missed), sep="\n")
     sys.exit(1)
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a Markdown table, each row as soon as it is known."""
+    for line in chain([heads, ["---", *["--:"] * (len(heads) - 1)]], rows):
+        print(f"| {' | '.join(line)} |", flush=True)
+    print()

@@ -1,4 +1,4 @@
-"""Shapes of target models and of their drafters, as far as they decide the time of a pass.
+"""GPUs, and shapes of target models and of their drafters, as far as they decide the time of a pass.
 
 Parameters follow from the models' published config.json. The embedding is a table of which a token reads one
 row, so it is left out.
@@ -9,10 +9,65 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from benchmarks.truth.hardware import A100, H100, H200, L40S, Gpu
+TERA = 1e12
+GIGA = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """Data sheet of a GPU."""
+
+    bandwidth: float
+    """Bytes per second of its memory."""
+    flops_16: float
+    """Dense FLOP per second in BF16."""
+    flops_8: float
+    """Dense FLOP per second in FP8; without FP8 units as in BF16."""
+    link: float
+    """Bytes per second to its neighbours in one direction; PCIe if it has no NVLink."""
+    memory: float
+    """Bytes."""
+
+
+# NVIDIA data sheets of A100 80GB SXM, H100 SXM5, H200 SXM and L40S; FLOP without sparsity.
+A100 = Gpu(2.039 * TERA, 312 * TERA, 312 * TERA, 300 * GIGA, 80 * GIGA)
+H100 = Gpu(3.35 * TERA, 989 * TERA, 1979 * TERA, 450 * GIGA, 80 * GIGA)
+H200 = Gpu(4.8 * TERA, 989 * TERA, 1979 * TERA, 450 * GIGA, 141 * GIGA)
+L40S = Gpu(0.864 * TERA, 362 * TERA, 733 * TERA, 32 * GIGA, 48 * GIGA)
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Shares of the data sheet that kernels reach; each server draws its own from the ranges below."""
+
+    bandwidth: float
+    """Share of the memory bandwidth."""
+    compute: float
+    """Share of the FLOP per second."""
+    sharpness: float
+    """Exponent p of the roofline's bend, (t_memory^p + t_compute^p)^(1/p): infinite is a sharp bend."""
+
+
+BANDWIDTH_SHARES = (0.65, 0.85)
+"""Llama-3.1-8B alone on an H100: 133 tokens per second, 64 % of the bandwidth with all overheads (vLLM pull
+request 16937); copy kernels reach about 90 %."""
+COMPUTE_SHARES = (0.45, 0.70)
+"""Model FLOP utilisation of large prefills in BF16 on A100 and H100; cuBLAS alone reaches 70 to 80 %."""
+SHARPNESSES = (2.5, 6.0)
+"""Assumed. Loads and multiplications of a tile overlap only in part near the ridge point. 2.5 is 32 % over
+the sharp bend there, 6 is 12 %."""
+
+
+def roofline(efficiency: Efficiency, memory_seconds: float, compute_seconds: float) -> float:
+    """Return the seconds of kernels with these times by memory and by compute alone, at full efficiency."""
+    p = efficiency.sharpness
+    memory = memory_seconds / efficiency.bandwidth
+    compute = compute_seconds / efficiency.compute
+    longer, shorter = max(memory, compute), min(memory, compute)
+    return longer * (1 + (shorter / longer) ** p) ** (1 / p) if longer else 0.0
+
 
 BILLION = 1e9
-MILLION = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +151,6 @@ class Target:
     """A served model with the GPUs that it usually runs on, and its drafters."""
 
     name: str
-    model_name: str
-    """Under which vLLM serves it."""
     shape: Shape
     gpus: tuple[Gpu, ...]
     tensor_parallel: int
@@ -118,7 +171,6 @@ _8B = Shape(7.50 * BILLION, 32, 4096, 4096, 131_072, 128_256)
 _1B = Shape(1.24 * BILLION, 16, 2048, 2048, 32_768, 128_256)
 DENSE_8B = Target(
     "dense 8B",
-    "meta-llama/Llama-3.1-8B-Instruct",
     _8B,
     (A100, H100, L40S),
     1,
@@ -138,7 +190,6 @@ DENSE_8B = Target(
 _70B = Shape(69.5 * BILLION, 80, 8192, 8192, 327_680, 128_256)
 DENSE_70B = Target(
     "dense 70B, TP 4",
-    "meta-llama/Llama-3.1-70B-Instruct",
     _70B,
     (A100, H100, H200),
     4,
@@ -163,7 +214,6 @@ _30B_MTP = Shape(
 )
 MOE_30B = Target(
     "MoE 30B-A3B",
-    "Qwen/Qwen3-30B-A3B",
     _30B,
     (A100, H100, H200),
     1,
@@ -190,7 +240,6 @@ _DEEPSEEK_MTP = Shape(
 )
 MOE_DEEPSEEK = Target(
     "MoE DeepSeek, TP 8",
-    "deepseek-ai/DeepSeek-V3",
     _DEEPSEEK,
     (H200,),
     8,
