@@ -24,7 +24,6 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
     Fetch,
-    PageSize,
     TargetSamples,
     check_engines,
     sample_pages,
@@ -50,10 +49,9 @@ KEYS: Final = Remedies(
 )
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
-MAX_VALUES: Final = 150_000
-"""Maximum JSON values of a response: 50,000 samples, or 15 MB."""
-PAGES: Final = PageSize(first=600, largest=3 * 3600, samples=10_000)
-SEARCH_PAGES: Final = PageSize(first=86_400, largest=90 * 86_400, samples=10_000)
+PAGE: Final = 3 * 3600
+SEARCH_PAGE: Final = 30 * 86_400
+"""Seconds of a page of samples, and of one of readings, until a response is too large."""
 MIN_STEP: Final = 300
 """Seconds between two readings of the search, at least: a period without speculation is longer."""
 MAX_READINGS: Final = 10_000
@@ -63,8 +61,6 @@ MAX_HISTOGRAMS: Final = 96
 """Least seconds between two readings of the histograms of a period, and their maximum number."""
 MAX_SECONDS: Final = 86_400.0
 """Seconds of samples that are read, of the end of a period: older ones would have an eighth of the weight."""
-MAX_SAMPLES: Final = 4_000_000
-"""Samples that are read of one period: a day of two engines at 1 s."""
 ROLLOUT_SECONDS: Final = 900.0
 """Seconds for which a process and its successor run side by side, at most."""
 MAX_OTHERS: Final = 16
@@ -194,7 +190,7 @@ class BaselineReader:
         if server.name not in self._activities:
             activity, pace = Activity(), Pace(1)
             values = _every(self.api, server.selector(_ACTIVITY), self.step)
-            async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
+            async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGE):
                 activity.add(page)
                 await pace.done()
             activity.finish(self._end, self.step)
@@ -241,12 +237,12 @@ class BaselineReader:
 
     async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        samples = TargetSamples(self.api, server, PAGES)
+        samples = TargetSamples(self.api, server, PAGE)
         learner = _Learner(samples, model, front_end="rust" if is_rust else "")
         baseline = await learner.read(period)
         self._hides_drafts |= learner.hides_drafts
         if baseline.end:
-            latencies = TargetSamples(self.api, server, SEARCH_PAGES)
+            latencies = TargetSamples(self.api, server, SEARCH_PAGE)
             with suppress(HistoryError):  # the baseline counts without histograms too
                 await _learn_latencies(latencies, model, period.begin, baseline)
         return baseline
@@ -277,8 +273,6 @@ class _Learner:
                     if name.model_name == self._model:
                         self._observe(name.engine, sample, time)
                 await pace.done()
-            if self._samples.samples > MAX_SAMPLES:
-                break
         if period.ended:
             self._baseline.drafting()
         return self._baseline

@@ -20,7 +20,6 @@ from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_reader import (
     KEYS,
     MAX_BODY,
-    MAX_VALUES,
     BaselineReader,
     FoundBaseline,
     server_of,
@@ -139,7 +138,7 @@ class HistoryBaselines:
             plan = self._plan(monitor, settings)
             plan.moment, plan.has_ended = self._clock.monotonic() + TRY_AGAIN_SECONDS, False
         client = self._connect(settings)
-        api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
+        api = QueryApi(settings.url, client, remedies=KEYS)
         end = self._clock.wall()
         reader = BaselineReader(api, settings.match, end - settings.lookback, end)
         try:

@@ -29,7 +29,6 @@ from spec_decode_exporter.history.baseline_reader import (
 )
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
-    PageSize,
     TargetSamples,
     check_engines,
 )
@@ -57,10 +56,8 @@ BASELINE_SECONDS: Final = 30 * 86_400.0
 """Time before a history in which baselines are searched too."""
 MAX_SLOTS: Final = 20_000
 """Maximum slots of an engine: twice those of 400 days. Each reset of a counter begins one."""
-MAX_TARGETS: Final = 256
-"""Maximum targets of a report."""
-PAGES: Final = PageSize(first=3600, largest=24 * 3600, samples=100_000)
-"""Pages of 10 to 20 MB of memory."""
+PAGE: Final = 3600
+"""Seconds of a page of samples: some 10 MB of memory at one second between two scrapes."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
@@ -230,14 +227,12 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
     """Return the targets, and remarks: on those that are left out as twins, and on missing series.
 
     Raises:
-        HistoryError: There are none, or too many, or none has the series that are needed.
+        HistoryError: There are none, or none has the series that are needed.
     """
     targets = targets_of(await api.series(every_engine(query.match), query.begin, query.end))
     if not targets:
         near = await nearest_names(api, query.begin, query.end)
         raise HistoryError(f"{nothing_found(api, query.match)}{near}")
-    if len(targets) > MAX_TARGETS:
-        raise HistoryError(f"{len(targets)} targets match; a report has at most {MAX_TARGETS}: use --match")
     unique = await without_twins(api, targets, query.begin, query.end)
     twins, notes = len(targets) - len(unique), list[str]()
     if twins:
@@ -382,7 +377,7 @@ class _TargetReading:
         self._target = target
         self._assumptions = assumptions
         self._reader = baselines
-        self.samples = TargetSamples(api, target, PAGES)
+        self.samples = TargetSamples(api, target, PAGE)
         self._engines: dict[EngineName, _EngineReading] = {}
         self._baselines: Mapping[str, FoundBaseline] = {}
         self._activity = Activity()

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from spec_decode_exporter.core.log import escaped
-from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
+from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX
 from spec_decode_exporter.core.tasks import unless_stopped
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
@@ -28,10 +28,6 @@ TIMEOUT: Final = 60.0
 """Seconds of a request: servers end a query after 30 s to 2 min."""
 MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""
-MAX_VALUES: Final = 3_000_000
-"""Maximum JSON values of a response; a sample is three."""
-MAX_SERIES: Final = 50_000
-"""Maximum series of a response."""
 MAX_QUERY: Final = 16 * 1024
 """Maximum characters of a query in a URL: many proxies refuse longer ones."""
 MAX_ERROR: Final = 300
@@ -133,16 +129,14 @@ class QueryApi:
         client: Client,
         *,
         remedies: Remedies = FLAGS,
-        max_values: int = MAX_VALUES,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
-        ``client`` limits the bytes of a response, and ``max_values`` its JSON values. Once ``stop`` is set,
-        a query that waits for its answer fails at once.
+        ``client`` limits the bytes of a response. Once ``stop`` is set, a query that waits for its answer
+        fails at once.
         """
         self.remedies = remedies
-        self._max_values = max_values
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
         self._client = client
@@ -168,17 +162,19 @@ class QueryApi:
                 if self._names is None:
                     raise refused from None
         found = [await self._series_of(each, span) for each in selector.exactly(self._names)]
-        return self._few([labels for each in found for labels in each])
+        return [labels for each in found for labels in each]
 
     async def _series_of(self, selector: str, span: Mapping[str, str]) -> list[dict[str, str]]:
-        values = {"match[]": selector, **span}
-        return self._few(await self._answer(list[dict[str, str]], "list of series", "series", values))
+        found: list[dict[str, str]] = await self._answer(
+            list[dict[str, str]], "list of series", "series", {"match[]": selector, **span}
+        )
+        return found
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
         """Return the names of all metrics with samples between two Unix times; raise like ``series``."""
         path = "label/__name__/values"
         names: list[str] = await self._answer(list[str], "list of names", path, _span(begin, end))
-        return names[:MAX_SERIES]
+        return names
 
     async def samples(self, selector: Selector, end: float, seconds: int) -> list[SampledSeries]:
         """Return the raw samples of the last ``seconds`` before a Unix time.
@@ -212,18 +208,11 @@ class QueryApi:
     ) -> list[SampledSeries]:
         """Return the samples of a query; those outside of the time asked for are left out."""
         first, last = begin - TIME_ERROR, end + TIME_ERROR
-        found = self._few((await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)).result)
+        matrix = await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)
         try:
-            return [_sampled(each, first, last) for each in found]
+            return [_sampled(each, first, last) for each in matrix.result]
         except ValueError:
             raise self._unusable("its matrix of samples has a value that is no number") from None
-
-    def _few(self, series: list[Answer]) -> list[Answer]:
-        if len(series) > MAX_SERIES:
-            raise TooMuchError(
-                f"{self.name}: more than {MAX_SERIES} series match; narrow them by {self.remedies.match}"
-            )
-        return series
 
     async def _answer(
         self, wanted: object, what: str, path: str, values: Mapping[str, str], *, fewer: bool = False
@@ -239,12 +228,9 @@ class QueryApi:
             if (response := await unless_stopped(get, self._stop)) is None:
                 raise HistoryError(f"{self.name}: interrupted")
             body = response.body
-            check_values(body, self._max_values)
             return _decoder(wanted).decode(body).data
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
-        except TooManyValuesError as error:
-            raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
         except msgspec.ValidationError as error:
             if refused := _refusal(body):
                 kind = TooMuchError if fewer else HistoryError

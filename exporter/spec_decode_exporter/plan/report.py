@@ -18,17 +18,6 @@ _TONES: Final = {
     **dict.fromkeys((Verdict.UNCLEAR, PlanOutcome.TIGHT, PlanOutcome.WEIGHTS_FIT), "unsure"),
     **dict.fromkeys((*NOT_PAYING, PlanOutcome.DOES_NOT_FIT, PlanOutcome.REFUSED), "bad"),
 }
-_CACHE: Final = "the KV cache in 8 bits (--kv-cache-dtype fp8)"
-_CHANGES: Final = (
-    ("the draft in 8 bits", "", "int8", None),
-    (_CACHE, "", "", 1),
-    ("the target in 8 bits", "int8", "", None),
-    ("both in 8 bits", "int8", "int8", None),
-    ("the target in 4 bits", "int4", "", None),
-    ("both in 4 bits", "int4", "int4", None),
-    (f"both in 4 bits and {_CACHE}", "int4", "int4", 1),
-)
-"""Changes by which models fit, the smallest first: dtypes of target and draft, bytes of a KV element."""
 
 
 def as_json(plan: SpeedupPlan) -> str:
@@ -58,16 +47,11 @@ def as_text(plan: SpeedupPlan, style: TextStyle) -> str:
 
 
 def remedy(plan: DeploymentPlan) -> str | None:
-    """Return the smallest change by which models fit, and whether the target fits alone; None if they fit."""
+    """Return what makes models smaller, and whether the target fits alone; None if they fit."""
     if plan.outcome is not PlanOutcome.DOES_NOT_FIT:
         return None
     alone = " Without the draft it fits." if plan.draft and plan.without_draft.fits else ""
-    for words, target, draft, element_bytes in _CHANGES:
-        dtypes = zip(plan.models, (target, draft), strict=False)
-        models = [model.quantized(dtype) if dtype else model for model, dtype in dtypes]
-        if plan.room(*models, element_bytes=element_bytes).fits:
-            return f"It would fit with {words}.{alone}"
-    return f"Take more or larger GPUs, or a shorter --context.{alone}"
+    return f"Take more or larger GPUs, weights or a KV cache of fewer bits, or a shorter --context.{alone}"
 
 
 def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:

@@ -232,21 +232,17 @@ class Observation:
 
     async def _hopeless(self, pollers: Sequence[Poller], *, needs_all: bool) -> None:
         """Return when every server has failed since the begin, or one if all are needed; else never."""
-        records = [poller.record for poller in pollers]
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
             is_late = self._clock.monotonic() >= self._began + HOPELESS_SECONDS
             failed = [
-                record.up is False and bool(is_late or _HOPELESS.fullmatch(record.failure))
-                for record in records
+                record.last_success is None and bool(is_late or _HOPELESS.fullmatch(record.failure))
+                if record.up is False
+                else needs_all and is_late and record.up is True and not record.engines
+                for record in (poller.record for poller in pollers)
             ]
-            if needs_all and is_late:
-                failed += [record.engines == 0 for record in records]
             if any(failed) if needs_all else all(failed):
                 return
-            is_known = is_late and all(record.up is not None for record in records)
-            if is_known if needs_all else any(record.last_success is not None for record in records):
-                await asyncio.Event().wait()
 
 
 def _missing(target: TargetView) -> str:

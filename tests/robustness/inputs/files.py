@@ -139,13 +139,13 @@ ROWS: tuple[Row, ...] = (
         name="config.json of a model",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
         worst={
-            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
-            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
+            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.MAX_VALUES // 2 - 20)}),
+            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.MAX_BYTES - 1000)}),
         },
         beyond={
-            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG[0] + 1),
+            "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
-            "nesting": lambda: b"[" * checkpoint.CONFIG[1],
+            "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
             "a number": lambda: json.dumps({**LLAMA_8B, "hidden_size": 10**4000}).encode(),
         },
     ),
@@ -154,12 +154,12 @@ ROWS: tuple[Row, ...] = (
         read=in_file(_indexed, ModelError, name="model.safetensors.index.json"),
         worst={
             "tensors": as_json(
-                lambda: {"weight_map": {str(n): "" for n in range(checkpoint.OTHERS[1] // 40)}}
+                lambda: {"weight_map": {str(n): "" for n in range(checkpoint.MAX_VALUES // 40)}}
             )
         },
         beyond={
-            "nesting": lambda: b"[" * checkpoint.OTHERS[1],
-            "bytes": filled(b"", b" ", b"", checkpoint.OTHERS[0] + 1),
+            "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
+            "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
         },
     ),
 )
