@@ -35,18 +35,13 @@ from spec_decode_exporter.history.history_targets import (
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries, Selector
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, Selector
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
-KEYS: Final = Remedies(
-    "`baseline.prometheus.match`",
-    "`baseline.prometheus.authorization`",
-    "`baseline.prometheus.tls_config.ca_file`",
-)
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
 PAGE: Final = 3 * 3600
@@ -163,7 +158,9 @@ class BaselineReader:
             series = await self.api.series(servers_of(self._match), self._begin, self._end)
             self._servers = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not self._servers:
-            raise HistoryError(f"{nothing_found(self.api, self._match)}; check {KEYS.match} and `lookback`")
+            raise HistoryError(
+                f"{nothing_found(self.api, self._match)}; check `baseline.prometheus.match` and `lookback`"
+            )
         return self._servers
 
     async def read(self, server: HistoryTarget) -> Mapping[str, FoundBaseline]:
@@ -226,7 +223,6 @@ class BaselineReader:
     async def _newest(
         self, model: str, periods: Iterable[tuple[HistoryTarget, FoundPeriod]]
     ) -> FoundBaseline | None:
-        """Return the baseline of the first period that has one."""
         for server, period in periods:
             key = server.name, model, period
             if key not in self._known:

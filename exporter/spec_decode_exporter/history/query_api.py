@@ -58,14 +58,6 @@ class TooMuchError(HistoryError):
     """The server refuses the query or its answer exceeds a limit: ask for less."""
 
 
-class Remedies(NamedTuple):
-    """Names of settings that an error names as its remedy."""
-
-    match: str
-    credentials: str
-    authority: str
-
-
 class Selector(NamedTuple):
     """Series by the regular expression of their names, which matches whole names, and by label matchers."""
 
@@ -84,12 +76,9 @@ class Selector(NamedTuple):
         return f'{{__name__{operator}"{name}"{"," if self.matchers else ""}{self.matchers}}}'
 
 
-_VARIABLE: Final = "SPEC_DECODE_EXPORTER_"
-FLAGS: Final = Remedies(
-    "--match",
-    f"{_VARIABLE}AUTHORIZATION_CREDENTIALS, or a user by {_VARIABLE}BASIC_AUTH_USERNAME and …_PASSWORD",
-    f"{_VARIABLE}TLS_CA_FILE",
-)
+_CREDENTIALS: Final = "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS or …_BASIC_AUTH_USERNAME and …_PASSWORD"
+_IN_FILE: Final = "in a configuration `baseline.prometheus"
+MATCH: Final = f"--match, or {_IN_FILE}.match`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +117,6 @@ class QueryApi:
         url: str,
         client: Client,
         *,
-        remedies: Remedies = FLAGS,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
@@ -136,7 +124,6 @@ class QueryApi:
         ``client`` limits the bytes of a response. Once ``stop`` is set, a query that waits for its answer
         fails at once.
         """
-        self.remedies = remedies
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
         self._client = client
@@ -220,9 +207,7 @@ class QueryApi:
         """Return ``data`` of a response; ``fewer``: a refusal means that the query is too large."""
         query = urlencode(values)
         if len(query) > MAX_QUERY:
-            raise HistoryError(
-                f"the query has more than {MAX_QUERY} characters; shorten {self.remedies.match}"
-            )
+            raise HistoryError(f"the query has more than {MAX_QUERY} characters; shorten {MATCH}")
         try:
             get = self._client.get(f"{self._url}/api/v1/{path}?{query}")
             if (response := await unless_stopped(get, self._stop)) is None:
@@ -244,17 +229,19 @@ class QueryApi:
     def _failure(self, error: PollError, *, fewer: bool) -> HistoryError:
         status, text = error.status if isinstance(error, StatusError) else None, f"{self.name}: {error}"
         if status in _DENIED:
-            return HistoryError(
-                f"{text}: no permission to query; give a token by {self.remedies.credentials}"
-            )
+            remedy = f"give a token by {_CREDENTIALS}, or {_IN_FILE}.authorization`"
+            return HistoryError(f"{text}: no permission to query; {remedy}")
         if status == HTTPStatus.NOT_FOUND:
             return self._unusable(str(error))
         if error.reason == "too_large" or (fewer and (status in _FEWER or error.reason == "timeout")):
             return TooMuchError(text)
         if status == HTTPStatus.BAD_REQUEST:
-            return _RefusedError(f"{text}: it cannot read the selector; check {self.remedies.match}")
+            return _RefusedError(f"{text}: it cannot read the selector; check {MATCH}")
         if error.reason == "tls":
-            return HistoryError(f"{text}; give its authority by {self.remedies.authority}, or write http://")
+            return HistoryError(
+                f"{text}; give its authority by SPEC_DECODE_EXPORTER_TLS_CA_FILE, or "
+                f"{_IN_FILE}.tls_config.ca_file`; or write http://"
+            )
         return HistoryError(text)
 
     def _unusable(self, reason: str) -> HistoryError:
@@ -272,7 +259,6 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
 
 
 def _refusal(body: bytes) -> str:
-    """Return the error that an answer reports; empty if it reports none."""
     try:
         return escaped(msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR], kept="")
     except msgspec.DecodeError:

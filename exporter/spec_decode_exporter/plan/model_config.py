@@ -221,7 +221,6 @@ def weights_of(config: ModelConfig, layers: int) -> Weights:
 
 
 def _attention_weights(config: ModelConfig) -> int:
-    """Return the weights of one layer's attention."""
     hidden, heads = config.hidden_size, config.num_attention_heads
     if not config.kv_lora_rank:
         return 2 * hidden * config.head_width * (heads + config.kv_heads)

@@ -42,7 +42,7 @@ def as_text(plan: SpeedupPlan, style: TextStyle) -> str:
         searches=plan.method in SEARCHES,
         source=plan.cost and SOURCES[plan.cost.source],
         capacity=[] if deployed is None else list(_capacity(deployed)),
-        chart=list(_chart(plan, style)),
+        chart=list(_chart(plan)),
     )
 
 
@@ -68,16 +68,16 @@ def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
             yield title, write(both), write(alone), write(both - alone) if both != alone else ""
 
 
-def _chart(plan: SpeedupPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
+def _chart(plan: SpeedupPlan) -> Iterator[tuple[str, ...]]:
     """Yield the speed-up by number of draft tokens; that of none is 1. Nothing if the cost is unknown."""
     if not plan.depths:
         return
     largest = max(1.0, *(depth.speedup_ratio for depth in plan.depths))
-    yield "0", "1.00", "", "", f"{bar(1 / largest, style)} no speculation"
+    yield "0", "1.00", "", "", f"{bar(1 / largest)} no speculation"
     for depth in plan.depths:
         is_best = depth.tokens == plan.best_tokens
         marks = {"planned": depth.tokens == plan.draft_tokens, "best": is_best}
-        drawn = bar(depth.speedup_ratio / largest, style)
+        drawn = bar(depth.speedup_ratio / largest)
         yield (
             f"**{depth.tokens}**" if is_best else str(depth.tokens),
             plain(depth.speedup_ratio),

@@ -111,12 +111,10 @@ def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
     if not slots:
         return []
     first = slots[0].begin
-    days = ceil((slots[-1].end - first) / _DAY / most)
+    seconds = _DAY * ceil((slots[-1].end - first) / _DAY / most)
     keys: Sequence[Callable[[Slot], object]] = (
         lambda slot: (slot.era, slot.process, slot.outcome),
-        lambda slot: (slot.era, slot.tokens > 0, slot.outcome is SlotOutcome.HURT),
-        lambda slot: (slot.era, slot.begin // _DAY),
-        lambda slot: (slot.begin - first) // (_DAY * days),
+        lambda slot: (slot.begin - first) // seconds,
     )
     found = list[Slot]()
     for key in keys:

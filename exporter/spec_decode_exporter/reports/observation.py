@@ -246,7 +246,6 @@ class Observation:
 
 
 def _missing(target: TargetView) -> str:
-    """Return why a server was not measured, with the remedy."""
     if target.up:
         return f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
     reason = target.error or "no answer came in time"

@@ -41,7 +41,7 @@ class ProgressBar:
         """Replace the line; ``share`` of the work is done, 0 to 1."""
         if self.is_shown:
             style = text_style(self._streams.err, self._streams.environ)
-            line = f"{bar(share, style):20} {words}"[: style.width]
+            line = f"{bar(share):20} {words}"[: style.width]
             write_report(self._streams.err, f"{ERASE_LINE}{line}")
 
     def end(self) -> None:

@@ -47,7 +47,7 @@ def _secret(path: Path) -> object:
 
 def _indexed(path: Path) -> object:
     (path.parent / "config.json").write_text(json.dumps(LLAMA_8B))
-    return checkpoint.model_of(str(path.parent), None, None)
+    return checkpoint.model_of(str(path.parent), None)
 
 
 def _targets(number: int) -> bytes:
@@ -137,7 +137,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="config.json of a model",
-        read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
+        read=in_file(lambda path: checkpoint.model_of(str(path), None), ModelError, name="config.json"),
         worst={
             "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.MAX_VALUES // 2 - 20)}),
             "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.MAX_BYTES - 1000)}),

@@ -10,7 +10,6 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.baseline_reader import (
-    KEYS,
     MAX_BODY,
     PAGE,
     SCRAPES_SLICE,
@@ -35,7 +34,7 @@ def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
         async with served_json(data) as url:
             client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
             try:
-                return await use(QueryApi(url, client, remedies=KEYS))
+                return await use(QueryApi(url, client))
             except HistoryError as error:
                 raise RejectedError(str(error)) from None
             finally:

@@ -22,18 +22,13 @@ def test_a_draft_model_with_enough_memory_on_one_gpu_has_no_warnings():
     ("words", "name"),
     [
         (("--gpu", "160GB"), None),
-        (("--gpu", "150GB"), "target_alone"),
         (("--draft", "69B"), "draft_share"),
         (("--draft", "21.1B"), None),
         (("--draft", "21.2B"), "draft_share"),
-        (("--draft", "70B"), "draft_larger"),
         (("--gpus", "2"), "tensor_parallel"),
         (("--gpus", "2", "--tensor-parallel", "1"), None),
         (("--gpus", "2", "--method", "eagle3"), None),
         (("--cost.draft-cost-ratio", "0.999", "--acceptance", "1"), None),
-        (("--cost.draft-cost-ratio", "1.001"), "never_pays"),
-        (("--acceptance", "0.1", "--cost.draft-cost-ratio", "0.1"), "loses"),
-        (("--acceptance", "0.6", "--cost.draft-cost-ratio", "0.1"), None),
     ],
 )
 def test_each_warning_has_its_limit(words, name):
