@@ -24,16 +24,16 @@ BUDGETS = {
     "experiments": 700,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify (757 before)
     "findings": 641,  # what cannot be acted on is gone (680 before)
     "requests": 1347,  # slots of names without requests become free, no events of what metrics and alerts show (1,450 before); one rule for kinds that differ, one receiver for each setting
-    "monitor": 2762,  # counters that a page lacks came from analysis (2,597 before); a baseline's latencies, loads of a measuring band, contexts, an engine that changes K itself, and 'pays' from unclear (2730 before); doubt of a short window, and two events of expected falls; the state file and the number of engines of a container came from core; identifiers of engines came from views
-    "history": 2222,  # a history drives the ordinary monitors; who is who in it, groups, missing series, exact names (2,413 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
-    "metrics": 899,  # a row for each figure, and lines that are written with the evaluation (905 before)
-    "views": 2325,  # engines that choose K or show no draft tokens, measuring schedules, latencies beside a baseline, what each number of draft tokens did, usual lengths, return on memory, ways to know (2,035 before); a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates; the load at which the cost could be known
-    "plan": 1279,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
-    "reports": 2439,  # a saved observation is its ordinary JSON: no format of references, no second document of an engine (2,803 before)
-    "web": 3039,  # limits of the port for all clients together, on public API (3,370 before); 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
-    "app": 589,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 2168,  # recommend --measure, and several servers in the demo (2190 before); output through a thread, the past of the demo, limits of each flag's value; plans by a model's name
-    "simulator": 1333,  # loads that swing, restarts with another schedule, the pass that vLLM drafts in a pause (1300 before); two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
+    "monitor": 2554,  # one rate of events for all targets, one document of state (2,762 before); 2,150 was the plan: counters that a page lacks, decisions that last, the table of events, summaries, and the limit of engines by memory
+    "history": 2132,  # a history drives the ordinary monitors (2,222 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
+    "metrics": 898,  # a row for each figure, and lines that are written with the evaluation (905 before)
+    "views": 2203,  # one table of words (2,325 before), no second API of histories; a row and a description for each JSON field: 1,000; sentences on verdict, setting and fleet: 850; formats of templates; acceptance length by load
+    "plan": 1132,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
+    "reports": 2126,  # one report at the end, and a comparison of models alone (2,439 before)
+    "web": 2881,  # limits of the port for all clients together, on public API (3,039 before); 2,600 was the plan: OpenAPI and documents stay; accept loop, limits and TLS with a bound for each attack, a sentence for each mistake
+    "app": 560,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
+    "cli": 1906,  # no thread for the log, no report at the start, one table of flags that exclude each other (2,168 before); the past of the demo, saved and live comparisons, recordings, plans by a model's name
+    "simulator": 1248,  # one front end (1,333 before); restarts, a KV cache, several API servers and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }
 

@@ -1,6 +1,6 @@
 """Pictures of the page, of a simulated fleet on a moved clock: ``python -m docs.generate.page_pictures``.
 
-Needs Chromium, and Debian's fonts-inter for the page's first choice of a font.
+Needs the group `page`, Chromium, and Debian's fonts-inter for the page's first choice of a font.
 """
 
 from __future__ import annotations

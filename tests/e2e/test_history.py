@@ -126,19 +126,6 @@ def test_baseline_changes_and_the_drop_are_where_they_were(stored, engine):
     )
 
 
-@pytest.mark.parametrize(("form", "text"), [("text", "**PAID**"), ("html", "<svg")])
-def test_every_format_is_written(prometheus, e2e, form, text):
-    ended = observe(e2e, prometheus, "--format", form)
-    assert ended.returncode == 0, ended.stderr
-    assert text in ended.stdout
-
-
-def test_matchers_that_exclude_everything_are_an_error(prometheus, e2e):
-    ended = observe(e2e, prometheus, job="none")
-    assert ended.returncode == 1
-    assert "check --match" in ended.stderr
-
-
 def test_a_limit_of_the_server_leads_to_smaller_pages(start, stored, engine, e2e):
     limited = start(e2e.PrometheusWithHistory, stored, "--query.max-samples=3000", name="limited")
     assert engine_of(observe(e2e, limited, "--format", "json"))["slots"] == engine["slots"]

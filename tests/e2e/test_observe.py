@@ -124,15 +124,6 @@ def test_the_exit_status_and_the_answer_are_those_of_the_server(
     assert "\x1b" not in found.stdout
 
 
-def test_a_server_that_is_absent_is_named_beside_the_report_of_the_other(e2e, simulated, observe):
-    absent = f"127.0.0.1:{e2e.free_port()}"
-    found = observe(simulated().url, absent, "--for", "3s")
-    assert found.returncode == 1
-    assert f"{absent}: refused: Connection refused; start the server, or correct the port" in found.stderr
-    assert f"- `{absent}`: `refused: Connection refused`; start the server" in found.stdout
-    assert "acceptance rate" in found.stdout
-
-
 def test_servers_that_never_answer_end_the_observation_and_save_nothing(e2e, observe, tmp_path):
     begun = time.monotonic()
     saved = tmp_path / "a.json"
@@ -143,20 +134,6 @@ def test_servers_that_never_answer_end_the_observation_and_save_nothing(e2e, obs
     assert line.endswith("Connection refused; start the server, or correct the port")
     assert time.monotonic() - begun < 60
     assert not saved.exists()
-
-
-def test_json_for_a_script(simulated, observe):
-    (engine,) = json.loads(observe(simulated().url, "--for", "8s", "--format", "json").stdout)["engines"]
-    assert engine["windows"][-1]["window"] == "8s"
-    assert engine["totals"]["drafts"] > 0
-
-
-def test_the_embedded_simulator_in_an_encoding_without_drawings(observe):
-    found = observe("--simulate", "steady", "--for", "5s", PYTHONIOENCODING="latin-1")
-    assert found.returncode in {0, 3}
-    assert "simulated-steady" in found.stdout
-    assert found.stdout.isascii()
-    assert "#####" in found.stdout
 
 
 def test_a_reader_that_goes_away(e2e, simulated):
@@ -178,12 +155,6 @@ def test_a_reader_that_goes_away(e2e, simulated):
 def test_a_report_that_cannot_be_written_is_one_line_and_status_1(simulated, observe, shell, said):
     found = observe(simulated().url, "--for", "2s", shell=shell)
     assert (found.stderr, found.returncode) == (f"spec-decode-exporter: {said}\n", 1)
-
-
-def test_progress_is_omitted_without_standard_error(simulated, observe):
-    found = observe(simulated().url, "--for", "2s", shell="2>&-")
-    assert "acceptance rate" in found.stdout
-    assert found.returncode in {0, 3}
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM] * 2], ids=str)

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from grafana.style import VERDICTS
-from tests.contract.integrations.shipped import KEDA_MATCHERS, keda_queries
 from tests.every import every
 from tests.paths import CHECKOUT
 from tests.unit.metrics.test_promtool import OF_QUANTILES
@@ -190,48 +188,9 @@ def test_a_query_of_nothing_is_no_error(query, nothing):
     assert not nothing.query(interpolated(query[2])), "what is not known is not 0"
 
 
-def integration_queries(matchers):
-    """Return KEDA's queries about some engines, over the longest window of this exporter."""
-    return {
-        name: query.replace(KEDA_MATCHERS, matchers).replace('window="5m"', 'window="30s"')
-        for name, query in keda_queries().items()
-    }
-
-
-def test_a_query_of_an_integration_finds_one_value(stack, nothing):
-    found = {name: stack.full.value(query) for name, query in integration_queries('target="steady"').items()}
-    milliseconds = 1000 * stack.full.value(
-        'spec_decode_time_per_output_token_seconds{target="steady",window="30s"}'
-    )
-    load = stack.full.value('spec_decode_running_requests{target="steady",window="30s"}')
-    assert found["time-per-output-token"] == pytest.approx(milliseconds, rel=0.05)
-    assert (
-        0.2
-        < found["load-over-crossover"]
-        == pytest.approx(
-            load / stack.full.value('spec_decode_crossover_running_requests{target="steady"}'), rel=0.05
-        )
-    )
-    assert {nothing.value(query) for query in integration_queries('target="steady"').values()} == {None}
-
-
 def expression(uid, title, ref="A"):
     (found,) = [expr for board, panel, expr in QUERIES if (board, panel) == (uid, (title, ref))]
     return interpolated(found)
-
-
-def test_the_speed_up_of_the_fleet_is_between_those_of_its_engines(stack):
-    engines = stack.full.query('spec_decode_estimated_speedup_ratio{window="30s"}')
-    ((labels, fleet),) = stack.full.query(expression("spec-decode-overview", "Fleet speed-up"))
-    assert labels == {"known": "3"}
-    assert len(engines) == 3
-    assert min(value for _, value in engines) <= fleet <= max(value for _, value in engines)
-
-
-def test_the_number_of_a_verdict_is_its_place(stack):
-    ((labels, _),) = stack.full.query('spec_decode_verdict{target="steady"} == 1')
-    ((_, number),) = stack.full.query(expression("spec-decode-engine", "Verdict"))
-    assert VERDICTS[int(number)].value == labels["verdict"]
 
 
 def test_the_baseline_is_as_fast_as_itself(stack):

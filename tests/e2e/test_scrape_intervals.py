@@ -66,15 +66,3 @@ def test_the_same_alerts_fire_at_any_scrape_interval(path, interval, tmp_path):
     changed.write_text(yaml.safe_dump(document), encoding="utf-8")
     status, output = promtool("test", "rules", *narrowed(changed, tmp_path))
     assert status == 0, output
-
-
-@pytest.mark.parametrize(
-    ("values", "at_5_s", "at_60_s"),
-    [
-        ("0+300x239 72000+0x239", "0+100x719 72000+0x719", "0+1200x59 72000+0x59"),
-        ("1x7 stale _x3 0x7", "1x23 stale _x11 0x23", "1x1 stale _x0 0x1"),
-        ("_x240 1x239", "_x720 1x719", "_x60 1x59"),
-    ],
-)
-def test_a_series_is_the_same_however_often_it_is_scraped(values, at_5_s, at_60_s):
-    assert (scraped(values, 15, 5), scraped(values, 15, 60)) == (at_5_s, at_60_s)

@@ -78,22 +78,17 @@ def always(*_, **__):
 OF_TARGETS = {
     # On the page; the first are opened there.
     "details": Fault("web.fleet.EngineView.totals", viewed),
-    "standing": Fault("web.fleet.EngineView.standing", viewed),
     "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
     "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),
     "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
-    "method": Fault("monitor.engine_monitor.EngineMonitor.method", owned),
-    "cost": Fault("monitor.engine_monitor.EngineMonitor.cost", owned),
     "learned state": Fault("costs.learned.Learned.state", owned),
     "absence": Fault("window.history.History.is_gone", owned),
     "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
-    "group": Fault("web.api.group_view", labelled),
-    "JSON of the target": Fault("app.exporter_state.target_view", lambda bad, status: status.name == bad),
     "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
     "lines": Fault("metrics.page._View.lines", lambda bad, view, *_: labelled(bad, view.labels)),
 }  # fmt: skip
@@ -175,8 +170,7 @@ class Running:
         assert self.ids[GOOD] in {engine["id"] for engine in api["snapshot"]["engines"]}
         assert GOOD in {target["target"] for target in api["targets"]["targets"]}
         assert GOOD in {group["labels"]["target"] for group in groups}
-        for name in ("groups", "since_start"):
-            assert "chat" in {group["request_type"] for group in api["requests"][name]}
+        assert "chat" in {group["request_type"] for group in api["requests"]["groups"]}
         assert "good" in {model["model_name"] for model in api["requests"]["models"]}
         for path in ("/", "/fragment"):
             assert f'id="e-{self.ids[GOOD]}"' in shown[path]

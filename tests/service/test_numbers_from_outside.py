@@ -29,7 +29,7 @@ from spec_decode_exporter.reports.comparison import as_json as compared_json
 from spec_decode_exporter.reports.comparison import compared
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.recommendation import written
-from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedFileError, SavedWindow, read
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedFileError, read
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
 from tests.fakes.model_configs import LLAMA_8B
@@ -138,8 +138,7 @@ def test_an_observation_is_refused_or_gives_finite_settings_and_comparisons(tmp_
     file = tmp_path / "observation.json"
     observed = json.loads(json_report(observation("steady", seconds=10)))
     engine = observed["engines"][0]
-    window = {name: engine["windows"][-1][name] for name in SavedWindow.model_fields}
-    engine = {**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}
+    engine = {name: engine[name] for name in SavedEngine.model_fields}
     document = {"seconds": 10.0, "engines": [engine], "models": observed["models"]}
     file.write_text(json.dumps(document))
     usual = read(file)

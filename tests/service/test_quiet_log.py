@@ -3,7 +3,7 @@
 from collections import Counter
 
 STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"
-SETTLED = 900.0
+SETTLED = 400.0
 """Seconds after which all that is logged once about a server is logged."""
 
 

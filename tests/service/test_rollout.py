@@ -31,6 +31,8 @@ def pod(name, **labels):
     return Target(f"http://{name}:8000/metrics", f"{name}:8000", tuple(sorted(own.items())))
 
 
+SERVED = 200
+"""Seconds without speculation: a baseline needs a minute."""
 BEFORE, AFTER = pod("vllm-6c9f8d7b5-x2x9w"), pod("vllm-7d5b9c6f4-k8s2p")
 
 
@@ -59,33 +61,29 @@ async def follow(fleet, clock, seconds, *targets):
     return found[targets[-1].name].evaluation
 
 
-async def test_the_next_pod_of_a_deployment_has_the_baseline_of_the_one_that_it_replaces(fleet, clock):
-    its = fleet(Remembered())
-    await follow(its, clock, 600, BEFORE)
-    evaluation = await follow(its, clock, 320, AFTER)
-    assert evaluation.longest.cost.source is CostSource.BASELINE
-    assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
-    bounds = evaluation.longest.speedup_bounds
-    assert 1 < bounds.lower < bounds.upper < inf
-
-
-async def test_the_state_file_keeps_it_for_the_next_exporter(fleet, clock):
+async def test_the_next_pod_of_a_deployment_has_the_baseline_of_the_one_that_it_replaces_after_a_restart_too(
+    fleet, clock
+):
     first, second = Remembered(), Remembered()
     its = fleet(first)
-    await follow(its, clock, 600, BEFORE)
+    await follow(its, clock, SERVED, BEFORE)
     its.remember()
     second.recall(parsed_state(document_of(first, clock.wall())))
-    evaluation = await follow(fleet(second), clock, 320, AFTER)
-    assert evaluation.longest.cost.source is CostSource.BASELINE
+    for each in (its, fleet(second)):
+        evaluation = await follow(each, clock, 320, AFTER)
+        assert evaluation.longest.cost.source is CostSource.BASELINE
+        assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+        bounds = evaluation.longest.speedup_bounds
+        assert 1 < bounds.lower < bounds.upper < inf
 
 
 async def test_a_pod_without_speculation_beside_the_drafting_one_is_no_baseline(fleet, clock):
-    evaluation = await follow(fleet(Remembered()), clock, 600, BEFORE, AFTER)
+    evaluation = await follow(fleet(Remembered()), clock, 320, BEFORE, AFTER)
     assert evaluation.longest.cost is None
 
 
 async def test_another_deployment_has_a_baseline_of_its_own(fleet, clock):
     its = fleet(Remembered())
-    await follow(its, clock, 600, BEFORE)
+    await follow(its, clock, SERVED, BEFORE)
     other = pod("vllm-7d5b9c6f4-k8s2p", deployment="chat")
     assert (await follow(its, clock, 320, other)).longest.cost is None

@@ -159,7 +159,6 @@ class ExporterState:
         return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
 
     def _own_labels(self) -> list[str]:
-        """Return the names of all labels of targets."""
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
 
     def _plain_status(self) -> ExporterStatus:

@@ -169,7 +169,6 @@ class Service:
         stop.set()
 
     async def _use(self, config: Config) -> None:
-        """Use another configuration for everything that runs."""
         await self._saver.use(config.state.file)
         self.state.adopt(config)
         await self._restart()

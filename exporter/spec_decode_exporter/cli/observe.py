@@ -161,7 +161,6 @@ def _compares(arguments: argparse.Namespace) -> bool:
 
 
 async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
-    """Poll servers, and write the result."""
     compares, clock = _compares(arguments), SystemClock()
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS

@@ -119,7 +119,6 @@ def _part(view: ObservationView, wanted: Callable[[str], bool]) -> ObservationVi
 
 
 def _is_address(text: str) -> bool:
-    """Return whether ``--against`` is a server, and no file."""
     return "://" in text or (_ADDRESS.fullmatch(text) is not None and not Path(text).exists())
 
 

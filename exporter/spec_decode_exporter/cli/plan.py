@@ -175,7 +175,6 @@ def _common(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _acceptance(given: argparse.Namespace) -> float | None:
-    """Return the acceptance of a token; None if it is not given."""
     acceptance: float | None = given.acceptance
     length, tokens = given.acceptance_length, given.tokens
     if length is None:

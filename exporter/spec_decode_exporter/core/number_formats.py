@@ -94,11 +94,11 @@ def gigabytes(size: float) -> str:
     return f"{three_digits(size / unit, 2)} {name}"
 
 
-def three_digits(value: float, max_decimals: int, *, signed: bool = False) -> str:
+def three_digits(value: float, max_decimals: int) -> str:
     """Write a number with three significant digits, and at most ``max_decimals`` decimals."""
     limits = (100.0, 10.0, 1.0)[:max_decimals]
     decimals = next((place for place, limit in enumerate(limits) if abs(value) >= limit), max_decimals)
-    return f"{value:{'+' if signed else ''},.{decimals}f}"
+    return f"{value:,.{decimals}f}"
 
 
 def utc_clock(unix: float) -> str:

@@ -19,7 +19,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
 from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
-from spec_decode_exporter.costs.baseline import Baseline
+from spec_decode_exporter.costs.baseline import COMPARED, Baseline
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
@@ -75,6 +75,7 @@ SCRAPES_SLICE: Final = 20
 """Scrapes between two yields to the event loop: they take some 5 ms."""
 _WINDOW_SECONDS: Final = 900.0
 """Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
+_ACTIVITY: Final = (Counter.GENERATION_TOKENS, *DRAFTS)
 _NAMED: Final = 3
 """Servers that an error names."""
 _NAME_LENGTH: Final = 60
@@ -192,7 +193,7 @@ class BaselineReader:
         """Return the work of a server; raise HistoryError if it cannot be read."""
         if server.name not in self._activities:
             activity, pace = Activity(), Pace(1)
-            values = _every(self.api, server.activity, self.step)
+            values = _every(self.api, server.selector(_ACTIVITY), self.step)
             async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
                 activity.add(page)
                 await pace.done()
@@ -300,7 +301,8 @@ async def _learn_latencies(samples: TargetSamples, model: str, begin: float, bas
     if kept is None:
         return
     step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
-    fetch, pace = _every(samples.api, samples.target.latencies, step), Pace(SCRAPES_SLICE)
+    selector, pace = samples.target.selector((*DRAFTS, *COMPARED)), Pace(SCRAPES_SLICE)
+    fetch = _every(samples.api, selector, step)
     async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
         for time, scrape in scrapes:
             found = {name.engine: each for name, each in scrape.items() if name.model_name == model}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, TypeVar
 
 from spec_decode_exporter.config.comparison_settings import PrometheusSettings
 from spec_decode_exporter.config.schema import Config
@@ -40,6 +39,7 @@ MAX_READING_SECONDS: Final = 600.0
 """Maximum seconds of the reading of one target, and of the search for the servers of a history."""
 
 Connect = Callable[[PrometheusSettings], Client]
+T = TypeVar("T")
 
 
 def open_client(settings: PrometheusSettings) -> Client:
@@ -140,16 +140,14 @@ class HistoryBaselines:
             plan.moment, plan.has_ended = self._clock.monotonic() + TRY_AGAIN_SECONDS, False
         client = self._connect(settings)
         api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
+        end = self._clock.wall()
+        reader = BaselineReader(api, settings.match, end - settings.lookback, end)
         try:
-            async with _within_time():
-                end = self._clock.wall()
-                reader = BaselineReader(api, settings.match, end - settings.lookback, end)
-                servers = await reader.servers()
+            servers = await _in_time(reader.servers())
             for monitor in monitors:
                 try:
-                    async with _within_time():
-                        server = server_of(monitor.target, servers, is_only_target=is_only_target)
-                        self._adopt(monitor, await reader.read(server), api.name)
+                    server = server_of(monitor.target, servers, is_only_target=is_only_target)
+                    self._adopt(monitor, await _in_time(reader.read(server)), api.name)
                 except HistoryError as error:
                     self._note(settings, [monitor], str(error))
                 else:
@@ -171,16 +169,11 @@ class HistoryBaselines:
                 monitor.record_event(Event("baseline_read", fields))
 
 
-@asynccontextmanager
-async def _within_time() -> AsyncIterator[None]:
-    """Limit the time of a reading.
-
-    Raises:
-        HistoryError: It took longer.
-    """
+async def _in_time(reading: Awaitable[T]) -> T:
+    """Wait for a reading; raise HistoryError if it takes too long."""
     try:
         async with asyncio.timeout(MAX_READING_SECONDS):
-            yield
+            return await reading
     except TimeoutError:
         raise HistoryError(
             f"reading takes more than {MAX_READING_SECONDS:.0f} s; shorten `lookback`"

@@ -99,7 +99,7 @@ class TargetSamples:
             HistoryError: The server answers no more, or the series of the target cannot be engines.
         """
         self._last, self._with_latencies = begin - 1.0, fetch is not None
-        fetch = fetch or partial(self.api.samples, self.target.selector)
+        fetch = fetch or partial(self.api.samples, self.target.selector())
         async for edge, page in sample_pages(fetch, begin, end, self.size):
             series = _of_one_replica(page)
             self.samples += sum(len(each.times) for each in page)

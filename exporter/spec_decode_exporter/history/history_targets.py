@@ -11,7 +11,6 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.costs.baseline import COMPARED
 from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries, Selector
 from spec_decode_exporter.monitor.state import group_of
 from spec_decode_exporter.scrape.engines import (
@@ -86,25 +85,10 @@ class HistoryTarget:
         """Kind and group of servers: one process of it follows another."""
         return self.kind.name, group_of(self.labels, self.name)
 
-    @property
-    def selector(self) -> Selector:
-        """Selector of its series, with its process' start, without histograms."""
-        return self._selector(f"{self._named(_plain(self.kind))}|{PROCESS_START}")
-
-    @property
-    def latencies(self) -> Selector:
-        """Selector of its drafts and of the histograms that are compared with those of a baseline."""
-        return self._selector(self._named(_names(self.kind, (*DRAFTS, *COMPARED))))
-
-    @property
-    def identifying(self) -> Selector:
-        """Selector of the counter and the start times by which its process is recognised."""
-        return self._selector(f"{self._named(_names(self.kind, _IDENTIFYING))}|{PROCESS_START}")
-
-    @property
-    def activity(self) -> Selector:
-        """Selector of its counters of generated tokens and of drafts."""
-        return self._selector(self._named(_names(self.kind, (Counter.GENERATION_TOKENS, *DRAFTS))))
+    def selector(self, quantities: Iterable[Quantity] | None = None) -> Selector:
+        """Return the selector of its process' start and some quantities; by default all but histograms."""
+        names = _plain(self.kind) if quantities is None else _names(self.kind, quantities)
+        return self._selector(f"{re.escape(self.prefix)}({names})|{PROCESS_START}")
 
     @property
     def has_tokens(self) -> bool:
@@ -130,9 +114,6 @@ class HistoryTarget:
         if has_created or self.kind.name != "vllm" or self.prefix.startswith("ray"):
             return False
         return not await api.series(self._selector(_PYTHON_MARKS), begin, end)
-
-    def _named(self, names: str) -> str:
-        return f"{re.escape(self.prefix)}({names})"
 
     def _selector(self, names: str) -> Selector:
         labels = sorted({**self.labels, **dict.fromkeys(self.absent, "")}.items())
@@ -291,7 +272,7 @@ async def without_twins(
     for same in by_instance.values():
         known: list[Sequence[SampledSeries]] = []
         for target in same if len(same) > 1 else ():
-            samples = await api.samples(target.identifying, end, seconds)
+            samples = await api.samples(target.selector(_IDENTIFYING), end, seconds)
             if not any(are_twins(each, samples) for each in known):
                 kept.append(target)
                 known.append(samples)

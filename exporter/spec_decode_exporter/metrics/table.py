@@ -338,4 +338,3 @@ METRICS: Final[tuple[Metric, ...]] = (
     _own(MINIMAL, "spec_decode_exporter_web_config_last_reload_successful", "Result of the last reload of --web.config.file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.web_reload_successful is None else float(status.web_reload_successful)),
 )
 # fmt: on
-GROUP_OF: Final = {metric.name: metric.group for metric in METRICS}

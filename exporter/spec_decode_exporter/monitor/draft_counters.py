@@ -151,7 +151,6 @@ def _known(sample: Sample, *counters: Counter) -> list[int] | None:
 
 
 def _with(sample: Sample, counter: Counter, count: int) -> Sample:
-    """Return a sample with a counter that follows from others."""
     counters = (*sample.counters[:counter], count, *sample.counters[counter + 1 :])
     return replace(sample, counters=counters, differences=sample.differences | {counter})
 

@@ -448,7 +448,6 @@ class EngineMonitor:
 
 
 def _drop_event(drop: Drop, wall: float) -> Event:
-    """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
     subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
     began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
     fields: dict[str, object] = {

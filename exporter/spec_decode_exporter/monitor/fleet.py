@@ -128,7 +128,6 @@ class Fleet:
         return self.config.limits.engines or self._default_limit
 
     async def _follow(self, targets: Sequence[Target]) -> None:
-        """Monitor exactly these targets; monitored ones keep their windows."""
         async with self._changes:
             if targets is not self._wanted:
                 return  # a later list replaces this one

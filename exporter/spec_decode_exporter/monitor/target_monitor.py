@@ -272,7 +272,6 @@ class TargetMonitor:
             self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, name: EngineName) -> Assumptions:
-        """Return the knowledge of an engine besides its counters."""
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
         model_name = name.model_name or model_of(target.url)
         return Assumptions(
@@ -386,7 +385,6 @@ class TargetMonitor:
         self._take_places(-self._places_of(name))
 
     def _fit(self, *new: EngineName) -> bool:
-        """Return whether new engines are within the limits of the fleet and of a target."""
         names, shared = (*self.engines, *new), self._shared
         required = sum(map(self._places_of, new))
         characters = sum(len(name.model_name) + len(name.engine) for name in names)

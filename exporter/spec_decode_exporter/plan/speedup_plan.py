@@ -27,7 +27,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.document import View, at, computed, fact
 from spec_decode_exporter.views.engine_view import CostView
 from spec_decode_exporter.views.verdict_text import likely_text, range_text
-from spec_decode_exporter.views.words import LIKELY, VERDICTS
+from spec_decode_exporter.views.words import VERDICTS
 
 TABLE_TOKENS: Final = 8
 """Largest number of draft tokens in the table, beside the planned one."""
@@ -160,11 +160,10 @@ class SpeedupPlan(View):
             return f"{self._unknown}. Measure the cost: spec-decode-exporter observe."
         if self.verdict is Verdict.UNCLEAR:
             even = sum(self.reached[: depth.tokens]) - cost.guess.step
-            likely = LIKELY[probably_pays(self.pays_share_ratio)]
-            return likely_text(likely, depth.bounds, even / depth.tokens, cost, self.published_share)
+            share, is_likely = self.published_share, probably_pays(self.pays_share_ratio)
+            return likely_text(depth.bounds, even / depth.tokens, cost, share, is_likely=is_likely)
         value, lower, upper = (f"{ratio:.2f}" for ratio in depth.bounds[:3])
-        bounds = f"{lower} to {upper} {range_text(cost)}"
-        return f"{VERDICTS[self.verdict].title}: {value} times as fast as without it ({bounds}), decode only."
+        return f"{VERDICTS[self.verdict].title}: {value} times as fast as without it ({lower} to {upper} {range_text(cost)}), decode only."
 
     @computed
     def best_tokens(self) -> int | None:

@@ -18,11 +18,12 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.number_formats import percent, plain, plural, three_digits
+from spec_decode_exporter.core.number_formats import percent
 from spec_decode_exporter.experiments.traffic import LOADS, TRAFFIC, Traffic, ratios
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS
+from spec_decode_exporter.reports.observation_report import FORMATS
 from spec_decode_exporter.reports.observation_view import Measured, ModelView
-from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedSnapshot
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle, json_text, moment, render
 from spec_decode_exporter.views.document import View, computed
 
@@ -215,49 +216,12 @@ class Comparison(View):
     """Models that the reference lacks."""
 
     @computed
-    def fallen_engines(self) -> dict[str, str]:
-        """Text of each engine whose rate certainly fell by more than the threshold, by its name."""
-        return dict(self._fallen_engines())
-
-    @computed
     def outcome(self) -> Outcome:
-        """Worst outcome of a model; uncertain for one that is gone. An engine's counts if it fell."""
-        if self.fallen_engines:
-            return Outcome.FELL
+        """Worst outcome of a model; uncertain at best if one is gone."""
         outcomes = [model.outcome for model in self.models]
         if self.only_before or not outcomes:
             outcomes.append(Outcome.UNCERTAIN)
         return min(outcomes, key=[*Outcome].index)
-
-    @computed
-    def doubts(self) -> tuple[str, ...]:
-        """Counter resets and contradictions, which make the figures of an engine doubtful."""
-        sides = ((self.before, "in the reference"), (self.after, "in this observation"))
-        return tuple(text for side, when in sides for each in side.engines for text in _doubts(each, when))
-
-    def _fallen_engines(self) -> Iterator[tuple[str, str]]:
-        earlier = {engine.id: engine for engine in self.before.engines}
-        for engine in self.after.engines:
-            before, after = _rate(earlier.get(engine.id)), _rate(engine)
-            if before and after and earlier[engine.id].configured_tokens == engine.configured_tokens:
-                change = difference(before, after)
-                if outcome_of(change, self.threshold) is Outcome.FELL:
-                    yield _name(engine), sentence(change, Outcome.FELL, self.threshold)
-
-
-def _rate(engine: SavedEngine | None) -> Measured | None:
-    return engine.windows[-1].draft_acceptance_ratio if engine and engine.windows else None
-
-
-def _name(engine: SavedEngine) -> str:
-    return f"{engine.model_name} on {engine.target} (engine {engine.engine})"
-
-
-def _doubts(engine: SavedEngine, when: str) -> Iterator[str]:
-    if resets := sum(engine.resets.values()):
-        yield f"{_name(engine)}: its counters were reset {when}, {plural(resets, 'time')}."
-    if engine.broken_checks:
-        yield f"{_name(engine)}: its counters contradicted each other {when}: {', '.join(engine.broken_checks)}."
 
 
 def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> Comparison:
@@ -289,23 +253,6 @@ def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> C
     )
 
 
-_FORMATS: Final[Mapping[Unit, tuple[Callable[[float], str], Callable[[float], str]]]] = {
-    Unit.SHARE: (percent, lambda value: f"{value * 100:+.1f}"),
-    **dict.fromkeys((Unit.FACTOR, Unit.TOKENS), (plain, lambda value: f"{value:+.2f}")),
-    Unit.SECONDS: (
-        lambda value: f"{three_digits(value * 1000, 2)} ms",
-        lambda value: three_digits(value * 1000, 2, signed=True),
-    ),
-    **dict.fromkeys(
-        (Unit.NUMBER, Unit.PER_SECOND, Unit.REQUESTS),
-        (lambda value: three_digits(value, 2), lambda value: three_digits(value, 2, signed=True)),
-    ),
-}
-"""Formats of a value and of a change."""
-_WITHOUT_PERCENT: Final = {Unit.SHARE, Unit.FACTOR, Unit.TOKENS}
-"""Units whose changes are not also written in percent of the value before."""
-
-
 def tables(model: ModelComparison) -> Iterator[tuple[str, list[Row]]]:
     """Yield title and rows of each table, the most important first."""
     sections: dict[str, list[Row]] = {}
@@ -325,17 +272,20 @@ def tables(model: ModelComparison) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _row(name: str, change: Difference, unit: Unit) -> Row:
-    write, write_change = _FORMATS[unit]
-    before, after = change.before.value, change.after.value
-    relative = f" ({(after / before - 1) * 100:+.0f} %)" if before and unit not in _WITHOUT_PERCENT else ""
-    known = change.lower is not None and change.upper is not None
-    return (
-        name,
-        write(before),
-        write(after),
-        f"{write_change(change.change)}{relative}{' *' if change.beyond_chance else ''}",
-        f"{write_change(change.lower or 0.0)} to {write_change(change.upper or 0.0)}" if known else "",
+    """Return a row; a change of anything but a share is also written in percent of the value before."""
+    write, before, after = FORMATS[unit], change.before.value, change.after.value
+
+    def signed(value: float) -> str:
+        return f"{'-' if value < 0 else '+'}{write(abs(value))}"
+
+    relative = f" ({(after / before - 1) * 100:+.0f} %)" if before and unit is not Unit.SHARE else ""
+    bounds = (
+        ""
+        if change.lower is None or change.upper is None
+        else f"{signed(change.lower)} to {signed(change.upper)}"
     )
+    star = " *" if change.beyond_chance else ""
+    return name, write(before), write(after), f"{signed(change.change)}{relative}{star}", bounds
 
 
 def as_text(comparison: Comparison, style: TextStyle) -> str:

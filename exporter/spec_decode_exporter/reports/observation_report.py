@@ -41,7 +41,7 @@ _DOUBTS: Final = ("few_drafts", "few_requests", "wide_bounds")
 """Findings that explain why there is no verdict or advice: the report has them as missing data."""
 _QUIET: Final = {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
 """Events of every observation, and events about another window: not shown."""
-_FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
+FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.SHARE: numbers.share,
     Unit.FACTOR: numbers.plain,
     Unit.NUMBER: numbers.plain,
@@ -50,6 +50,7 @@ _FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.PER_SECOND: numbers.rate,
     Unit.REQUESTS: numbers.plain,
 }
+"""Formats of figures in all reports."""
 _NO_ANSWER: Final = Headline("bad", "Internal error", "An internal error of this program: it has no answer.")
 _ROUND: Final = 10
 """Estimated times are rounded up to a multiple, in seconds."""
@@ -178,7 +179,7 @@ def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str
     rows = list[tuple[str, ...]]()
     lines = [(each.report, each) for each in FIGURES if each.report and each.report.section == section]
     for line, figure in sorted(lines, key=lambda each: each[0].place):
-        value, write = getattr(window, figure.key), _FORMATS[figure.unit]
+        value, write = getattr(window, figure.key), FORMATS[figure.unit]
         meaning = meanings.get(figure.key) or line.meaning
         if isinstance(value, Estimated) and value.value is not None:
             span = numbers.bounds(value.lower, value.upper, 3 if figure.unit is Unit.SHARE else 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import State
@@ -28,7 +28,8 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
         return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
     template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
     texts = [text for each in engines for text in (each.setting.measure, each.setting.text) if _WAYS in text]
-    ways, said = list[str](), _whole
+    ways = list[str]()
+    said: Callable[[str], str] = str
     if len(engines) > 1 and texts:
         ways, said = texts[0].partition(_WAYS)[2].partition(": ")[2].split("; or "), _without_ways
     alike: dict[tuple[str, str], list[SavedEngine]] = {}
@@ -37,10 +38,6 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
         alike.setdefault(key, []).append(engine)
     names = {"quote": shlex.quote, "said": said, "first": _first_sentence, "alike": alike.values()}
     return render(template, style, engines=engines, ways=ways, **names)
-
-
-def _whole(text: str) -> str:
-    return text
 
 
 def _first_sentence(text: str) -> str:

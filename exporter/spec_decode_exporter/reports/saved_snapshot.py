@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-from pydantic import BeforeValidator, ConfigDict
+from pydantic import ConfigDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.files import read_bounded, size_text
 from spec_decode_exporter.core.numbers import TooManyValuesError, UnixTime, check_values, decode
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.reports.observation_view import Measured, ModelView, ObservationView
+from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
 from spec_decode_exporter.reports.text import json_text
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.window.poll import Check, Reset
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""
@@ -40,18 +39,6 @@ class Saved(View):
     model_config = ConfigDict(extra="ignore")
 
 
-def _if_known(figure: object) -> object:
-    """Return a figure; None without a value."""
-    value = figure.get("value") if isinstance(figure, dict) else getattr(figure, "value", None)
-    return None if value is None else figure
-
-
-class SavedWindow(Saved):
-    """Window of an engine."""
-
-    draft_acceptance_ratio: Annotated[Measured | None, BeforeValidator(_if_known)]
-
-
 class SavedEngine(Saved):
     """Engine of a target."""
 
@@ -67,9 +54,6 @@ class SavedEngine(Saved):
     configured_tokens: int | None
     setting: SettingView
     used_tokens: tuple[UsedTokensView, ...] = ()
-    windows: tuple[SavedWindow, ...]
-    resets: dict[Reset, int]
-    broken_checks: tuple[Check, ...]
 
 
 class SavedSnapshot(Saved):

@@ -203,37 +203,30 @@ class EngineKind:
     prefixes: tuple[str, ...]
     names: Mapping[Quantity, tuple[str, ...]]  # sample names of each quantity without a prefix, newest first
     tokens_setting: str  # name of the setting of K
+    to_speculate: str  # what switches speculation on
     absence: Absence  # evidence that an engine of this kind does not speculate
+    digits: int = 0  # significant digits of the counters; 0: all of them
 
     @property
     def counts_at_end(self) -> bool:
         """True if the drafts and tokens of a request are counted when it ends, not with each step."""
         return self.absence is not Absence.NO_COUNTERS
 
-    @property
-    def digits(self) -> int:
-        """Significant digits of the counters; 0: all of them. llama.cpp prints numbers of C++ streams."""
-        return 6 if self.name == "llamacpp" else 0
+
+def _series(rows: Mapping[Quantity, str]) -> dict[Quantity, tuple[str, ...]]:
+    return {quantity: tuple(text.split()) for quantity, text in rows.items()}
 
 
-def _kind(
-    names: str, prefixes: str, rows: Mapping[Quantity, str], tokens_setting: str, absence: Absence
-) -> EngineKind:
-    series = {quantity: tuple(text.split()) for quantity, text in rows.items()}
-    name, title = names.split()
-    return EngineKind(name, title, tuple(prefixes.split()), series, tokens_setting, absence)
-
-
-_PREFIXES: Final = "vllm: vllm_ ray_vllm_ ray_vllm: aphrodite: kserve_vllm:"
+_PREFIXES: Final = ("vllm:", "vllm_", "ray_vllm_", "ray_vllm:", "aphrodite:", "kserve_vllm:")
 """Prefixes of vLLM itself, of OTLP and Datadog pipelines, new Ray, old Ray, aphrodite-engine and KServe."""
-_TOKENS: Final = "--speculative-num-draft-tokens"
+_DRAFT_TOKENS: Final = "--speculative-num-draft-tokens"
 ENGINES: Final = (
-    _kind("vllm vLLM", _PREFIXES, _VLLM, "num_speculative_tokens", Absence.NO_COUNTERS),
-    _kind("lmdeploy LMDeploy", "lmdeploy:", _LMDEPLOY, _TOKENS, Absence.NO_COUNTERS),
-    _kind("llamacpp llama.cpp", "llamacpp:", _LLAMACPP, "--spec-draft-n-max", Absence.ZERO),
-    _kind("sglang SGLang", "sglang:", _SGLANG, "--speculative-num-steps", Absence.NO_STEPS),
-    _kind("tensorrt_llm TensorRT-LLM", "trtllm_", _TRTLLM, "max_draft_len", Absence.NOTHING),
-)
+    EngineKind("vllm", "vLLM", _PREFIXES, _series(_VLLM), "num_speculative_tokens", "start vLLM with `--speculative-config`", Absence.NO_COUNTERS),
+    EngineKind("lmdeploy", "LMDeploy", ("lmdeploy:",), _series(_LMDEPLOY), _DRAFT_TOKENS, "start LMDeploy with `--speculative-algorithm`", Absence.NO_COUNTERS),
+    EngineKind("llamacpp", "llama.cpp", ("llamacpp:",), _series(_LLAMACPP), "--spec-draft-n-max", "start llama.cpp's server with `--model-draft`", Absence.ZERO, 6),  # numbers of C++ streams
+    EngineKind("sglang", "SGLang", ("sglang:",), _series(_SGLANG), "--speculative-num-steps", "start SGLang with `--speculative-algorithm`", Absence.NO_STEPS),
+    EngineKind("tensorrt_llm", "TensorRT-LLM", ("trtllm_",), _series(_TRTLLM), "max_draft_len", "set TensorRT-LLM's options `speculative_config` and `return_perf_metrics: true`", Absence.NOTHING),
+)  # fmt: skip
 _SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES} | {
     "ngram-simple": "--spec-ngram-simple-size-m",
     "ngram-map-k": "--spec-ngram-map-k-size-m",

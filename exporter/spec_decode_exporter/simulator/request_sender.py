@@ -45,7 +45,6 @@ class RequestSender:
                     await self._send(session, url)
 
     async def _send(self, session: ClientSession, url: URL) -> None:
-        """Send a batch."""
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_BATCH))]
         reason = ""
         try:

@@ -207,7 +207,6 @@ class SimulatedEngine:
             )
 
     def _draft(self) -> None:
-        """Choose the draft length of each decoding request."""
         tokens = self._speculation.scheduled(self.running)
         coverage, whole = self._conditions.coverage, self._speculation.whole
         for request in self._decoding:
@@ -260,7 +259,6 @@ class SimulatedEngine:
         return request
 
     def _fits(self, request: SimulatedRequest) -> bool:
-        """Return whether the batch and the KV cache have space for ``request`` and one more step."""
         running = self.running + 1
         needed = self.held + request.length + running * (self._speculation.tokens + 1)
         return running <= self.machine.max_requests and (running == 1 or needed <= self.machine.kv_tokens)
@@ -277,7 +275,6 @@ class SimulatedEngine:
         self.counts.generation_tokens += generated
 
     def _decode(self) -> int:
-        """Verify all drafts; return the number of generated tokens."""
         before = self.held
         decoded, self._decoding = self._decoding, []
         finished: list[SimulatedRequest] = []

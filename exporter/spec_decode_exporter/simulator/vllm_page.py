@@ -126,7 +126,6 @@ def _unread_text(model_name: str, engines: int, names: frozenset[str], *, is_mer
 
 
 def _metric(family: RecordedFamily, simulation: Simulation) -> Metric:
-    """Return a simulated family."""
     is_counter = family.kind == "counter"
     metric = Metric(
         family.name.removesuffix("_total") if is_counter else family.name, family.help, family.kind

@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, St
 from spec_decode_exporter.core.number_formats import plural, utc_clock
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
+from spec_decode_exporter.scrape.engines import ENGINES
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView
@@ -111,13 +112,7 @@ def countdown(engine: EngineView, now: float) -> str:
     return "At this rate too few requests pass for a verdict: send more." if is_sure else ""
 
 
-_FLAGS: Final = {
-    "vllm": "start vLLM with `--speculative-config`",
-    "sglang": "start SGLang with `--speculative-algorithm`",
-    "lmdeploy": "start LMDeploy with `--speculative-algorithm`",
-    "llamacpp": "start llama.cpp's server with `--model-draft`",
-    "tensorrt_llm": "set TensorRT-LLM's options `speculative_config` and `return_perf_metrics: true`",
-}
+_TO_SPECULATE: Final = {kind.name: kind.to_speculate for kind in ENGINES}
 
 
 def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
@@ -127,7 +122,7 @@ def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
     kind, version, front_end = (
         (target.engine_kind, target.version, target.front_end) if target else ("", "", "")
     )
-    flag = _FLAGS.get(kind, _FLAGS["vllm"])
+    flag = _TO_SPECULATE[kind or "vllm"]
     numbers = tuple(map(int, re.findall(r"\d{1,6}", version)[:3]))
     if kind == "vllm" and numbers and numbers < FIRST_VERSION:
         return f"vLLM {version} has no counters of drafts: update it to 0.8.5 or later."

@@ -9,7 +9,7 @@ from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
 from spec_decode_exporter.requests.store import RequestFindings
-from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
+from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]
@@ -17,19 +17,15 @@ _Member = tuple[type[View], object, Mapping[str, object]]
 
 
 # fmt: off
-class RequestTotalsView(View):
-    """Sums over requests."""
+class RequestSummaryView(View):
+    """Summary of requests of one window."""
 
-    requests: int = at("Number of requests.", "summary.requests", "requests")
-    drafts: int = at("Decode steps that drafted.", "summary.drafts", "drafts")
-    draft_tokens: int = at("Draft tokens.", "summary.draft_tokens", "draft_tokens")
-    accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.accepted_tokens", "accepted_tokens")
+    requests: int = at("Number of requests.", "summary.requests")
+    drafts: int = at("Decode steps that drafted.", "summary.drafts")
+    draft_tokens: int = at("Draft tokens.", "summary.draft_tokens")
+    accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.accepted_tokens")
 
     draft_acceptance_ratio = fact("Accepted tokens over draft tokens, weighted as the server's counters are.", float | None, lambda view: ratio(view.accepted_tokens, view.draft_tokens))
-
-
-class RequestSummaryView(RequestTotalsView):
-    """Summary of requests of one window."""
 
     mean_acceptance_ratio: float | None = at("Mean over requests, each with weight 1.", "summary.mean_acceptance_ratio")
     acceptance_ratio: Percentiles | None = at("Accepted over draft tokens.", "summary.acceptance_ratio")
@@ -66,16 +62,6 @@ class RequestModelView(RequestSummaryView):
     advice: tuple[str, ...] = at("The most useful first.")
     acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=tuple(part / ACCEPTANCE_BINS for part in range(ACCEPTANCE_BINS + 1)))
     acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio.", "summary.acceptance_counts")
-
-
-class RequestSinceStartView(RequestTotalsView):
-    """One kind of requests since the exporter's start."""
-
-    model_name: str = at("The label `model_name`.", "key.model_name")
-    request_type: str = at("The sender's name of this kind of work.", "key.request_type")
-    temperature: str = at("The bucket.", "key.temperature")
-    acceptance_ratio_histogram: RequestHistogram = at("Accepted over draft tokens.")
-    acceptance_length_tokens_histogram: RequestHistogram = at("Tokens of a draft, bonus token included.")
 
 
 class RequestUserView(RequestSummaryView):
@@ -133,7 +119,6 @@ class RequestsView(View):
     windows: tuple[RequestWindowView, ...]
     groups: tuple[RequestGroupView, ...]
     models: tuple[RequestModelView, ...]
-    since_start: tuple[RequestSinceStartView, ...]
     users: tuple[RequestUserView, ...] = at("Empty unless users are kept.")
     prompts: tuple[RequestPromptsView, ...] = at("Empty unless senders report `usage.prompt_tokens`.", default=())
 
@@ -163,9 +148,6 @@ def lists(findings: RequestFindings, errors: Isolation) -> dict[str, Iterator[Vi
         "windows": [(RequestWindowView, its, name) for its, name in windows],
         "groups": [(RequestGroupView, each, name) for its, name in windows for each in its.groups],
         "models": [(RequestModelView, each, name) for its, name in windows for each in its.models],
-        "since_start": [
-            (RequestSinceStartView, its, {"key": key}) for key, its in findings.since_start.items()
-        ],
         "users": [(RequestUserView, each, {}) for each in findings.users],
         "prompts": [(RequestPromptsView, each, {}) for each in findings.prompts],
     }
@@ -179,6 +161,6 @@ def _document(member: _Member) -> View:
 
 def _labels(member: _Member) -> Item:
     """Return the labels of a record, for the log."""
-    record = member[2].get("key") or getattr(member[1], "key", member[1])
+    record = getattr(member[1], "key", member[1])
     names = ("model_name", "request_type", "temperature", "user")
     return {name: getattr(record, name) for name in names if hasattr(record, name)}

@@ -12,11 +12,10 @@ from spec_decode_exporter.analysis.missing_evidence import Evidence, ways_to_kno
 from spec_decode_exporter.analysis.verdict import PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
-from spec_decode_exporter.core.number_formats import ago, gigabytes, percent, plural, utc_clock
+from spec_decode_exporter.core.number_formats import gigabytes, percent, plural, utc_clock
 from spec_decode_exporter.costs.cost import CostRange, CostSource
 from spec_decode_exporter.costs.methods import present_name, usual_length
 from spec_decode_exporter.costs.published import PublishedShare
-from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
@@ -74,16 +73,10 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
     if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
-        return unclear_text(evaluation.verdict_window)
+        its = evaluation.verdict_window
+        bounds, even = its.speedup_range and its.speedup_range.estimate, its.break_even_cost_ratio
+        return likely_text(bounds, even, its.cost, its.published_share, is_likely=its.probably_pays)
     return f"{statement(verdict, evaluation)}: {_figure(evaluation.verdict_window)}{_basis(evaluation)}."
-
-
-def unclear_text(its: WindowEvaluation) -> str:
-    """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
-    bounds = its.speedup_range and its.speedup_range.estimate
-    return likely_text(
-        LIKELY[its.probably_pays], bounds, its.break_even_cost_ratio, its.cost, its.published_share
-    )
 
 
 def know_text(its: WindowEvaluation) -> str:
@@ -94,14 +87,15 @@ def know_text(its: WindowEvaluation) -> str:
 
 
 def likely_text(
-    likely: str,
     bounds: Estimate | None,
     even: float | None,
     cost: CostRange | None,
     share: PublishedShare | None,
+    *,
+    is_likely: bool,
 ) -> str:
     """Return what is likely, at how many published costs it pays, and the cost of a token at break-even."""
-    parts = [f"{likely}."]
+    parts = [f"{LIKELY[is_likely]}."]
     if share is not None:
         parts.append(published_text(share, is_of_kind=cost is not None))
     if bounds is not None and cost is not None:
@@ -192,20 +186,9 @@ def _assumed(cost: CostRange | None, even: float | None) -> str:
 
 
 def _drop(snapshot: EngineSnapshot) -> str:
-    """Write the newest present drop as a sentence; nothing without one."""
-    live = snapshot.drops.live
-    if not live:
-        return ""
-    kind = min(live, key=lambda each: live[each].age)
-    drop, subject = live[kind], "a decode step" if kind is DropKind.DRAFTING else "a draft"
-    began = utc_clock(snapshot.evaluation.known.wall - drop.age)
-    return (
-        f"{_DROPPED[kind]} at {began}, {ago(drop.age)}: {subject} gave {drop.baseline_length:.2f} tokens, "
-        f"and gives {drop.length:.2f}. "
-    )
-
-
-_DROPPED: Final = {DropKind.SUDDEN: "Acceptance dropped", DropKind.DRAFTING: "Drafting dropped"}
+    """Return the first sentence of the finding of a present drop; nothing without one."""
+    texts = (each.text for each in snapshot.findings if each.name in {"sudden_drop", "drafting_drop"})
+    return next((f"{text.partition('. ')[0]}. " for text in texts), "")
 
 
 def _scheduled_off(evaluation: Evaluation) -> str:

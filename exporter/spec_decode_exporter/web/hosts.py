@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.urls import host_and_port
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.limits import error_response
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
     from multidict import MultiMapping
 
-_NAME: Final = r"(?=[^:]{1,254}(?::|\Z))[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?"
-_AUTHORITY: Final = re.compile(rf"(?:\[([0-9a-f:.]{{2,45}})\]|({_NAME}))(?::(\d{{0,5}}))?", re.ASCII)
 _EXTERNAL_URL: Final = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
     re.ASCII,
@@ -30,19 +29,13 @@ _EXTERNAL_URL: Final = re.compile(
 _OWN_SITE: Final = frozenset({"same-origin", "none"})  # the own page, and a user who typed the address
 
 
-class Authority(NamedTuple):
-    """A host in lower case, without brackets and without the root's dot, and a port."""
-
-    host: str
-    port: int | None
-
-
-def parse_authority(text: str) -> Authority | None:
-    """Parse the value of a ``Host`` header; return None if it is not a host with an optional port."""
-    match = _AUTHORITY.fullmatch(text.lower()) if text.isascii() else None
-    if match is None or (match[1] and not _is_address(match[1])):
+def parse_authority(text: str) -> tuple[str, int | None] | None:
+    """Return host and port of a ``Host`` header, without the root's dot; None if it is none."""
+    try:
+        host, port = host_and_port(text)
+    except ValueError:
         return None
-    return Authority(match[1] or match[2].removesuffix("."), int(match[3]) if match[3] else None)
+    return host.removesuffix("."), port
 
 
 def _is_address(host: str) -> bool:
@@ -62,7 +55,7 @@ class AllowedHosts(NamedTuple):
         """Parse host names, or raise UsageError."""
         names = {text: text.lower().removesuffix(".") for text in texts}
         for text, name in names.items():
-            if not re.fullmatch(_NAME, name.removeprefix("*."), re.ASCII):
+            if parse_authority(plain := name.removeprefix("*.")) != (plain, None):
                 raise UsageError(
                     f"{text[:100]!r} is not a host name for --web.allowed-hosts: write it without scheme and "
                     "port, such as exporter.example.com or *.example.com; addresses are always allowed"
@@ -83,8 +76,8 @@ class AllowedHosts(NamedTuple):
         if not target.startswith("/") and target != "*":  # such as http://host/path
             hosts.append(parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0]))
         return not self.names or all(
-            host and (host.host == "localhost" or _is_address(host.host) or self.by_name(host.host))
-            for host in hosts
+            found and (found[0] == "localhost" or _is_address(found[0]) or self.by_name(found[0]))
+            for found in hosts
         )
 
 
@@ -99,10 +92,10 @@ def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts) -> bool:
     if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
         return True
     origins = [parse_authority(origin.partition("://")[2]) for origin in headers.getall(hdrs.ORIGIN, ())]
-    return any(not own or (own != _host(headers) and not allowed.by_name(own.host)) for own in origins)
+    return any(not own or (own != _host(headers) and not allowed.by_name(own[0])) for own in origins)
 
 
-def _host(headers: MultiMapping[str]) -> Authority | None:
+def _host(headers: MultiMapping[str]) -> tuple[str, int | None] | None:
     """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
     values = headers.getall(hdrs.HOST, ())
     return parse_authority(values[0]) if len(values) == 1 else None

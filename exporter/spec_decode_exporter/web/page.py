@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
-from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
-from spec_decode_exporter.metrics.table import GROUP_OF
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
@@ -77,7 +75,6 @@ SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "ev
 
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
-_GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)  # in this order
 _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
@@ -337,8 +334,5 @@ _VALUES: Final[dict[str, object]] = {
     "EVENTS": EVENTS,
     "STATES": STATES,
     "VERDICTS": VERDICTS,
-    "FIGURES": sorted(
-        (figure for figure in FIGURES if not figure.index),
-        key=lambda figure: _GROUPS.index(GROUP_OF[f"spec_decode_{figure.key}"]),
-    ),
+    "FIGURES": [figure for figure in FIGURES if not figure.index],
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from operator import itemgetter
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 from multidict import MultiMapping
@@ -22,26 +23,16 @@ MAX_ID: Final = 64
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 
-_Value = tuple[str | float, ...]
-"""A value to sort by; empty if it is unknown."""
+def _of_longest(read: Callable[[WindowView], float | None]) -> Callable[[EngineView], float | None]:
+    return lambda engine: None if engine.longest is None else read(engine.longest)
 
 
-def _known(value: str | float | None) -> _Value:
-    return () if value is None else (value,)
-
-
-def _of_longest(read: Callable[[WindowView], float | None]) -> Callable[[EngineView], _Value]:
-    return lambda engine: () if engine.longest is None else _known(read(engine.longest))
-
-
-SORTS: Final[Mapping[str, Callable[[EngineView], _Value]]] = {
-    "engine": lambda engine: (engine.name.casefold(),),
-    "speedup": lambda engine: _known(
-        engine.evaluated.estimated_speedup_ratio.value if engine.evaluated else None
-    ),
+SORTS: Final[Mapping[str, Callable[[EngineView], Any]]] = {
+    "engine": lambda engine: engine.name.casefold(),
+    "speedup": lambda engine: engine.evaluated and engine.evaluated.estimated_speedup_ratio.value,
     "acceptance": _of_longest(lambda window: window.draft_acceptance_ratio.value),
     "length": _of_longest(lambda window: window.acceptance_length_tokens.value),
-    "k": lambda engine: _known(engine.configured_tokens),
+    "k": lambda engine: engine.configured_tokens,
     "step": _of_longest(lambda window: window.effective_tokens_per_step),
     "time": _of_longest(lambda window: window.time_per_output_token_seconds),
 }
@@ -86,9 +77,10 @@ class PageQuery:
         """Return engines in the order of the rows."""
         if not self.sort:
             return sorted(engines, key=lambda engine: not engine.is_alarming)
-        value = SORTS[self.sort.removeprefix("-")]
-        known = sorted(filter(value, engines), key=value, reverse=self.sort.startswith("-"))
-        return [*known, *(engine for engine in engines if not value(engine))]
+        values = [(SORTS[self.sort.removeprefix("-")](engine), engine) for engine in engines]
+        known = [pair for pair in values if pair[0] is not None]
+        known.sort(key=itemgetter(0), reverse=self.sort.startswith("-"))
+        return [engine for _, engine in [*known, *(pair for pair in values if pair[0] is None)]]
 
     @property
     def href(self) -> str:

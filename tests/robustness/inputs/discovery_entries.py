@@ -34,7 +34,7 @@ from spec_decode_exporter.discovery.lists import (
     ip_and_port,
     json_groups,
 )
-from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery, access
+from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, text
@@ -130,16 +130,6 @@ async def _answers(hosts: set[str]) -> object:
     found._addresses = answered
     try:
         return await found.targets()
-    except DiscoveryError as error:
-        raise RejectedError(str(error)) from None
-
-
-async def _environment(data: bytes) -> object:
-    host, port = data.decode().split(" ")
-    try:
-        return access(
-            KubernetesDiscovery(), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-        )
     except DiscoveryError as error:
         raise RejectedError(str(error)) from None
 
@@ -363,16 +353,6 @@ ROWS: tuple[Row, ...] = (
             "a longer name": _engines(1, MAX_NAME + 1),
             "one more engine": _engines(MAX_ENGINES + 1, 3),
             "longer names together": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME),
-        },
-    ),
-    Row(
-        "`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
-        _environment,
-        worst={"the longest name": text(f"{_LONG_HOST} {MAX_PORT}"), "an IPv6 address": text("fd00::1 443")},
-        beyond={
-            "userinfo": text("host@evil.example 443"),
-            "a path": text("host 443/evil.example"),
-            "a port beyond the highest": text(f"host {MAX_PORT + 1}"),
         },
     ),
 )

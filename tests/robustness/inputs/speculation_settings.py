@@ -15,7 +15,6 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     MAX_COMMAND_CHARACTERS,
     MAX_SCRIPT,
     MAX_WORDS,
-    config_speculation,
     pod_speculation,
 )
 from spec_decode_exporter.scrape.client import HttpResponse
@@ -147,14 +146,6 @@ async def read_pod(spec: bytes) -> object:
     return found
 
 
-async def read_speculative_config(text: bytes) -> object:
-    """Read the value of ``--speculative.config``."""
-    try:
-        return config_speculation(text.decode())
-    except ValueError as error:
-        raise RejectedError(str(error)) from None
-
-
 def script(filling: str, size: int = MAX_SCRIPT) -> str:
     """Return a script of a size with speculation settings at its end."""
     head, tail = "x ", '-sc \'{"method":"mtp"}\''
@@ -225,14 +216,5 @@ ROWS: Final = (
                 [*SETTINGS], {f"V{n}": "$(V0)" * 8 for n in range(1000)} | {"V0": "x" * 500}
             ),
         },
-    ),
-    Row(
-        "`--speculative.config`",
-        read_speculative_config,
-        worst={
-            "an object of many keys": as_json({"method": "mtp", **{f"{key:x}": {} for key in range(1400)}}),
-            "the longest schedule": as_json({"method": "mtp", SCHEDULE_KEY: list(ranges())}),
-        },
-        beyond={"bytes": lambda: b"{" + b" " * MAX_COMMAND_CHARACTERS + b'"method":"mtp"}'},
     ),
 )

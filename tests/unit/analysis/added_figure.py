@@ -88,7 +88,6 @@ def add():
     from spec_decode_exporter.metrics import metric, table
 
     table.METRICS += tuple(metric.figure_metrics(Group.ACCEPTANCE, Profile.STANDARD, METRIC))
-    table.GROUP_OF[METRIC] = Group.ACCEPTANCE
 
 
 if __name__ == "__main__":

@@ -37,24 +37,6 @@ def test_every_spelling_is_read(words):
     assert pod_speculation(words, {}) == EXPECTED
 
 
-COMPACT = json.dumps(EAGLE, separators=(",", ":"))
-ENVIRON = {"SPECULATION": EAGLE_JSON, "MORE": f"--speculative-config {COMPACT}"}
-
-
-@pytest.mark.parametrize(
-    ("words", "environ"),
-    [
-        (["--speculative-config", "$(SPECULATION)"], ENVIRON),
-        (["sh", "-c", 'vllm serve m --speculative-config "$SPECULATION"'], ENVIRON),
-        (["sh", "-c", "vllm serve m --speculative-config ${SPECULATION}"], ENVIRON),
-        (["sh", "-c", "vllm serve m --port 1 $MORE # --spec"], ENVIRON),
-        (["/wrapper"], {"VLLM_ARGS": f"serve m --speculative-config '{EAGLE_JSON}'"}),
-    ],
-)
-def test_variables_of_the_container_are_expanded(words, environ):
-    assert pod_speculation(words, environ) == EXPECTED
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -198,6 +180,7 @@ SHELL = ["/bin/sh", "-c", "exec vllm serve m $EXTRA_ARGS"]
         ([], {"VLLM_ADDITIONAL_ARGS": QUOTED}),
         (["/mnt/entrypoint.sh", "--port", "8000"], {"VLLM_ADDITIONAL_ARGS": QUOTED, "NOTE": "a"}),
         (["/run"], {"START": f"exec vllm serve m --speculative-config '{SPEC_JSON}'"}),
+        (["--speculative-config", "$(SPEC)"], {"SPEC": SPEC_JSON}),
         (["/run"], {"VLLM_ARGS": QUOTED, "EXTRA_ARGS": "$(VLLM_ARGS) --port 1"}),
     ],
 )  # fmt: skip

@@ -243,8 +243,7 @@ def test_a_hostile_name_is_short_and_printable():
 def test_a_server_of_each_engine_whose_drafts_are_counted_has_no_period_without(kind):
     target = HistoryTarget(kind, kind.prefixes[0], {}, frozenset())
     name = f"{kind.prefixes[0]}{next(kind.names[each][0] for each in DRAFTS if each in kind.names)}"
-    assert re.fullmatch(target.activity.names, name)
-    assert name.removeprefix(kind.prefixes[0]) in target.latencies.names
+    assert re.fullmatch(target.selector(DRAFTS).names, name)
     tokens = f"{kind.prefixes[0]}{kind.names[Counter.GENERATION_TOKENS][0]}"
     found = activity(
         *(SampledSeries({"__name__": each}, [0.0, 300.0], [1.0, 2.0]) for each in (tokens, name))

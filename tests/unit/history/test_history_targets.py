@@ -55,8 +55,8 @@ def test_a_server_whose_labels_became_more_is_two_whose_selectors_share_nothing(
     fewer = {name: POD[name] for name in ("instance", "job")}
     before, after = targets_of([*series(TOKENS, **fewer), *WHOLE])
     assert before.labels == fewer
-    assert 'pod=""' in before.selector.matchers
-    assert 'pod="vllm-0"' in after.selector.matchers
+    assert 'pod=""' in before.selector().matchers
+    assert 'pod="vllm-0"' in after.selector().matchers
 
 
 @pytest.mark.parametrize(

@@ -178,5 +178,5 @@ def test_an_exact_selector_has_each_name_that_matches_whole():
 
 
 def test_a_label_value_cannot_leave_its_quotes():
-    selector = str(HistoryTarget(ENGINES[0], "vllm:", {"pod": 'a"}\n\\'}, frozenset()).selector)
+    selector = str(HistoryTarget(ENGINES[0], "vllm:", {"pod": 'a"}\n\\'}, frozenset()).selector())
     assert selector.endswith(',pod="a\\"}\\n\\\\"}')

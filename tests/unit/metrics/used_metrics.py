@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from spec_decode_exporter.metrics.table import GROUP_OF, METRICS
+from spec_decode_exporter.metrics.table import METRICS
 from tests.contract.grafana import shipped as boards
 from tests.contract.integrations.shipped import keda_queries
 from tests.contract.rules import shipped as rules
@@ -16,6 +16,7 @@ from tests.paths import CHECKOUT
 QUESTIONS = CHECKOUT / "docs/guide/questions.md"
 SHORT, LONG = "30s", "5m"
 """The default windows, which rules name and the variables of dashboards stand for."""
+NAMES = {metric.name for metric in METRICS}
 WINDOWED = {metric.name for metric in METRICS if "window" in metric.label_names}
 
 
@@ -53,14 +54,14 @@ def _used() -> Iterator[tuple[str, set[str]]]:
 def _written(text) -> Iterator[tuple[str, set[str]]]:
     """Find selectors in a text that is no PromQL: a template, or the function of a variable."""
     for name, matchers in re.findall(r"(?<![:\w])(spec_decode_\w+)(?![:\w])(\{[^}]*\})?", text):
-        if _family(name) in GROUP_OF:
+        if _family(name) in NAMES:
             yield _family(name), set(re.findall(r"""\bwindow=['"]+(\w+)""", matchers))
 
 
 def _selected(selectors) -> Iterator[tuple[str, set[str]]]:
     for selector in selectors:
         name = _family(selector.name)
-        if name in GROUP_OF:
+        if name in NAMES:
             windows = {matcher.value for matcher in selector.matchers.matchers if matcher.name == "window"}
             yield name, windows if name in WINDOWED else set()
 
@@ -68,4 +69,4 @@ def _selected(selectors) -> Iterator[tuple[str, set[str]]]:
 def _family(name):
     """Return the name of a histogram for one of its samples."""
     base = re.sub(r"_(bucket|sum|count)$", "", name)
-    return base if base in GROUP_OF else name
+    return base if base in NAMES else name

@@ -74,7 +74,7 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, EventSubject("one"))
-    log.record(Event("target_recovered"), WALL, EventSubject("two"))
+    log.record(Event("state_changed"), WALL, EventSubject("two"))
     first, second, third = log.since().events
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (
@@ -91,7 +91,7 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
             "target": "one",
             "state": "unreachable",
         },
-        {"event": "target_recovered", "log_level": "info", "event_id": "a1-3", "target": "two"},
+        {"event": "state_changed", "log_level": "info", "event_id": "a1-3", "target": "two"},
     ]
 
 

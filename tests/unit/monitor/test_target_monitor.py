@@ -12,6 +12,7 @@ from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 URL = "http://vllm:8000/metrics?token=secret"
 
@@ -162,6 +163,7 @@ async def test_an_engine_that_vanishes_loses_its_windows_keeps_its_counters_and_
     assert set(watch.snapshots) == {("m", "0"), ("m", "1")}
     await watch.polls_after(1)
     assert set(watch.snapshots) == {("m", "0")}
+    assert ("engines_evicted", None) not in watch.events
 
 
 async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
@@ -186,6 +188,17 @@ async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_witho
         await watch.polls(2)
         await watch.clock.advance(1)
         assert [labels["model_name"] for labels, _ in watch.monitor.snapshots()] == ["m"]
+
+
+async def test_a_restart_ends_what_the_server_said_about_k_before(watch, server, clock):
+    await watch.polls(3)
+    record = watch.monitor._record
+    record.speculation = ServedSpeculation("eagle3", 3, "head")
+    await watch.polls_after(1)
+    assert watch.monitor.status().record.speculation.tokens == 3
+    server.engines, server.created = names(1), clock.wall()
+    await watch.polls_after(1)
+    assert watch.monitor.status().record.speculation == ServedSpeculation("eagle3", None, "head")
 
 
 # Places

@@ -43,6 +43,14 @@ def test_the_report_is_the_golden_one(name):
     is_golden(GOLDEN / f"{name}.txt", report(observation(*scenarios, **options), PLAIN))
 
 
+@pytest.mark.parametrize("name", SEEN)
+def test_every_row_of_a_figure_has_a_value(name):
+    lines = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| ")]
+    values = [row[1] for row in rows if row[0] and not row[0].startswith("-")]
+    assert not {"", "-", "unknown"} & set(values)
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_on_a_terminal_every_line_fits_and_only_colors_are_added(width):
     view = observation("harmful", seconds=60)

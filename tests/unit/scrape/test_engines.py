@@ -45,7 +45,7 @@ def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histo
         found += 1
         for selector, wanted in (
             (every_engine(""), {b"process_start_time_seconds"}),
-            (HistoryTarget(kind, prefix_of(reading), {}, {EngineMark.CREATED}).selector, set()),
+            (HistoryTarget(kind, prefix_of(reading), {}, {EngineMark.CREATED}).selector(), set()),
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', str(selector))[1].replace("\\\\", "\\"))
             unselected = {name for name in reading.shown.names if not names.fullmatch(name.decode())}

@@ -24,7 +24,7 @@ INVALID = (
     [
         ("exporter", ("exporter", None)),
         ("Exporter.Example.COM:7732", ("exporter.example.com", 7732)),
-        ("exporter:", ("exporter", None)),
+        ("exporter.:80", ("exporter", 80)),
         ("[FE80::1]:7732", ("fe80::1", 7732)),
         *[(text, None) for text in ("", "a b", "a\n", "a" * 64, "a." * 200, *INVALID.split())],
     ],

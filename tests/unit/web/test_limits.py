@@ -1,4 +1,4 @@
-"""Limits of concurrent requests, by client."""
+"""Limits of concurrent requests."""
 
 import asyncio
 
@@ -12,16 +12,6 @@ from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.limits import Limit
 from tests.conftest import settle
-
-
-class Request:
-    """A request of a client at an address of its own."""
-
-    def __init__(self, client):
-        self.transport, self.address = self, f"10.0.0.{ord(client)}"
-
-    def get_extra_info(self, _name):
-        return self.address, 1
 
 
 class Response:
@@ -38,45 +28,37 @@ class Handling:
     def __init__(self, total):
         self.limit, self.running = Limit(total), []
 
-    def ask(self, client):
-        return asyncio.create_task(self.limit.limit(self._handle)(Request(client)))
+    def ask(self):
+        return asyncio.create_task(self.limit.limit(self._handle)(None))
 
-    async def _handle(self, request):
+    async def _handle(self, _request):
         ended = asyncio.get_running_loop().create_future()
-        self.running.append((request, ended))
+        self.running.append(ended)
         try:
             return await ended
         finally:
-            self.running.remove((request, ended))
+            self.running.remove(ended)
 
     async def end(self, *, fails=False):
         """End the first request."""
         if self.running and fails:
-            self.running[0][1].set_exception(ZeroDivisionError())
+            self.running[0].set_exception(ZeroDivisionError())
         elif self.running:
-            self.running[0][1].set_result(Response())
+            self.running[0].set_result(Response())
         await settle(6)
 
-    @property
-    def clients(self):
-        return [request.address for request, _ in self.running]
 
-
-@given(
-    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "end", "fail"])), max_size=40),
-    st.integers(1, 4),
-)
+@given(st.lists(st.sampled_from(["ask", "end", "fail"]), max_size=40), st.integers(1, 4))
 def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total):
     async def scenario():
         handling, asked = Handling(total), []
-        for client, step in steps:
+        for step in steps:
             if step == "ask":
-                asked.append(handling.ask(client))
+                asked.append(handling.ask())
                 await settle(6)
             else:
                 await handling.end(fails=step == "fail")
-            clients = handling.clients
-            assert len(clients) <= total
+            assert len(handling.running) <= total
         while handling.running:
             await handling.end()
         await asyncio.gather(*asked, return_exceptions=True)
@@ -88,10 +70,10 @@ def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total):
 async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(monkeypatch):
     """Requests that were sent ahead would hold the connection, each for some seconds."""
     handling = Handling(total=2)
-    asked = [handling.ask("a") for _ in range(2)]
+    asked = [handling.ask() for _ in range(2)]
     await settle(6)
     monkeypatch.setattr(module, "WAIT_SECONDS", 0)
-    answer = await handling.ask("a")
+    answer = await handling.ask()
     assert (answer.status, answer.headers["Retry-After"], answer.keep_alive) == (503, "1", False)
     while handling.running:
         await handling.end()

@@ -74,7 +74,6 @@ async def test_accepted_requests_are_reported(post, client):
     assert (model["model_name"], model["requests"], model["accepted_tokens"]) == ("llama", 3, 195)
     assert model["draft_acceptance_ratio"] == 65 / 160
     assert [window["window"] for window in response["windows"]] == ["5m"]
-    assert sum(group["requests"] for group in response["since_start"]) == 3
     assert response["users"] == []
 
 
