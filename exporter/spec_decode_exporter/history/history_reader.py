@@ -201,7 +201,8 @@ async def read_history(
     lacking = sum(bool(target.missing) for target in targets)
     baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
-        reading = _TargetReading(api, query, target, assumptions, baselines)
+        samples = TargetSamples(api, target, PAGE)
+        reading = _TargetReading(query, target, assumptions, baselines, samples)
         try:
             async for share in reading.read():
                 progress((number + share) / len(targets))
@@ -362,26 +363,19 @@ def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Draf
     return SlotOutcome.PAID if speedup.lower >= even else SlotOutcome.UNCLEAR
 
 
+@dataclass(slots=True)
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
-    def __init__(
-        self,
-        api: QueryApi,
-        query: HistoryQuery,
-        target: HistoryTarget,
-        assumptions: Knows,
-        baselines: BaselineReader,
-    ) -> None:
-        self._query = query
-        self._target = target
-        self._assumptions = assumptions
-        self._reader = baselines
-        self.samples = TargetSamples(api, target, PAGE)
-        self._engines: dict[EngineName, _EngineReading] = {}
-        self._baselines: Mapping[str, FoundBaseline] = {}
-        self._activity = Activity()
-        self._front_end = ""
+    _query: HistoryQuery
+    _target: HistoryTarget
+    _assumptions: Knows
+    _reader: BaselineReader
+    samples: TargetSamples
+    _engines: dict[EngineName, _EngineReading] = field(default_factory=dict)
+    _baselines: Mapping[str, FoundBaseline] = field(default_factory=dict)
+    _activity: Activity = field(default_factory=Activity)
+    _front_end: str = ""
 
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""

@@ -285,10 +285,9 @@ async def nearest_names(api: QueryApi, begin: float, end: float, missing: Sequen
         names = await api.metric_names(begin, end)
     except HistoryError:
         names = []
-    roots = {re.split("[:_]", name, maxsplit=1)[-1].removesuffix("_total") for name in missing}
-    alike = (name for name in names if any(root in name for root in roots))
-    near = sorted(name for name in alike if name not in missing and not name.endswith("_created"))
     if missing:
+        near = [name for name in get_close_matches(missing[0], names, 2 * NAMED, 0.6) if name not in missing]
+        near = [name for name in near if not name.endswith("_created")]
         return f" The nearest names are {', '.join(near[:NAMED])}." if near else ""
     near = sorted(name for name in names if re.search("vllm|spec_dec|sglang", name, re.IGNORECASE))
     near = near[:NAMED] or get_close_matches("vllm:generation_tokens_total", names, NAMED, 0.3)
