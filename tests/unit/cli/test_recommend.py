@@ -42,7 +42,7 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
     [
         ("", "it is neither a response of /api/v1/snapshot"),
         ('{"engines": [{}]}', "it is neither a response of /api/v1/snapshot"),
-        ("[" + "0," * 600_000 + "0]", "more than 500000 values"),
+        ("[" + "0," * 1_100_000 + "0]", "more than 1000000 values"),
     ],
     ids=["empty", "an engine without fields", "huge"],
 )
