@@ -20,16 +20,13 @@ from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
-from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""
 EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
 """Identifier of an event, as a regular expression of JSON Schema."""
-TARGET_BURST, ANY_BURST = 4 * MAX_ENGINES, 8_000
-"""Events at once of a target, and of all together: four of each engine, as at a restart."""
-TARGET_EVENT_EVERY, ANY_EVENT_EVERY = 6.0, 0.2
-"""Seconds after which a target, and all together, may have one more event."""
+BURST, EVENT_EVERY = 8_000, 0.2
+"""Events at once, four of each of two thousand engines as at a restart; seconds until one more."""
 REPEATED_AFTER: Final = 600.0
 """Seconds after which the log repeats that events are omitted."""
 
@@ -107,7 +104,8 @@ class EventLog:
     """Records events: each gets an identifier and a log line, and the newest are kept.
 
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so readers detect gaps.
-    Neither a flapping target nor a list that replaces its targets again and again fills the log.
+    Neither a flapping target nor a list that replaces its targets again and again fills the log: events of
+    all targets share one rate.
     """
 
     def __init__(
@@ -117,8 +115,7 @@ class EventLog:
         self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
-        self._of_target: dict[str, TokenBucket] = {}
-        self._of_all = TokenBucket(ANY_BURST, ANY_EVENT_EVERY, now)
+        self._rate = TokenBucket(BURST, EVENT_EVERY, now)
         self._omitted, self._reported_at = 0, -inf
         self._errors = Isolation(now)
         self.quiet_until = -inf
@@ -136,10 +133,6 @@ class EventLog:
         """
         self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject))
 
-    def forget(self, target: str) -> None:
-        """Free the rate of a target that is gone."""
-        self._of_target.pop(target, None)
-
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
 
@@ -155,9 +148,7 @@ class EventLog:
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
 
     def _record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        if subject.target not in self._of_target:
-            self._of_target[subject.target] = TokenBucket(TARGET_BURST, TARGET_EVENT_EVERY, self._now)
-        if self._of_target[subject.target].take() and self._of_all.take():
+        if self._rate.take():
             self._keep(event, wall, subject)
             return
         self._omitted += 1
@@ -184,9 +175,9 @@ class EventLog:
 def engine_errors(events: EventLog, clock: Clock) -> Isolation:
     """Return an isolation whose internal errors become events of the engines that they concern."""
 
-    def report(part: str, item: Item, error: Exception | None) -> None:
-        name = "internal_error" if error else "internal_error_ended"
-        events.record(Event(name, {"part": part}, error=error), clock.wall(), EventSubject(**item))
+    def report(part: str, item: Item, error: Exception) -> None:
+        event = Event("internal_error", {"part": part}, error=error)
+        events.record(event, clock.wall(), EventSubject(**item))
 
     return Isolation(clock.monotonic, report)
 

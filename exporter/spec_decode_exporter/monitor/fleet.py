@@ -148,7 +148,6 @@ class Fleet:
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
         monitor, errors = self._monitors.pop(key), self.shared.errors
-        self.shared.events.forget(monitor.target.name)
         errors.attempt("saving", monitor.item, monitor.remember)
         await errors.attempt_async("closing", monitor.close, monitor.item)
 
