@@ -84,7 +84,7 @@ OF_TARGETS = {
     "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
     "learned state": Fault("costs.learned.Learned.state", owned),
     "absence": Fault("window.history.History.is_gone", owned),
-    "summary": Fault("monitor.summary_log.SummaryLog.line", lambda bad, _, labels, *__: labelled(bad, labels)),
+    "summary": Fault("monitor.summary_log.summary_line", labelled),
     "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
