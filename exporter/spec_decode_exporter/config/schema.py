@@ -31,6 +31,7 @@ from spec_decode_exporter.config.types import (
     format_duration,
     refuses,
 )
+from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
@@ -196,10 +197,19 @@ def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:
             yield (key,), f"is more than a third of the {whole}; make it at most {limit}"
 
 
-def _misordered_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield thresholds of a target that contradict each other, or the general policy."""
+def _inconsistent_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield targets with the address or the name of another, and thresholds that contradict each other."""
     general: Policy | None = earlier.get("policy")
+    urls, names = set[Url](), set[str]()
     for index, target in enumerate(targets):
+        if (url := Url.of(target.url)) in urls:
+            yield (index, "url"), "is also the address of another target; remove one of the two"
+        elif target.called in names:
+            second = f"makes it a second target with the name {target.called}"
+            missing = "is missing: its address " if target.name is None else ""
+            yield (index, "name"), f"{missing}{second}; give each its own `name`"
+        urls.add(url)
+        names.add(target.called)
         if target.policy is not None and general is not None:
             for key, message in misordered(target.policy, merged(target.policy, general)):
                 yield (index, "policy", *key), message
@@ -225,7 +235,7 @@ def _incomparable(experiments: tuple[ExperimentSettings, ...], earlier: dict[str
 _CHECKS: Final[dict[str, Callable[[Any, dict[str, Any]], Iterator[Mistake]]]] = {
     "poll": _rare_polls,
     "policy": lambda policy, _: misordered(policy, policy),
-    "targets": _misordered_targets,
+    "targets": _inconsistent_targets,
     "experiments": _incomparable,
 }
 """Checks of a section beside the earlier ones that are valid."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -77,20 +77,12 @@ ReadRates = Callable[[Path, str | None], dict[int | None, float]]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Context of validation: the directory of the file, a reader of references, values of other targets."""
+    """Context of validation: the directory of the file, and a reader of references."""
 
     directory: Path
     read_rates: ReadRates | None = None
     """Reads reference files; without it they are not read."""
     place: SettingsPlace = "file"
-    taken: dict[str, set[object]] = field(default_factory=dict)
-
-    def take(self, kind: str, value: object) -> bool:
-        """Reserve ``value`` as a ``kind``; return False if it is reserved already."""
-        values = self.taken.setdefault(kind, set())
-        is_new = value not in values
-        values.add(value)
-        return is_new
 
 
 def context_of(info: ValidationInfo) -> Context | None:

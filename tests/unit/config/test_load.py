@@ -104,7 +104,6 @@ def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     assert [(one.place, one.path) for one in caught.value.problems] == [
         ("EVERY", "poll.interval"),
         ("DRAFT", "cost.draft_cost_ratio"),
-        ("command line", "targets[1].url"),
         ("TOKENS", "targets[1].speculative.tokens"),
         ("TARGETS", "targets[2].url"),
         ("command line", "targets[2].speculative.tokens"),
