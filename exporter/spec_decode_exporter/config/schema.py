@@ -136,7 +136,7 @@ class Log(Section):
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
 class Config(Section):

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Annotated, Final, NamedTuple
 
@@ -117,7 +116,6 @@ class EventLog:
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._rate = TokenBucket(BURST, EVENT_EVERY, now)
         self._omitted, self._reported_at = 0, -inf
-        self._errors = Isolation(now)
         self.quiet_until = -inf
         """Time (monotonic) until which events that are not bad are lines of the level debug."""
 
@@ -127,11 +125,15 @@ class EventLog:
         return f"{self._run}-{self._number}"
 
     def record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead.
-
-        An event that cannot be written is an internal error.
-        """
-        self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject))
+        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead."""
+        if self._rate.take():
+            self._keep(event, wall, subject)
+            return
+        self._omitted += 1
+        if self._now() - self._reported_at >= REPEATED_AFTER:
+            self._reported_at = self._now()
+            fields = {"omitted": self._omitted, "example": event.name}
+            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
 
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
@@ -146,16 +148,6 @@ class EventLog:
         number = min(int(match[2]), self._number) if is_own else 0
         gap = identifier is not None and (number < before or not is_own)
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
-
-    def _record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        if self._rate.take():
-            self._keep(event, wall, subject)
-            return
-        self._omitted += 1
-        if self._now() - self._reported_at >= REPEATED_AFTER:
-            self._reported_at = self._now()
-            fields = {"omitted": self._omitted, "example": event.name}
-            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
 
     def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)

@@ -73,7 +73,6 @@ _ROWS: Final = (
     EventType(_E, "check_broken", "warning", _CHECK, "Two successive polls broke an identity of the counters.", "The counters contradict each other ({check}): do not trust the figures", "drop"),
     EventType(_E, "check_holds_again", "info", _CHECK, "The identity holds again.", "The counters agree again ({check})", "recovery"),
     EventType(_E, "internal_error", "error", "part … exception", "An internal error: one item is omitted in one `part`, all others are served. Repeated after ten minutes if it still fails. It is an event if it is in the monitoring of an engine; else it has no `event_id`.", "Internal error in {part}: the log of this program has the details", "drop"),
-    EventType(_T, "engines_evicted", "warning", "kept remedy", "The server invents names; the oldest engines are evicted.", "Engines were evicted, {kept} stay: {remedy}", "drop"),
     EventType(_T, "engines_not_monitored", "warning", "engines kept remedy", "The page has more engines than `limits.engines` leaves for the target.", "{engines} engines are not monitored, {kept} are: {remedy}", "drop"),
     EventType(_T, "target_failing", "warning", "reason error", "Polls fail since this one, for this reason.", "Polls fail|: {error}", "drop"),
     EventType(_T, "target_recovered", "info", "failed_polls", "A poll succeeded again.", "Polls succeed again|, after {failed_polls} that failed", "recovery"),

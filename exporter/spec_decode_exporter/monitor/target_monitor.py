@@ -368,16 +368,11 @@ class TargetMonitor:
 
     def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
         """Evict engines that left long ago, and the oldest whose places are needed."""
-        has_evicted = False
         for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
             is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
             if not is_old and self._fit(*new):
                 break
-            has_evicted |= not is_old
             self._drop(name)
-        if has_evicted and self._record.is_news("engines_evicted", now=polled.moment):
-            remedy = "a label of the server takes ever new values: check model_name and engine"
-            self.record_event(Event("engines_evicted", {"kept": len(self.engines), "remedy": remedy}))
 
     def _drop(self, name: EngineName) -> None:
         self._remember(name)
