@@ -23,7 +23,7 @@ from spec_decode_exporter.config.types import (
     Context,
     Duration,
     DurationOrOff,
-    LocatedFile,
+    LocatedPath,
     NotEmpty,
     Section,
     SettingsPlace,
@@ -121,7 +121,7 @@ class Poll(Section):
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = Field(default=None, description="File of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
+    file: LocatedPath | None = Field(default=None, description="File of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
     interval: Duration = Field(default=60.0, description="Time between two writes of the file.")
 
 

@@ -83,7 +83,7 @@ class StateFile:
                 raise OSError("it is not a plain file")  # noqa: TRY301  its reason is logged as any other
             self._set_aside(place)
             replace_file(place, content)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if self._failures.failed(reason := _reason(error)):
                 _log.warning("state_file_not_written", file=str(self.path), reason=reason)
         else:
