@@ -19,9 +19,9 @@ from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line

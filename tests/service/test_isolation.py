@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
+from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.api import ENDPOINTS
 from tests.fakes.simulated import Server

@@ -27,7 +27,7 @@ from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window, columns

@@ -17,8 +17,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
-from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
+from spec_decode_exporter.monitor.snapshot import engine_id
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""

@@ -20,7 +20,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.estimate import Estimate, ratio
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 _DIGITS: Final = 4
 """Decimals: a tenth of a millisecond, a hundredth of a percent."""

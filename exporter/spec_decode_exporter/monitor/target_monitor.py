@@ -22,10 +22,9 @@ from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
-from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
