@@ -229,7 +229,7 @@ def _names() -> dict[str, Fault]:
     return {
         "1,000 engines": _fault(sends(answer(_engines(1000))), "malformed", "at most 256"),
         "256 engines": _fault(each_time_another(lambda n: _engines(256, polls=n))),
-        "invents engines": _fault(each_time_another(lambda n: _engines(200, f"model-{n}")), READ, "engines_evicted"),
+        "invents engines": _fault(each_time_another(lambda n: _engines(200, f"model-{n}")), READ, "engine_found"),
         "injects a label": _page(model='x\\",up=\\"1\\"} 1\\nevil_total{a=\\"'),
         "injects HTML": _page(model="<script>alert(1)</script>"),
         "injects an event": _page(model="x\\nlevel=error event=forged"),

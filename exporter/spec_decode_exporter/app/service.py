@@ -29,7 +29,7 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import StateSaver
-from spec_decode_exporter.monitor.summary_log import SummaryLog
+from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
@@ -190,8 +190,8 @@ class Service:
             self._summary_interval = interval
             await cancel([self._tasks.pop("summary", None)])
             if interval:
-                summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
-                self._keep_running("summary", summaries.run)
+                settings = interval, self._clock, self.fleet.engines, self._errors
+                self._keep_running("summary", partial(write_summaries, *settings))
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))

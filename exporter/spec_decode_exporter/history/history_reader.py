@@ -42,7 +42,7 @@ from spec_decode_exporter.history.history_targets import (
 )
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.sample import EngineName, Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO
 from spec_decode_exporter.window.poll import Poll

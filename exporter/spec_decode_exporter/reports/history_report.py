@@ -17,9 +17,8 @@ from spec_decode_exporter.core.number_formats import bounds, long_time, plain, t
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.history.baseline_reader import hidden_drafts
 from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.events import EVENTS, event_text
-from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
 from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import report

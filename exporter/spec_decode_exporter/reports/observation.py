@@ -32,9 +32,9 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.replay import RecordingClock, replay
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observation_view import ObservationView

@@ -28,7 +28,7 @@ from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact

@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.views.verdict_text import SOURCES, know_text, recommendation_text
 
 OBSTACLES: Final[Mapping[Obstacle, str]] = {

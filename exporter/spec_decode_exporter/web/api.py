@@ -23,9 +23,9 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView

@@ -15,10 +15,9 @@ from aiohttp import web
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
-from spec_decode_exporter.monitor.snapshot import ExporterStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary, bucket_text
 from spec_decode_exporter.views.document import Estimated

@@ -17,9 +17,8 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, id_of
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.scrape.engines import Latency

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
