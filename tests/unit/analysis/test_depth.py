@@ -65,11 +65,6 @@ def test_the_fewest_tokens_that_are_nearly_the_best_and_pay_are_recommended(dept
     assert depths.recommended(price, tolerance) == tokens
 
 
-def test_a_drafter_that_costs_nothing_has_no_marginal_benefit():
-    for price in (StepCost(0.0, 0.1), StepCost(1e-320, 0.1)):  # p over the second exceeds a float
-        assert {depth.marginal_benefit for depth in GOOD.each(price)} == {None}
-
-
 class TestChangeOfDepth:
     """S(1) … S(4) at c = .1 and p = .8 .6 .4 .2: 1.636 2.000 2.154 2.143."""
 

@@ -164,13 +164,6 @@ class TestBounds:
         expected = (found.draft_variance * found.total.drafts) ** 0.5 / at(0.1).guess.plain_steps(found.work)
         assert found.speedup_bounds.standard_error == pytest.approx(expected)
 
-    def test_drafts_of_different_lengths_may_make_them_narrower(self):
-        # Two of three tokens at a time: how many were drafted and how many accepted may go together.
-        found = evaluated(whole(same(tokens=2)), at(0.1))
-        speedup, plain = found.estimated_speedup_ratio, at(0.1).guess.plain_steps(found.work)
-        certain = found.draft_variance**0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
-        assert found.speedup_bounds.standard_error == pytest.approx(certain * found.total.drafts**0.5 / plain)
-
     def test_they_are_within_the_possible_range(self):
         # Nearly everything is accepted in one half of the window and nearly nothing in the other.
         steps = {"drafts": 100, "draft_tokens": 300, "decode_steps": 100, "first_tokens": 20}
@@ -208,14 +201,6 @@ class TestBoundsWithPrefills:
         kept = first.speedup_bounds
         assert later.speedup_bounds == (kept if is_kept else alone.speedup_bounds)
         assert kept != alone.speedup_bounds
-
-    def test_each_length_has_its_own(self):
-        known = Knowledge(prefill_shares={})
-        for seconds, share in ((300, 0.3), (400, 0.6)):
-            its = evaluated(whole(run(seconds)), at(0.05), known)
-            its.prefill_share_ratio = share
-            assert its.speedup_bounds
-        assert known.prefill_shares == {300.0: 0.3, 400.0: 0.6}
 
     @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
     def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):

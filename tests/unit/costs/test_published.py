@@ -1,13 +1,9 @@
 """Published costs: the table, the rule, and its answers on sources that it does not know."""
 
-from csv import DictReader
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs import published
 from spec_decode_exporter.costs.methods import ANY, KINDS, LAYER, PASS
 from spec_decode_exporter.costs.model_architecture import data_rows
 from spec_decode_exporter.costs.published import (
@@ -127,9 +123,3 @@ def test_c_and_c0_together_are_the_extra_cost_and_c_is_its_slope(kind, tokens):
     assert token * tokens + fixed == pytest.approx(tokens**power)
     assert token == pytest.approx(((tokens + 1e-6) ** power - tokens**power) / 1e-6, rel=1e-3, abs=1e-6)
     assert min(token, fixed) >= 0
-
-
-def test_the_table_is_packed_with_the_module():
-    path = Path(published.__file__).with_name("published.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        assert next(DictReader(file))["source"].startswith("https://")

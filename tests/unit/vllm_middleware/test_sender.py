@@ -4,7 +4,6 @@ import ast
 import base64
 import logging
 import ssl
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -194,29 +193,3 @@ async def test_the_thread_reads_and_sends_and_survives_an_internal_error(wrap, e
     app._reporter._thread.join()
     assert f"{inside.DROPPED}: 1" in exporter.requests[0][0]
     assert len(exporter.records()) == 1
-
-
-FORK = """
-import os
-import spec_decode_requests as inside
-
-inside.Reporter._run = lambda reporter: None
-inside.WAITING_BYTES = inside.EXCHANGE_BYTES
-one = inside.Middleware(None)._reporter
-one.put(inside.Exchange(one, {}))
-one.records.append(b"{}")
-one.failed(ValueError())
-if os.fork() == 0:
-    print(len(one.exchanges), len(one.records), len(one.unreported), flush=True)
-    one.put(inside.Exchange(one, {}))
-    print(len(one.exchanges), "in a queue of one", flush=True)
-    os._exit(0)
-os.wait()
-print(len(one.exchanges), len(one.records), len(one.unreported))
-"""
-
-
-def test_a_forked_child_sends_nothing_of_its_parent():
-    command, environ = [sys.executable, "-c", FORK], {"PYTHONPATH": str(FILE.parent)}
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ, timeout=60)
-    assert done.stdout.splitlines() == ["0 0 0", "1 in a queue of one", "1 1 1"]
