@@ -89,25 +89,6 @@ def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_
     assert tokens_of(known.cost) == (0.1, 0.1, 0.1)
 
 
-@pytest.mark.parametrize(
-    "counters",
-    [
-        {},
-        {"drafts": 0, "draft_tokens": 0, "accepted": 0},
-        {"drafts": 0, "draft_tokens": 0, "accepted": 0, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
-        # torn: drafts, but no step yet; more first tokens than tokens
-        {"drafts": 2, "draft_tokens": 8, "accepted": 4, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
-        {"drafts": 50, "draft_tokens": 200, "accepted": 100, "decode_steps": 100, "generation_tokens": 10, "first_tokens": 11},
-        {"decode_steps": 10, "generation_tokens": 10, "first_tokens": 0},
-    ],
-)  # fmt: skip
-def test_an_unknown_or_idle_window_has_no_speedup(counters):
-    found = evaluated(window(**counters), at(0.1, 0.1))
-    assert (found.estimated_speedup_ratio, found.speedup_bounds, found.speedup_range) == (None, None, None)
-    assert found.break_even_acceptance_ratio is None
-    assert found.break_even_cost_bounds is None
-
-
 counts = st.integers(1, 10**9)
 
 

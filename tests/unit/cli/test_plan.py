@@ -73,22 +73,3 @@ def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program
     assert {found[key] for key in (*numbers, "pays_share_ratio")} == {None}
     assert reason in found["verdict_text"]
     assert f"**UNCLEAR** {reason}" in program("plan", *words)[1]
-
-
-def test_a_target_answers_about_memory_and_speed_at_once(program):
-    words = ("plan", "--target", "32B", "--gpus", "4", "--method", "eagle3", "--draft", "1B", "--tokens", "3", "--running", "8", "--acceptance-length", "2.4")  # fmt: skip
-    found = json.loads(program(*words, "--model-name", "Qwen/Qwen3-32B", "--format", "json")[1])
-    alone = json.loads(
-        program(
-            *AWQ[:2],
-            "Qwen/Qwen3-32B",
-            *AWQ[3:],
-            "--context",
-            "8192",
-            "--format",
-            "json",
-        )[1]
-    )
-    assert found["outcome"] == "weights_fit"
-    for key in ("speedup_ratio", "speedup_ratio_lower", "speedup_ratio_upper", "verdict", "cost_source"):
-        assert found[key] == alone[key]
