@@ -61,10 +61,6 @@ class TestSums:
             inside += found.acceptance_length.lower <= 3.0 <= found.acceptance_length.upper
         assert 0.92 <= inside / 300 <= 0.98
 
-    def test_few_blocks_have_no_bounds(self):
-        few = blocks([2.0] * (MIN_BLOCKS - 1))
-        assert few.acceptance_length is few.tokens_per_step is None
-
     def test_they_cover_this_half_week_and_the_last_one_of_the_key(self):
         its = BlocksByKey()
         for half_week in range(4):

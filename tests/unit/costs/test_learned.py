@@ -312,8 +312,3 @@ class TestUseByDraftTokens:
         again.run(90).run(60)
         used = again.learned.used.sums(again.history.wall)
         assert (used[4].number, used[0].number, used[0].sums) == (2, 1, server.learned.used.kept[0][0].sums)
-
-    def test_another_drafter_begins_again(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(300)
-        server.learned.assume(EAGLE, POLICY)
-        assert not server.learned.used.kept

@@ -102,9 +102,6 @@ class TestRule:
     def test_a_method_without_enough_rows_has_no_typical_cost(self, method):
         assert published_costs(KINDS.get(method, ""), method, 8.0) is None
 
-    def test_an_older_spelling_of_a_method_is_the_same_method(self):
-        assert published_costs(LAYER, "deepseek_mtp", 8.0) == published_costs(LAYER, "mtp", 8.0)
-
     def test_a_load_below_one_request_is_one_request(self):
         assert published_costs(LAYER, "mtp", 0.2) == published_costs(LAYER, "mtp", 1.0)
 

@@ -108,26 +108,6 @@ def wanderings(memory, number, increments=60):
         yield series
 
 
-@pytest.mark.parametrize(
-    ("memory", "cosines", "square"),
-    [
-        (0.0, 3, 60),
-        (0.0, 12, 60),
-        # Scatter of the increments alone would claim 60 here; the sums vary by 60·(1 + .7)/(1 - .7).
-        (0.7, 3, 340),
-    ],
-    ids=["independent", "independent, more cosines", "correlated"],
-)
-def test_the_standard_error_is_right_on_average(memory, cosines, square):
-    true, claimed = [], []
-    for series in wanderings(memory, 2000):
-        average = fmean(series)
-        true.append(sum(series) ** 2)
-        claimed.append(standard_error([one - average for one in series], cosines) ** 2)
-    assert fmean(true) == pytest.approx(square, rel=0.15)
-    assert fmean(claimed) == pytest.approx(fmean(true), rel=0.15)
-
-
 def test_bounds_hold_in_95_of_100_windows():
     found = [estimate([one + 5 for one in series], [1] * 60, 3) for series in wanderings(0.5, 2000)]
     held = [abs(each.value - 5) <= each.upper - each.value for each in found]
