@@ -166,13 +166,11 @@ def test_with_more_tokens_it_gets_better_until_it_gets_worse_and_nearly_the_best
 
 
 def second(drafts, *positions):
-    """Increment of one second."""
     counts = {"drafts": drafts, "draft_tokens": drafts * len(positions), "accepted_tokens": sum(positions)}
     return {**counts, "positions": positions, "first_tokens": 20}
 
 
 def depths_over(seconds, *, running=20.0, **more):
-    """Depths of a window of one increment a second."""
     length = float(len(seconds))
     return depths_of(summed(seconds, length=length, seconds=length, gauges=(running, 0.0, 0.5), **more))
 

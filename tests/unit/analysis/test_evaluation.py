@@ -36,7 +36,6 @@ def at(cost, method="eagle3", **more):
 
 
 def counted(its, **counters):
-    """The window with other counters."""
     return replace(its, total=its.total._replace(**counters))
 
 

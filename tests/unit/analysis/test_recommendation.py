@@ -35,7 +35,6 @@ def evaluated(
     faster=None,
     **more,
 ):
-    """1000 drafts with a verdict and a cost, and bounds of their length."""
     policy = Policy(depth=DepthPolicy(tolerance=tolerance))
     its = WindowEvaluation(
         window(1000, 1000 * len(positions), sum(positions), positions=positions, gauges=(running,), **more),

@@ -127,7 +127,6 @@ def same(**more):
 
 
 def whole(rows):
-    """The window of one increment a second."""
     return summed(rows, length=float(len(rows)), seconds=float(len(rows)), gauges=(20.0, 0.0, 0.5))
 
 

@@ -27,7 +27,6 @@ def piece(accepted=2.0, drafts=1000.0, seconds=BLOCK_SECONDS, tokens=4, **more):
 
 
 def blocks(accepted, wall=WALL, **more):
-    """Return the sums of one block for each number of accepted tokens of a draft."""
     found = BlocksByKey()
     for place, each in enumerate(accepted, 1):
         found.add(4, piece(each, **more), wall + place * BLOCK_SECONDS)

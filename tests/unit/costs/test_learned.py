@@ -88,7 +88,6 @@ class Engine:
         return self.learned.drops.status().baseline_acceptance_length_tokens
 
     def cost(self, *arms):
-        """Return source and range of the cost at the only load."""
         ((curve),) = self.learned.costs([arm.learned for arm in arms])
         return curve.source, curve.points[0].token
 
@@ -157,7 +156,6 @@ class TestWhatIsSaved:
 
     @pytest.fixture(name="again")
     def again_fixture(self, saved, make_sample):
-        """The same engine after a restart of the exporter."""
         again = Engine(make_sample)
         again.learned.remember(saved)
         return again

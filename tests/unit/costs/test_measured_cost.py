@@ -323,7 +323,6 @@ class TestTheCost:
 
     @staticmethod
     def changed(times, chance):
-        """Replace some numbers by extremes."""
         rate = chance.choice((0.003, 0.02, 0.1, 0.5))
 
         def extreme(value):

@@ -24,14 +24,12 @@ EXCLUDED = {"noal": "no acceptance length", "weak": "a number is missing or esti
 
 
 def step(source, extra, *, load=8.0, tokens=3, method="eagle3"):
-    """A published step with this extra cost per K^a."""
     length = 2.0
     kappa = 1 + extra * tokens ** POWERS[KINDS[method]]
     return PublishedStep(source, method, load, tokens, length, length / kappa)
 
 
 def steps(*extras, **more):
-    """Steps of one source each."""
     return [step(f"source {place}", extra, **more) for place, extra in enumerate(extras)]
 
 

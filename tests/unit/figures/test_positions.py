@@ -83,7 +83,6 @@ def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position
 
 
 def increment(lengths, accepted, tokens=4):
-    """An increment of drafts with these numbers of draft tokens and of accepted tokens."""
     return {
         "drafts": len(lengths),
         "draft_tokens": sum(lengths),

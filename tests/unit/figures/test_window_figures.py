@@ -184,7 +184,6 @@ def test_changes_of_k_by_polls(polls, expected):
 
 
 def busy(accepted, drafts=10, tokens=4, **more):
-    """The figures of a window of increments with these drafts and accepted tokens."""
     one = {"drafts": drafts, "draft_tokens": tokens * drafts, "decode_steps": drafts}
     increments = [{**one, "accepted_tokens": each, "generation_tokens": drafts + each} for each in accepted]
     number, total = len(increments), sum(accepted)

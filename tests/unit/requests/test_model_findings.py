@@ -26,7 +26,6 @@ def request(accepted, *, kind="chat", temperature="0", prompt="", drafts=100, to
 
 
 def around(accepted, number, **more):
-    """Return requests that differ slightly."""
     return [request(accepted + place % 7 - 3, **more) for place in range(number)]
 
 

@@ -23,8 +23,6 @@ COST = make_cost()
 
 @pytest.fixture(name="take")
 def take_fixture(make_request):
-    """Function that brings a number of equal requests to a store."""
-
     def take(store, now=1000.0, number=1, *, drafts=30, accepted_tokens=60, cost=COST, **request):
         for _ in range(number):
             store.take(make_request(drafts, accepted_tokens, **request), now, cost)
@@ -42,7 +40,6 @@ def counts_of(summary):
 
 
 def in_windows(found):
-    """Return the requests in each window."""
     return {
         label: sum(model.summary.requests for model in window.models)
         for label, window in found.windows.items()
@@ -54,7 +51,6 @@ def partial(found):
 
 
 def since_start(found):
-    """Return the requests of each type since the start."""
     return {key.request_type: group.requests for key, group in found.since_start.items()}
 
 
@@ -294,8 +290,6 @@ def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, g
 
 @pytest.fixture(name="prompts")
 def prompts_fixture(make_store, take, evaluate):
-    """Function that returns the findings of each model about requests of these attributes."""
-
     def prompts(attributes):
         store = make_store()
         for each in attributes:

@@ -25,7 +25,6 @@ KEY = GroupKey("llama", "chat", "0")
 
 
 def kept(record, cost=None):
-    """Return a request as the store keeps it."""
     return KeptRequest(0.0, KEY, "", "", record, record.pathology, RequestWork.of(record, cost))
 
 

@@ -78,7 +78,6 @@ class FaultServer:
 
 @pytest.fixture
 async def fault_server():
-    """Start servers that return the given bytes or call the given function."""
     gc.freeze()  # the collection below scans only objects of the test: all others take a third of a second
     servers = []
 

@@ -101,7 +101,6 @@ def server():
 
 @pytest.fixture
 def received():
-    """Return the pages that the poller passed on."""
     return []
 
 
@@ -136,8 +135,6 @@ def make(server, clock, received):
 
 @pytest.fixture
 def polls(clock):
-    """Poll a number of times, some seconds apart; return the log."""
-
     async def polls(poller: Poller, number: int, apart: float = 1):
         with capture_logs() as logs:
             for _ in range(number):
@@ -150,7 +147,6 @@ def polls(clock):
 
 @pytest.fixture
 async def running():
-    """Run a poller until the end of the test; return its task."""
     tasks = []
 
     def run(poller):

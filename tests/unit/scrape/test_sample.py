@@ -42,7 +42,6 @@ def only(page: bytes | str, *, with_latencies=False):
 
 
 def told(sample) -> dict[str, float]:
-    """Return all values of a sample, by name in lower case."""
     values = [*zip(Counter, sample.counters, strict=True), *zip(Gauge, sample.gauges, strict=True)]
     return {quantity.name.lower(): value for quantity, value in values if value is not None}
 

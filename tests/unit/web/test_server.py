@@ -94,7 +94,6 @@ class Serving:
         return sorted(each.stage for each in self.server.connections)
 
     def after(self, seconds):
-        """End what is overdue in ``seconds``."""
         self.server.end_overdue(asyncio.get_running_loop().time() + seconds)
 
     async def close(self):
@@ -113,7 +112,6 @@ def _replaceable(monkeypatch):
 
 @pytest.fixture
 async def idle():
-    """Return a server that the test starts."""
     serving = Serving()
     yield serving
     await serving.close()
@@ -121,20 +119,17 @@ async def idle():
 
 @pytest.fixture
 async def serving(idle):
-    """Return a server that is started, without TLS."""
     await idle.start()
     return idle
 
 
 async def text_of(reader):
-    """Return the body of the next response."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length"))
     return (await reader.readexactly(length)).decode()
 
 
 async def hung_up(reader):
-    """Return whether the other side has closed or reset the connection."""
     try:
         return await reader.read() == b""
     except ConnectionError:

@@ -136,7 +136,6 @@ COUNTS = st.lists(st.integers(0, 10_000), min_size=len(LENGTHS), max_size=len(LE
 
 
 def answers(counts):
-    """Return the sums of answers in the buckets that end at these tokens."""
     counts = dict(zip(LENGTHS, counts, strict=True)) if isinstance(counts, list) else counts
     return answers_of(Buckets(LENGTHS, tuple(accumulate(counts.get(bound, 0) for bound in LENGTHS))))
 

@@ -24,7 +24,6 @@ COUNTERS = Counters._fields
 
 
 def at(moment):
-    """Return the Unix time of a moment."""
     return 1_790_000_000.0 + moment
 
 

@@ -11,7 +11,6 @@ from spec_decode_exporter.window.ring import Ring
 
 
 def filled(rows, keep=10.0):
-    """Return a ring with an increment a second."""
     ring = Ring(keep)
     for second, row in enumerate(rows):
         ring.add(float(second), second + 1.0, row, 0.5)
