@@ -124,21 +124,6 @@ def test_requests_that_are_significantly_slower_than_their_baseline_are_no_reaso
     assert its.advice(None) == expected
 
 
-class TestHarmful:
-    @pytest.mark.parametrize(
-        ("positions", "cost", "expected"),
-        [
-            (USUAL, at(1.0), (Action.DISABLE, 0)),
-            (USUAL, at(0.1, high=1.0), (Action.DISABLE, 0)),  # none pay at the highest cost
-            (USUAL, None, (Action.DISABLE, 0)),
-            (POOR, at(0.3), (Action.DECREASE, 1)),  # one token pays, four are harmful
-            ((300, 268), at(0.3), (Action.DECREASE, 1)),  # S(1) = 1.0 and S(2) = 0.98, within the tolerance
-        ],
-    )
-    def test_it_is_disabled_if_no_number_of_tokens_pays(self, positions, cost, expected):
-        assert evaluated(Verdict.HARMFUL, positions, cost=cost).advice(None) == expected
-
-
 class TestFewRequests:
     # 24 requests, four at a time, are six one after the other.
     FEW = {"running": 4.0, "first_tokens": 24, "increments": [{"drafts": 33}] * 30}  # noqa: RUF012
