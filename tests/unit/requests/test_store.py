@@ -200,14 +200,9 @@ def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
     make_store, take, evaluate, users
 ):
     store = make_store(users=users)
-    for user, model_name in (
-        ("u1", "llama"),
-        ("u1", "qwen"),
-        ("u2", "llama"),
-        ("u1", "llama"),
-        ("", "llama"),
-    ):
-        take(store, user=user, model_name=model_name)
+    take(store, user="u1", model_name="qwen")
+    for user in ("u1", "u2", "u1", ""):
+        take(store, user=user)
     found = {(one.user, one.model_name): one.summary.requests for one in evaluate(store, 1000.0).users}
     assert found == {("u1", "llama"): 2, ("u1", "qwen"): 1, ("u2", "llama"): 1}
     store = make_store(users=users)
