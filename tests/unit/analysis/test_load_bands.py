@@ -61,10 +61,6 @@ def test_the_present_number_and_that_of_the_load_below_stay_while_they_lose_litt
     assert schedule_of(bands) == (NO_SCHEDULE if len(expected) == 1 else several)
 
 
-def test_every_step_that_gains_is_one_without_a_tolerance():
-    assert schedule_of(banded(RISING, tolerance=0.0)).tokens == (4, 3, 2, 1, 0)
-
-
 def test_a_setting_that_suffices_everywhere_stays():
     chosen = schedule_of(banded(RISING))
     moved = BatchSchedule((*chosen.firsts[:-1], chosen.firsts[-1] - 2), chosen.tokens)

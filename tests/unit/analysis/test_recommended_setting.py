@@ -37,12 +37,6 @@ def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
 
-def test_more_tokens_than_now_are_scheduled_with_the_advice_to_increase():
-    more = evaluated(curve((1, 0.01), (16, 0.02), (64, 0.9), method="eagle3"))
-    assert more.action is Action.INCREASE
-    assert more.setting.tokens == more.decision.advice.tokens > 4
-
-
 @pytest.mark.parametrize(
     ("survival", "cost", "expected"),
     [

@@ -10,11 +10,6 @@ def file(tmp_path):
     return tmp_path / "exporter.yml"
 
 
-def test_a_valid_file_is_named(program, file):
-    file.write_text(TARGET)
-    assert program("check-config", str(file)) == (0, f"{file}: valid, 1 target\n", "")
-
-
 def test_an_unknown_method_is_a_warning(program, file):
     file.write_text("targets:\n  - {url: http://a:1, speculative: {method: ngarm}}\n")
     status, out, error = program("check-config", str(file))

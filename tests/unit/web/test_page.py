@@ -40,7 +40,6 @@ from tests.unit.web.pages import changed, shown, statuses
 
 
 def text_of(html):
-    """Return a page's text as a reader sees it, with single spaces."""
     return " ".join(Reading(html).text.split())
 
 

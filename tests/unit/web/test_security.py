@@ -181,16 +181,6 @@ async def test_keys_of_exporter_toolkit_without_an_effect_are_named_once(live):
     assert logs[0]["keys"] == ["http_server_config", "prefer_server_cipher_suites"]
 
 
-@pytest.mark.parametrize(
-    "text", ["http_server_config:\n", "tls_server_config: [http2]\n", "http_server: {}\n"]
-)
-def test_only_the_ignored_keys_themselves_are_ignored(folder, text):
-    if text.startswith("http_server_config"):
-        assert read_web_config(folder.write(text)).ignored == []
-    else:
-        assert problems(folder.write(text))
-
-
 async def test_a_new_user_and_a_new_certificate_with_its_key_apply(live, folder, authority):
     config, issued = live(CERTIFICATE + USERS), authority.issue_cert("other.example")
     contexts = [config.context()]
@@ -444,14 +434,6 @@ async def test_right_passwords_are_cached_and_wrong_ones_are_not(users, compared
         assert await passwords.match(users, name, password)
     assert len(compared) == 5
     assert len(passwords._right) == 1
-
-
-async def test_an_unknown_name_with_the_password_of_a_user_is_never_let_in(users, monkeypatch):
-    """Its comparison is with the hash of some user, whose password is cached."""
-    passwords = Passwords()
-    for name, password in (("alice", b"wonderland"), ("bob", b"builder"), ("long", b"x" * 72)):
-        assert await passwords.match(users, name, password)
-        assert not any([await passwords.match(users, f"{number}", password) for number in range(20)])
 
 
 async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):
