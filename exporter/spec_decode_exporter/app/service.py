@@ -120,7 +120,7 @@ class Service:
         Raises:
             ListenError: The exporter cannot listen on an address.
         """
-        guard = Guard(self._web, self._clock) if self._web else None
+        guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
         self._keep_running(
