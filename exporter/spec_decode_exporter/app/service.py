@@ -68,8 +68,6 @@ class Options:
     """Host names that a request may have."""
     log_lines_dropped: Callable[[], int] = lambda: 0
     """Returns the number of log lines that were dropped, because their reader does not read."""
-    stopping: Callable[[], None] = lambda: None
-    """Called at a signal to stop."""
 
 
 class Service:
@@ -142,7 +140,7 @@ class Service:
         """
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, stop)
+            loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
         try:
             await self.start()
@@ -163,10 +161,6 @@ class Service:
         await self.fleet.stop()
         await self._errors.attempt_async("saving", self._saver.save)
         await self.fleet.close()
-
-    def _stop(self, stop: asyncio.Event) -> None:
-        self._options.stopping()
-        stop.set()
 
     async def _use(self, config: Config) -> None:
         await self._saver.use(config.state.file)
