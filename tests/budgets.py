@@ -27,12 +27,12 @@ BUDGETS = {
     "monitor": 2554,  # one rate of events for all targets, one document of state (2,762 before); 2,150 was the plan: counters that a page lacks, decisions that last, the table of events, summaries, and the limit of engines by memory
     "history": 2132,  # a history drives the ordinary monitors (2,222 before); 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 898,  # a row for each figure, and lines that are written with the evaluation (905 before)
-    "views": 2203,  # one table of words (2,325 before), no second API of histories; a row and a description for each JSON field: 1,000; sentences on verdict, setting and fleet: 850; formats of templates; acceptance length by load
+    "views": 2136,  # one table of words (2,325 before), no second API of histories; a row and a description for each JSON field: 1,000; sentences on verdict, setting and fleet: 850; formats of templates
     "plan": 1132,  # and its template of 108: sizes by config.json, memory, speed-up, warnings (1,951 with three templates in reports before)
     "reports": 2126,  # one report at the end, and a comparison of models alone (2,439 before)
-    "web": 2881,  # limits of the port for all clients together, on public API (3,039 before); 2,600 was the plan: OpenAPI and documents stay; accept loop, limits and TLS with a bound for each attack, a sentence for each mistake
-    "app": 560,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
-    "cli": 1906,  # no thread for the log, no report at the start, one table of flags that exclude each other (2,168 before); the past of the demo, saved and live comparisons, recordings, plans by a model's name
+    "web": 2876,  # and the data sources of its handlers (167, from app), without a description of them; 2,600 was the plan: OpenAPI and documents stay; accept loop, limits and TLS with a bound for each attack, a sentence for each mistake
+    "app": 373,  # its state serves handlers, so web has it (540 before)
+    "cli": 1816,  # no thread for the log, no report at the start, one table of flags that exclude each other (2,168 before); the past of the demo, saved comparisons, recordings, plans by a model's name
     "simulator": 1248,  # one front end (1,333 before); restarts, a KV cache, several API servers and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }

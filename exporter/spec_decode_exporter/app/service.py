@@ -16,7 +16,6 @@ from typing import Final
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
@@ -34,6 +33,7 @@ from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
 from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
+from spec_decode_exporter.web.state import ExporterState
 
 _LOOK_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""

@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given, reject_pairs
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
@@ -51,6 +50,7 @@ from spec_decode_exporter.reports.progress import (
 )
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import text_style
+from spec_decode_exporter.web.state import ExporterState
 
 _DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
