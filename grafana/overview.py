@@ -187,7 +187,7 @@ def _words() -> list[Column]:
     method = by((*ENGINE_KEY, "method"), FLEET("spec_decode_engine_info"))
     return [
         Column("Verdict", verdict, cell(words=style.VERDICTS, width=110)),
-        Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=110)),
+        Column("Advice", advice, cell(words=style.ACTIONS, filled=False, width=130)),
         Column("State", state, cell(words=style.STATES, filled=False, width=75)),
         Column("Method", method, wide(95), label="method"),
     ]

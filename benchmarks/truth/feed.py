@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 
 from benchmarks.truth.traffic import Counts
@@ -53,13 +52,11 @@ class FedEngine:
         for counts in polls:
             self._now += INTERVAL
             page = sample(counts, created=created, speculates=speculates)
-            deque(
-                self.monitor.observe(page, self._now, self._now - START + WALL, INTERVAL, INTERVAL), maxlen=0
-            )
+            self.monitor.observe(page, self._now, self._now - START + WALL, INTERVAL, INTERVAL)
 
     def snapshot(self) -> EngineSnapshot:
         """Evaluate the newest poll."""
-        deque(self.monitor.evaluate(), maxlen=0)
+        self.monitor.evaluate()
         assert self.monitor.snapshot is not None
         return self.monitor.snapshot
 

@@ -66,8 +66,8 @@ def watched():
         watch = EngineMonitor(windows, **options)
         moment = 0.0
         for moment, sample in enumerate(samples, 1):
-            list(watch.observe(sample, float(moment), WALL + moment, 1.0, 1.0))
-        list(watch.evaluate())
+            watch.observe(sample, float(moment), WALL + moment, 1.0, 1.0)
+        watch.evaluate()
         return watch, float(moment)
 
     return watched
@@ -77,7 +77,7 @@ def watched():
 def findings_of(watched):
     def findings_of(samples, windows=(30.0, 300.0), *, later=0.0, **options):
         watch, moment = watched(samples, windows, **options)
-        list(watch.gone(moment + later, is_bad=False))
+        watch.gone(moment + later, is_bad=False)
         return watch.snapshot
 
     return findings_of

@@ -77,9 +77,9 @@ class Engine:
                 running_requests=float(len(self.requests)),
                 created=self.created,
             )
-            [*self.monitor.observe(sample, float(second), WALL + second, 1.0, 10.0)]
+            self.monitor.observe(sample, float(second), WALL + second, 1.0, 10.0)
             if self.monitor.is_urgent or second % EVERY == 0:
-                [*self.monitor.evaluate()]
+                self.monitor.evaluate()
             self.shown[second] = self.monitor.snapshot
         return self
 

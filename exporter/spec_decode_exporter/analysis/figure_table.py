@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from math import inf
-from operator import sub
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
@@ -141,6 +141,8 @@ def columns_of(window: Window, increments: Increments, name: str) -> Sequence[fl
         sums, mean = scaled(increments, name), getattr(window.mean, name) or 0.0
         total, number = sum(sums), sum_of(increments, "polls")
         return [each * mean * number / total for each in sums] if total else sums
+    if name == "decoded_tokens" and None in {window.total.generation_tokens, window.total.first_tokens}:
+        return list(map(add, *columns(increments, "decode_steps", "accepted_tokens")))
     first, *others = columns(increments, *_PARTS.get(name, (name,)))
     counts: Sequence[float] = list(map(sub, first, *others)) if others else first
     return [count / NANO for count in counts] if name.endswith("_nanoseconds") else counts

@@ -312,7 +312,7 @@ class WindowFigures:
         drafts, drafted, accepted, generated, first, steps = columns(self.increments, *names)
         if self.total.decoded_tokens is None:
             return list(map(add, drafts, accepted)), drafts, drafts, drafted, accepted
-        is_counted = self.total.first_tokens is not None
+        is_counted = None not in {self.total.generation_tokens, self.total.first_tokens}
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
         if self.total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))

@@ -17,7 +17,7 @@ from spec_decode_exporter.reports.observation_view import sum_of_windows
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
 from tests.every import every
-from tests.fakes.windows import polled, window
+from tests.fakes.windows import polled, summed, window
 from tests.paths import CHECKOUT
 from tests.unit.analysis.added_figure import METRIC, ROW
 
@@ -91,6 +91,12 @@ def test_the_sums_of_increments_are_those_of_the_window(name, its):
     columns = columns_of(its.window, its.increments, name)
     assert len(columns) == len(its.increments) > 30
     assert sum(columns) == pytest.approx(term(its.window, name))
+
+
+def test_tokens_that_a_page_does_not_count_are_those_of_its_steps_though_it_counts_first_tokens():
+    its = summed([{"drafts": 4, "accepted_tokens": 10, "decode_steps": 5, "first_tokens": 1}] * 40)
+    assert term(its, "decoded_tokens") == sum(columns_of(its, its.increments, "decoded_tokens")) == 40 * 15
+    assert sum(WindowEvaluation(its, Knowledge()).works[0]) == 40 * 15
 
 
 @every([one for one in FIGURE.values() if one.over], lambda figure: figure.key)
