@@ -89,12 +89,6 @@ class CountsView(View):
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
 
 
-class TotalsView(CountsView):
-    """Counts since the exporter first saw the engine, over the server's restarts."""
-
-    covered_seconds: float = at("Time between successful polls, which the counts cover.")
-
-
 class _Window(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 
@@ -324,12 +318,6 @@ def _quantiles(buckets: Buckets) -> QuantilesView:
     )
 
 
-def _totals(snapshot: EngineSnapshot) -> TotalsView:
-    its = snapshot.totals
-    more = {"position_accepted_tokens": its.positions, "covered_seconds": its.covered_seconds}
-    return TotalsView.of(its.counters, **more)
-
-
 def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
     its = view.snapshot.evaluation
     return ways_to_know(its.verdict_window) if needs_cost(its.verdict_window, its.verdict) else ()
@@ -383,7 +371,6 @@ class EngineView(View):
     latency_comparison = _row("Latencies compared with those of a baseline without speculation; null without its histograms.", LatencyComparisonView | None, lambda its: latency_comparison_view(its.evaluation))
     engine_reported_acceptance_ratio = _row("Acceptance rate that the engine itself reports, if it has no usable counters.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))
     engine_reported_acceptance_length_tokens = _row("Likewise the acceptance length.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))
-    totals = _row("Counts since the exporter first saw the engine, over the server's restarts.", TotalsView, _totals)
     resets = _row("Resets of the server's counters, by cause.", dict[Reset, int], lambda its: its.totals.resets)
 
     # fmt: on

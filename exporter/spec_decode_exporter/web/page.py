@@ -78,8 +78,8 @@ _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
     Unit.FACTOR: "times",
-    Unit.SECONDS: "steady_duration",
-    Unit.PER_SECOND: "steady_rate",
+    Unit.SECONDS: "duration",
+    Unit.PER_SECOND: "rate",
 }
 """Functions of the templates by unit."""
 _NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})

@@ -153,7 +153,7 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
 @pytest.mark.parametrize(
     ("update", "parts", "absent"),
     [
-        ({"windows": (), "state": State.UNREACHABLE}, ["Unreachable", "Since the exporter first saw the engine"], []),
+        ({"windows": (), "state": State.UNREACHABLE}, ["Unreachable", "since the exporter first saw it"], []),
         ({"verdict": Verdict.UNCLEAR, "verdict_text": PROBABLY}, [f'class="verdict unsure" title="{PROBABLY}"'], []),
         ({}, ['class="verdict '], [CHANGE]),
         ({"recommended_tokens": 2, "recommendation": "decrease"}, [CHANGE, 'try <data value="2">2</data>'], []),
