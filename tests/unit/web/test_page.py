@@ -137,8 +137,8 @@ def advised(setting, text="", measure=""):
 
 
 BANDS = (
-    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, is_improvable=False),
-    LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9, is_improvable=True),
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
+    LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9),
 )
 BY_LOAD = SpeculationSetting(
     4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
