@@ -34,7 +34,6 @@ from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
 from spec_decode_exporter.views.setting_text import (
-    SpeculativeConfig,
     measure_text,
     obstacle_text,
     ranges,
@@ -243,13 +242,13 @@ def view_of_setting(
     setting: SpeculationSetting, speculation: Speculation, text: str, measure: str, *, is_vllm: bool = True
 ) -> SettingView:
     """Return the document of a setting with its texts: what to set, and what to measure."""
-    config = speculative_config(setting, speculation) if is_vllm else SpeculativeConfig("", is_complete=False)
+    config, is_complete = speculative_config(setting, speculation) if is_vllm else ("", False)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
         schedule=ranges(setting),
-        speculative_config=config.text,
-        complete=config.is_complete,
+        speculative_config=config,
+        complete=is_complete,
         text=text,
         measure=measure,
         obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
@@ -124,37 +124,24 @@ def _measure_acceptance(pause: Pause) -> str:
     )
 
 
-class SpeculativeConfig(NamedTuple):
-    """JSON for the flag."""
+def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> tuple[str, bool]:
+    """Return vLLM's JSON of a setting, empty without a number of tokens, and whether it has all keys.
 
-    text: str
-    """Empty without a number of tokens."""
-    is_complete: bool
-    """True if it has every key that vLLM needs; otherwise it has the keys to change."""
-
-
-def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> SpeculativeConfig:
-    """Return vLLM's JSON of a setting."""
-    return config_of(setting.tokens, ranges(setting), speculation)
-
-
-def config_of(
-    tokens: int | None, schedule: Sequence[tuple[int, int, int]], speculation: Speculation
-) -> SpeculativeConfig:
-    """Return vLLM's JSON of K and a schedule, of the keys that the exporter knows; nothing is guessed."""
-    if not tokens:
-        return SpeculativeConfig("", is_complete=False)
+    It has the keys that the exporter knows; nothing is guessed.
+    """
+    if not setting.tokens:
+        return "", False
     named = _named(speculation)
-    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": tokens}
+    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
     if named is not None and speculation.rejection_method:
         keys["rejection_sample_method"] = speculation.rejection_method
     if speculation.is_adaptive:
         keys["enable_adaptive_verification"] = True
     if speculation.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
         keys["parallel_drafting"] = True
-    if schedule:
+    if schedule := ranges(setting):
         keys[SCHEDULE_KEY] = schedule
-    return SpeculativeConfig(json.dumps(keys), named is not None)
+    return json.dumps(keys), named is not None
 
 
 def ranges(setting: SpeculationSetting) -> list[tuple[int, int, int]]:
