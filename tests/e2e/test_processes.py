@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.monitor.state_file import StateFile, document
+from spec_decode_exporter.monitor.state_file import StateFile
 
 SAVER = """
 import sys
@@ -33,16 +33,6 @@ while True:
     file.save(document(engines, []))
 """
 """A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
-SAVES_FOR_EVER = """
-import sys, time
-from spec_decode_exporter.__main__ import main
-from spec_decode_exporter.cli import process
-from spec_decode_exporter.monitor.state_file import StateFile
-process.STOP_SECONDS = 1.0
-StateFile.save = lambda *_: time.sleep(600)
-main()
-"""
-"""An exporter whose disk does not answer."""
 POLLS, FAILURES = "spec_decode_exporter_polls_total", "spec_decode_exporter_poll_failures_total"
 
 
@@ -192,22 +182,6 @@ def test_a_log_that_is_not_read_delays_nothing_and_its_dropped_lines_are_counted
             assert b"event=stopping" in os.read(reading, 1_000_000)
         finally:
             process.kill()
-
-
-def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e, simulator, tmp_path):
-    port, log = e2e.free_port(), tmp_path / "log"
-    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
-    state = ("--state.file", str(tmp_path / "state.json"))
-    StateFile(tmp_path / "state.json").save(document([], []))  # where there is none, the start writes one
-    command = [sys.executable, "-c", SAVES_FOR_EVER, "run", *words, *state]
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
-        try:
-            e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(e2e.PROMPTLY) == 1
-        finally:
-            process.kill()
-    assert "event=stopped_late seconds=1.0" in log.read_text()
 
 
 def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):

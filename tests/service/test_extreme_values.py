@@ -13,7 +13,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import to_json
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
@@ -38,6 +37,7 @@ from spec_decode_exporter.views.fleet_view import group_view, grouped, target_vi
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 from tests.fakes.saved_state import document_of
 from tests.fakes.snapshot_view import snapshot_view

@@ -76,7 +76,7 @@ def always(*_, **__):
 
 OF_TARGETS = {
     # On the page; the first are opened there.
-    "details": Fault("web.fleet.EngineView.totals", viewed),
+    "details": Fault("web.fleet.EngineView.resets", viewed),
     "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),

@@ -92,7 +92,6 @@ _ROWS: Final = (
     EventType(_D, "pod_left_out", "warning", "discovery pod reason", "An annotated pod cannot be a target."),
     EventType(_X, "listening", "info", "urls version", "The exporter serves these URLs."),
     EventType(_X, "stopping", "info", "", "The exporter received a signal to stop."),
-    EventType(_X, "stopped_late", "error", "seconds", "Closing connections or saving the state took too long."),
     EventType(_X, "reloaded", "info", "", "The reloaded configuration is in force."),
     EventType(_X, "reload_failed", "error", "problems", "The configuration has errors; the old one stays."),
     EventType(_X, "config_warning", "warning", "key reason", "The configuration is valid, and a value is probably not meant."),

@@ -74,7 +74,6 @@ def test_bands_show_what_the_schedule_in_force_loses():
     assert steps((below, above)) == [(1, 7, 4), (8, 64, 4)]
     assert (below.present_tokens, above.present_tokens, above.present_speedup_ratio) == (4, 0, 1.0)
     assert above.speedup_ratio == pytest.approx(3.3 / 1.31, rel=0.02)
-    assert (above.is_improvable, below.is_improvable) == (True, False)
 
 
 def test_a_schedule_in_force_beyond_its_maximum_is_limited_to_it():

@@ -80,7 +80,7 @@ class TestPause:
         found, drafting = self.setting(RISING, last_drafts=self.LAST), setting(RISING, schedule=self.SCHEDULE)
         assert drafting.bands
         assert found == replace(drafting, pause=Pause(8, 1_000.0))
-        assert [(band.first, band.tokens) for band in found.bands if band.is_improvable] == [(8, 4), (24, 3)]
+        assert [(band.first, band.tokens) for band in found.bands[1:]] == [(8, 4), (24, 3), (48, 0)]
 
     @pytest.mark.parametrize(
         ("curves", "more", "expected"),

@@ -59,7 +59,7 @@ def validated(text: str) -> list[object]:
 
 def flag(busy: EngineSnapshot, bands: list[tuple[int, int, int]], speculation: Speculation) -> str:
     """Return the value of the flag that ``recommend --format vllm`` prints for these bands."""
-    known = tuple(LoadBand(*band, 1.5, 0.0, 8, 1.0, is_improvable=True) for band in bands)
+    known = tuple(LoadBand(*band, 1.5, 0.0, 8, 1.0) for band in bands)
     setting = SpeculationSetting(
         max(band.tokens for band in known), schedule_of(known), True, known, CostSource.MEASURED, (1.0, 64.0)
     )

@@ -71,7 +71,7 @@ def target(name):
 
 @pytest.fixture
 def sources(engines, events):
-    """The data sources of AppState for three engines, two targets and six events."""
+    """The data sources of ExporterState for three engines, two targets and six events."""
 
     async def taken():
         return Snapshot([(own, watch.snapshot) for own, watch in engines], last_event=events.last)
