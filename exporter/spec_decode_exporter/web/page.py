@@ -37,6 +37,7 @@ from spec_decode_exporter.views.headline import (
     target_trouble,
     time_saved,
 )
+from spec_decode_exporter.views.load_lengths import lengths_by_load
 from spec_decode_exporter.views.trace import Trace, acceptance_trace
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.views.words import STATES, VERDICTS
@@ -283,7 +284,7 @@ def prompt_bucket(label: str) -> str:
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
     bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
-    marks, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
+    lengths_by_load, marks, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {
