@@ -216,6 +216,9 @@ def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(simulated, o
     (model,) = json.loads(fell.stdout)["models"]
     assert "more than 5, and beyond chance" in model["text"]
     assert model["figures"]["time_per_output_token_seconds"]["change"] > 0
+    beside = observe(worse, *ten_seconds, "--against", steady)
+    assert beside.returncode == 4
+    assert "Acceptance compared with a reference" in beside.stdout
 
 
 def masked(text):

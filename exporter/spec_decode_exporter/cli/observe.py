@@ -22,6 +22,7 @@ from spec_decode_exporter.cli.observe_reference import (
     check_reference_flags,
     comparison,
     save,
+    server_of,
 )
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -29,7 +30,7 @@ from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.discovery.target import static_targets
+from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
@@ -40,7 +41,7 @@ from spec_decode_exporter.reports.observation import (
     Observation,
     check_complete,
 )
-from spec_decode_exporter.reports.observation_report import json_report, report
+from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
 from spec_decode_exporter.reports.progress import (
     NotWrittenError,
     ProgressBar,
@@ -49,7 +50,7 @@ from spec_decode_exporter.reports.progress import (
     write_report,
 )
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
-from spec_decode_exporter.reports.text import text_style
+from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.web.state import ExporterState
 
 _DESCRIPTION: Final = """\
@@ -78,7 +79,9 @@ _EXCLUDED: Final = {
 }
 """Flags of another source or another result."""
 _INTERRUPTED: Final = 130
-_SHOW_INTERVAL: Final = 1.0
+_SHOW_INTERVAL, _WARNING_INTERVAL = 1.0, 0.1
+_MAX_WARNINGS: Final = 10
+"""Servers whose first failure is printed immediately; the report has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -146,7 +149,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
             # A replay never waits, so the event loop would not see a signal until its end.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             observation, clock = replayed(arguments, os.environ)
-            return await _result(arguments, observation, clock, streams)
+            return await _result(arguments, observation, clock, streams, None)
         async with AsyncExitStack() as stack:
             return await _measure(arguments, stack, streams)
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -164,25 +167,33 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     if arguments.simulate:
         arguments.simulated, _ = await stack.enter_async_context(simulated(arguments.simulate))
     recorder = stack.enter_context(Recorder(arguments.record)) if arguments.record else None
-    config = read_config(arguments, os.environ)
-    observation = Observation(config, clock, static_targets(config), recorder.take if recorder else None)
+    config, server = read_config(arguments, os.environ), server_of(arguments, os.environ)
+    targets = [*static_targets(config), *([server] if server else [])]
+    observation = Observation(config, clock, targets, recorder.take if recorder else None)
     stack.push_async_callback(observation.close)
     stop, bar = asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
-    showing = asyncio.ensure_future(_show(observation, arguments.seconds, bar))
+    tasks = [_show(observation, arguments.seconds, bar)]
+    if not compares:  # a server that a comparison lacks ends it with an error
+        tasks.append(_warn(observation, bar))
+    showing = list(map(asyncio.ensure_future, tasks))
     end = _ended(arguments.seconds, stop)
     try:
         await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
-        await cancel([showing])
+        await cancel(showing)
         bar.end()
     if observation.gave_up and not compares:
         bar.warn("no server can be observed: the observation ends early")
-    return await _result(arguments, observation, clock, streams)
+    return await _result(arguments, observation, clock, streams, server)
 
 
 async def _result(
-    arguments: argparse.Namespace, observation: Observation, clock: Clock, streams: Streams
+    arguments: argparse.Namespace,
+    observation: Observation,
+    clock: Clock,
+    streams: Streams,
+    server: Target | None,
 ) -> int:
     """Write the result in the wanted form; return the exit status.
 
@@ -194,7 +205,7 @@ async def _result(
         check_complete(view)
     style = text_style(streams.out, streams.environ)
     if arguments.against is not None:
-        text, status = comparison(view, arguments.before, form=arguments.format, style=style)
+        text, status = comparison(view, arguments.before, server, form=arguments.format, style=style)
         write_stdout(text)
         return status
     if arguments.format == PROMETHEUS:
@@ -219,3 +230,16 @@ async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> N
         await asyncio.sleep(_SHOW_INTERVAL)
         view = observation.observed()
         bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view))
+
+
+async def _warn(observation: Observation, bar: ProgressBar) -> None:
+    """Write the failure of each server's first poll at once, with its remedy."""
+    told = set[str]()
+    with suppress(BrokenPipeError, NotWrittenError):
+        while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
+            await asyncio.sleep(_WARNING_INTERVAL)
+            new = [each for each in observation.targets() if each.up is not None and each.target not in told]
+            told.update(each.target for each in new)
+            for target in (each for each in new if each.remedy):
+                reason = failure(target) or "no engine on its page"
+                bar.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.cli.flags import Flag
+from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.reports.comparison import Comparison, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
@@ -27,8 +30,9 @@ MAX_FALL: Final = 0.05
 """Fall of the acceptance rate that ``--against`` accepts."""
 REFERENCE_FLAGS: Final = (
     Flag("--save", "FILE", "write the observation as JSON into a new file", read=Path),
-    Flag("--against", "FILE", "compare the servers with a file of --save or --format json", read=Path),
+    Flag("--against", "FILE|URL", "compare the servers with a file of --save or --format json, or with a server that is measured at the same time"),
 )  # fmt: skip
+_ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
 _FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda comparison, _: as_json(comparison),
@@ -49,7 +53,19 @@ def check_reference_flags(arguments: argparse.Namespace) -> None:
         return
     if arguments.format not in _FORMATS:
         raise UsageError(f"--format {arguments.format} is not for --against: use {', '.join(_FORMATS)}")
-    arguments.before = read_observation(against)
+    if not _is_address(against):
+        arguments.before = read_observation(Path(against))
+    elif arguments.replay is not None:
+        raise UsageError("--against a server needs servers, and --replay reports a recording: give a file")
+
+
+def server_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Target | None:
+    """Return the server of ``--against``, with the settings of the others; None without one."""
+    if arguments.against is None or not _is_address(arguments.against):
+        return None
+    alone = argparse.Namespace(**{**vars(arguments), "urls": [arguments.against], "simulate": None})
+    (target,) = static_targets(read_config(alone, environ))
+    return target
 
 
 def save(path: Path, view: ObservationView) -> ExitStatus:
@@ -70,11 +86,40 @@ def save(path: Path, view: ObservationView) -> ExitStatus:
 
 
 def comparison(
-    view: ObservationView, before: SavedSnapshot, *, form: str, style: TextStyle
+    view: ObservationView,
+    before: SavedSnapshot | None,
+    server: Target | None,
+    *,
+    form: str,
+    style: TextStyle,
 ) -> tuple[str, ExitStatus]:
-    """Compare the servers with a saved observation; return the report and the exit status."""
-    result = compared(before, SavedSnapshot.model_validate(view), MAX_FALL)
+    """Compare the servers with an observation, or with one of them; return the report and the exit status."""
+    if server is not None:
+        before = _saved(_part(view, lambda target: target == server.name))
+        view = _part(view, lambda target: target != server.name)
+    assert before is not None  # noqa: S101  --against is a file or a server
+    result = compared(before, _saved(view), MAX_FALL)
     return _FORMATS[form](result, style), COMPARISON[result.outcome]
+
+
+def _saved(view: ObservationView) -> SavedSnapshot:
+    return SavedSnapshot.model_validate(view)
+
+
+def _part(view: ObservationView, wanted: Callable[[str], bool]) -> ObservationView:
+    """Return the observation of some of the targets; sums over engines are those of these."""
+    return ObservationView(
+        time=view.time,
+        version=view.version,
+        engines=tuple(engine for engine in view.engines if wanted(engine.target)),
+        seconds=view.seconds,
+        targets=tuple(target for target in view.targets if wanted(target.target)),
+        events=view.events,
+    )
+
+
+def _is_address(text: str) -> bool:
+    return "://" in text or (_ADDRESS.fullmatch(text) is not None and not Path(text).exists())
 
 
 def _accepted(model: ModelView) -> str:

@@ -35,7 +35,7 @@ def run_fixture(monkeypatch, tmp_path):
     def run(*words, shows=STEADY):
         async def measure(arguments, _, streams):
             observation = SimpleNamespace(observed=lambda: shows)
-            return await observe._result(arguments, observation, None, streams)
+            return await observe._result(arguments, observation, None, streams, None)
 
         monkeypatch.setattr(observe, "_measure", measure)
         monkeypatch.setattr(observe, "report", lambda *_: "")
@@ -59,3 +59,17 @@ def test_a_reference_without_bounds_is_saved_with_a_warning(run, tmp_path, capsy
     assert "had too few requests" in capsys.readouterr().err
     assert (tmp_path / "a.json").exists()
     assert run("--against", "a.json") == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "is_server"),
+    [("http://b/metrics", True), ("b:8000", True), ("b:8000/metrics", True), ("b.json", False), ("/tmp/b:8", False)],
+)  # fmt: skip
+def test_an_address_is_a_server_and_anything_else_a_file(text, is_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = parse(["observe", "--against", text, "--speculative.method", "mtp", "http://a"], {})
+    arguments.seconds = 60.0
+    server = observe_reference.server_of(arguments, {})
+    assert (server is not None) is is_server
+    if server is not None:
+        assert (server.name.partition("/")[0].partition(":")[0], server.speculative.method) == ("b", "mtp")

@@ -41,6 +41,7 @@ WRONG = [
     ([*PAST, *BASELINE], "--baseline.prometheus.url and --prometheus.url exclude each other"),
     ([*PAST, "--format", "prometheus"], "needs servers or a recording"),
     ([*REPLAY, "localhost:8000"], "URL and --replay exclude each other"),
+    ([*REPLAY, "--against", "b:8000"], "give a file"),
     (["observe", "--against", "a", "--save", "b"], "use one"),
     (["observe", "--against", "a", "--format", "prometheus"], "--format prometheus is not for --against: use text, json"),
     (["recommend", "--exporter", "localhost:7732", "--snapshot", "x"], "one of the three"),
