@@ -180,6 +180,7 @@ class Scenario(ScenarioPart):
     description: str = ""
     model_name: ModelName = "meta-llama/Llama-3.1-8B-Instruct"
     engines: Processes = 1
+    api_servers: Processes = 1
     dev_mode: bool = False
     cost_known: bool = True
     """Whether its operator knows the cost of drafting."""
