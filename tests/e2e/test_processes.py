@@ -210,33 +210,6 @@ def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e,
     assert "event=stopped_late seconds=1.0" in log.read_text()
 
 
-def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):
-    exporter = watching()
-    e2e.eventually(lambda: value(exporter, POLLS) > 3)
-    drafts, polls = value(exporter, "spec_decode_drafts_total"), value(exporter, POLLS)
-    with ExitStack() as clients:
-        exporter.signal(signal.SIGSTOP)
-        asking = [
-            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=e2e.CEILING))
-            for _ in range(20)
-        ]
-        for client in asking:
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        time.sleep(10)
-        began = time.monotonic()
-        exporter.signal(signal.SIGCONT)
-        answers = [client.makefile("rb").readline() for client in asking]
-    # It answers a limited number at a time and rejects the others at once.
-    assert answers.count(b"HTTP/1.1 200 OK\r\n") >= 1
-    assert {answer.split()[1] for answer in answers} <= {b"200", b"503"}
-    e2e.eventually(lambda: value(exporter, POLLS) > polls + 3)
-    # It omits the polls of the time in which it stood still.
-    assert value(exporter, POLLS) - polls < time.monotonic() - began + 5
-    assert value(exporter, FAILURES) <= 1  # the one that was under way, at most
-    assert value(exporter, "spec_decode_drafts_total") > drafts
-    assert value(exporter, "spec_decode_exporter_target_up") == 1
-
-
 def test_without_descriptors_polls_continue_and_the_page_returns_with_the_first_free_one(
     watching, e2e, simulator
 ):
