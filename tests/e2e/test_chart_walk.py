@@ -187,21 +187,6 @@ def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_i
     assert labels["namespace"] == "monitoring"
 
 
-def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, configuration, e2e):
-    before = exporter.log.count("reloaded")
-    mounted.put(exporter_yml=configuration(targets=[{"url": "http://127.0.0.1:1/", "name": "added"}]))
-    e2e.eventually(lambda: 'target="added"' in exporter.metrics())
-    e2e.eventually(lambda: exporter.log.count("reloaded") > before)  # logged once it is in force
-    mounted.put(exporter_yml="tagrets: []")
-    reloaded = "spec_decode_exporter_config_last_reload_successful"
-    e2e.eventually(lambda: f"{reloaded} 0.0" in exporter.metrics())
-    assert 'target="added"' in exporter.metrics(), "the old configuration stays"
-    mounted.put(exporter_yml=configuration())
-    e2e.eventually(lambda: f"{reloaded} 1.0" in exporter.metrics())
-    e2e.eventually(lambda: 'target="added"' not in exporter.metrics())
-    assert 'pod="drill"' in exporter.metrics(), "who was there all the time stays"
-
-
 def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(
     install, run_container, start, e2e, tmp_path
 ):

@@ -2,15 +2,12 @@
 
 import json
 import re
-import shutil
-import subprocess
 from types import SimpleNamespace
 
 import pytest
 
 from tests.every import every
 from tests.paths import CHECKOUT
-from tests.unit.metrics.test_promtool import OF_QUANTILES
 
 FOLDER = CHECKOUT / "grafana" / "dashboards"
 BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
@@ -166,14 +163,6 @@ def test_a_restart_is_a_reset_of_the_server_but_not_of_our_counters(stack):
     assert stack.full.value('sum(spec_decode_engine_resets_total{target="steady"})') == 0
 
 
-def test_promtool_criticises_only_the_label_of_quantiles(stack):
-    words = [shutil.which("promtool"), "check", "metrics"]
-    page = stack.exporter.metrics()
-    checked = subprocess.run(words, input=page, capture_output=True, text=True, check=False)
-    criticised = (checked.stdout + checked.stderr).splitlines()
-    assert [line for line in criticised if not OF_QUANTILES.fullmatch(line)] == []
-
-
 @every_query
 def test_a_query_finds_data(query, stack):
     _, panel, expr = query
@@ -186,20 +175,3 @@ def test_a_query_finds_data(query, stack):
 @every_query
 def test_a_query_of_nothing_is_no_error(query, nothing):
     assert not nothing.query(interpolated(query[2])), "what is not known is not 0"
-
-
-def expression(uid, title, ref="A"):
-    (found,) = [expr for board, panel, expr in QUERIES if (board, panel) == (uid, (title, ref))]
-    return interpolated(found)
-
-
-def test_the_baseline_is_as_fast_as_itself(stack):
-    # The speed-up, and the time of a token beside it.
-    speedups, arms = (
-        stack.full.query(expression("spec-decode-overview", "Arms side by side", ref)) for ref in "AB"
-    )
-    assert {labels["arm"] for labels, _ in arms} == {"steady", "restart", "drop"}
-    by_arm = {labels["arm"]: value for labels, value in speedups}
-    assert by_arm["steady"] == pytest.approx(1)
-    seconds = {labels["arm"]: value for labels, value in arms}
-    assert by_arm["restart"] == pytest.approx(seconds["steady"] / seconds["restart"], rel=0.05)

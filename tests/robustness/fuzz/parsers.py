@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -21,9 +19,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 from multidict import MultiDict
 
-from spec_decode_exporter.app.reload import load_config
-from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
 from spec_decode_exporter.requests.record import (
     MAX_MISTAKES,
@@ -40,7 +35,7 @@ from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, MAX_NAME,
 from spec_decode_exporter.web.api import ENDPOINTS
 from spec_decode_exporter.web.endpoint import RequestError, read
 from spec_decode_exporter.web.query import PageQuery
-from spec_decode_exporter.web.security import WebSettings, _credentials, read_web_config
+from spec_decode_exporter.web.security import _credentials
 
 
 @dataclass(frozen=True)
@@ -61,16 +56,6 @@ def sane(error: Exception, max_characters: int = 4000) -> None:
     assert text
     assert len(text) <= max_characters, text[:max_characters]
     text.encode()
-
-
-_FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
-
-
-def file_of(data: bytes, name: str) -> Path:
-    """Write the bytes to a file in a folder that exists until the process ends."""
-    path = Path(_FOLDER.name) / name
-    path.write_bytes(data)
-    return path
 
 
 _LOOP = asyncio.new_event_loop()
@@ -162,59 +147,6 @@ def _check_sample(found) -> None:
 
 PAGE = Harness(check_page, WORDS)
 READER = Harness(check_reader, WORDS)
-
-
-SECRET = "hunter2"
-MAX_ERROR = 200_000
-"""Maximum characters of an error: a configuration reports all mistakes at once."""
-
-
-def check_config(data: bytes) -> None:
-    """Check a configuration; no mistake shows a value from the environment."""
-    _refused_plainly(lambda: load_config(file_of(data, "exporter.yml"), environ={"A": SECRET}))
-
-
-def check_web_config(data: bytes) -> None:
-    """Check a web configuration."""
-    _refused_plainly(lambda: read_web_config(file_of(data, "web.yml")))
-
-
-def _refused_plainly(read) -> None:
-    try:
-        read()
-    except ConfigError as error:
-        sane(error, MAX_ERROR)
-        _keeps_secrets(error)
-
-
-def _keeps_secrets(error: ConfigError) -> None:
-    assert SECRET not in str(error)
-    assert error.problems
-
-
-_YAML = ("&a ", "*a", "<<: ", "!!", "${A}", "$$", "|\n", ">-\n", "---\n", "\t", "? ", '"\\', "~", "- ", ": ")
-
-
-def _keys(model) -> tuple[str, ...]:
-    return tuple(f"{name}: " for name in model.model_fields)
-
-
-CONFIG = Harness(
-    check_config,
-    (
-        *_YAML, *_keys(Config), "interval: ", "url: ", "labels: ", "files: ", "http: ", "dns: ", "names: ", "type: ",
-        "kubernetes: ", "ports: ", "shard: ", "authorization: ", "credentials: ", "tls_config: ", "http_headers: ",
-        "speculative: ", "loads: ", "file: ", "baseline: ", "variants: ", "http://a", "1s", "9" * 30, "['5m']",
-    ),
-)  # fmt: skip
-WEB_CONFIG = Harness(
-    check_web_config,
-    (
-        *_YAML, *_keys(WebSettings), "cert_file: ", "client_auth_type: ",
-        "interval: ", "burst: ", "TLS12",
-        "RequireAndVerifyClientCert", "X-Frame-Options: ", "$2y$10$" + "a" * 53,
-    ),
-)  # fmt: skip
 
 
 _HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION)
@@ -344,8 +276,6 @@ SENT = Harness(
 HARNESSES = {
     "page": PAGE,
     "reader": READER,
-    "config": CONFIG,
-    "web-config": WEB_CONFIG,
     "query": QUERY,
     "headers": HEADERS,
     "sent-requests": SENT,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from structlog.testing import capture_logs
 
@@ -45,11 +44,6 @@ def _secret(path: Path) -> object:
     return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
 
 
-def _indexed(path: Path) -> object:
-    (path.parent / "config.json").write_text(json.dumps(LLAMA_8B))
-    return checkpoint.model_of(str(path.parent), None, None)
-
-
 def _targets(number: int) -> bytes:
     return b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % place for place in range(number))
 
@@ -57,15 +51,6 @@ def _targets(number: int) -> bytes:
 def _users(number: int) -> bytes:
     line = b"  user%d: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi\n"
     return b"basic_auth_users:\n" + b"".join(line % place for place in range(number))
-
-
-_TREE_BEYOND: Final = {
-    "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
-    "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
-    "nesting": filled(b"", b"[", b""),
-    "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
-    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_VALUES // 2 - 1)),
-}
 
 
 def _observation(engines: int) -> bytes:
@@ -93,7 +78,11 @@ ROWS: tuple[Row, ...] = (
         name="configuration",
         read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
-        beyond=_TREE_BEYOND,
+        beyond={
+            "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
+            "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
+            "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
+        },
     ),
     Row(
         name="web configuration",
@@ -118,8 +107,6 @@ ROWS: tuple[Row, ...] = (
         beyond={
             "bytes": filled(b"", b" ", b"", saved_snapshot.MAX_BYTES + 1),
             "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * saved_snapshot.MAX_VALUES,
-            "a text": filled(b'["', b"x", b'"]'),
         },
     ),
     Row(
@@ -130,14 +117,12 @@ ROWS: tuple[Row, ...] = (
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
             "values": filled(b"[", b"{},", b"{}]"),
             "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
-            "nesting": lambda: _states(1, b"[" * 60_000),
             "an entry": lambda: _states(1, b'"' + b"x" * 60_000 + b'"'),
-            "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
         },
     ),
     Row(
         name="config.json of a model",
-        read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
+        read=in_file(lambda path: checkpoint.model_of(str(path), None), ModelError, name="config.json"),
         worst={
             "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
             "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
@@ -146,20 +131,6 @@ ROWS: tuple[Row, ...] = (
             "bytes": filled(b"", b" ", b"", checkpoint.CONFIG[0] + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
             "nesting": lambda: b"[" * checkpoint.CONFIG[1],
-            "a number": lambda: json.dumps({**LLAMA_8B, "hidden_size": 10**4000}).encode(),
-        },
-    ),
-    Row(
-        name="index of a model's safetensors",
-        read=in_file(_indexed, ModelError, name="model.safetensors.index.json"),
-        worst={
-            "tensors": as_json(
-                lambda: {"weight_map": {str(n): "" for n in range(checkpoint.OTHERS[1] // 40)}}
-            )
-        },
-        beyond={
-            "nesting": lambda: b"[" * checkpoint.OTHERS[1],
-            "bytes": filled(b"", b" ", b"", checkpoint.OTHERS[0] + 1),
         },
     ),
 )
