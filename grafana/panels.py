@@ -66,7 +66,7 @@ def text_of(words: Words) -> Panel:
     """Return the properties of values that stand for words."""
     return {
         "mappings": style.mappings(words),
-        "color": style.by_thresholds(),
+        "color": style.BY_THRESHOLDS,
         "thresholds": style.thresholds(style.NEUTRAL),
     }
 
@@ -99,7 +99,7 @@ def _panel(
         **_some(unit=look.unit, decimals=look.decimals, min=look.least, max=look.most, custom=custom),
         "mappings": style.mappings(look.words) if look.words else [],
         "thresholds": style.thresholds(look.steps),
-        "color": look.colour or style.by_thresholds(),
+        "color": look.colour or style.BY_THRESHOLDS,
         "noValue": look.no_value,
     }
     return {

@@ -15,7 +15,7 @@ import yaml
 from helm import chart_files
 from tests.contract.chart.kubernetes_pages import TEXT
 from tests.contract.chart.rendering import CHART, render_chart
-from tests.e2e.kube_api import ApiServer, Projected, needs_kube_api
+from tests.e2e.kube_api import ApiServer, needs_kube_api
 
 pytestmark = [
     needs_kube_api,
@@ -89,25 +89,18 @@ def fleet(install):
 
 
 @pytest.fixture(scope="module")
-def configuration(api, fleet):
-    """Return the configuration of the chart's ConfigMap, changed; and with what a pod knows of its API by itself."""
+def mounted(api, fleet, tmp_path_factory):
+    """Return a folder with the configuration of the chart's ConfigMap, and with what a pod knows of its API by itself."""
     name = fleet.one("Deployment")["metadata"]["name"]
     found = api.ask("GET", f"/api/v1/namespaces/monitoring/configmaps/{name}")["data"]["exporter.yml"]
-
-    def text(**changes):
-        config = {**yaml.safe_load(found), **changes}
-        for way in config["discovery"]["kubernetes"]:
-            way["api_server"] = api.url
-            way["authorization"] = {"credentials_file": str(api.folder / "token")}
-            way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
-        return json.dumps(config)
-
-    return text
-
-
-@pytest.fixture(scope="module")
-def mounted(configuration, tmp_path_factory):
-    return Projected(tmp_path_factory.mktemp("pod") / "config", exporter_yml=configuration())
+    config = yaml.safe_load(found)
+    for way in config["discovery"]["kubernetes"]:
+        way["api_server"] = api.url
+        way["authorization"] = {"credentials_file": str(api.folder / "token")}
+        way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
+    folder = tmp_path_factory.mktemp("pod")
+    (folder / "exporter.yml").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +125,9 @@ def run_container(start, e2e):
 @pytest.fixture(scope="module")
 def exporter(run_container, fleet, mounted, drill):
     (container,) = copy.deepcopy(fleet.one("Deployment")["spec"]["template"]["spec"]["containers"])
-    state = mounted.folder.parent / "state"
+    state = mounted / "state"
     state.mkdir()
-    mounts = {"/etc/spec-decode-exporter": mounted.folder, "/var/lib/spec-decode-exporter": state}
+    mounts = {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}
     exporter = run_container(container, mounts)
     exporter.wait_for(f"{exporter.url}{container['readinessProbe']['httpGet']['path']}")
     return exporter

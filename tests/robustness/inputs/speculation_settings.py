@@ -197,17 +197,9 @@ ROWS: Final = (
             "variables that name each other": pod(
                 [], {"ARGS": f'{"$A " * 40}-sc \'{{"method":"mtp"}}\'', "A": "$B " * 40, "B": "$A " * 40}
             ),
-            "one that is put in again and again": pod(
-                ["sh", "-c", script("$A ", 300)], {"A": "-" + " -" * 60}
-            ),
         },
         beyond={
-            "variables": pod([*SETTINGS], {f"V{number}": "x" for number in range(MAX_WORDS)}),
-            "characters": pod([*SETTINGS], {"V": "x" * MAX_COMMAND_CHARACTERS}),
             "characters that are put in": pod(["sh", "-c", "serve $A"], {"A": script("a ", MAX_SCRIPT + 1)}),
-            "characters of all values": pod(
-                [*SETTINGS], {f"V{n}": "$(V0)" * 8 for n in range(1000)} | {"V0": "x" * 500}
-            ),
         },
     ),
 )
