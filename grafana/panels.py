@@ -306,7 +306,7 @@ def rows(
 ) -> Panel:
     """Return a table with a row for each combination of labels, the ``keys`` of the titles of their columns.
 
-    ``looks`` are properties of these columns by title, ``order`` the columns to the left (the others follow as
+    ``looks`` are properties of these columns by title, ``order`` the columns to the left (others follow as
     given, keys first), ``last`` the one to the right, ``worst`` that by which rows are sorted, highest first.
     """
     options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": []}}

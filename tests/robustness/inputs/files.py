@@ -19,7 +19,7 @@ from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.monitor.state_file import StateFile, document, entry_json
+from spec_decode_exporter.monitor.state_file import MAX_CONTAINERS, StateFile, document, entry_json
 from spec_decode_exporter.plan import checkpoint
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.reports import saved_snapshot
@@ -115,8 +115,8 @@ ROWS: tuple[Row, ...] = (
         worst={"engines": lambda: _states(MAX_STATES)},
         beyond={
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
-            "values": filled(b"[", b"{},", b"{}]"),
-            "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
+            "values": lambda: _states(1, b"[" + b"{}," * MAX_CONTAINERS + b"{}]"),
+            "entries": lambda: _states(MAX_STATES + 1, b"{}"),
             "an entry": lambda: _states(1, b'"' + b"x" * 60_000 + b'"'),
         },
     ),
