@@ -93,7 +93,7 @@ _HEAD: Final = Row(
     beyond={
         "bytes of a line": lambda: request(path=b"/?q=" + b"a" * _LINE),
         "bytes of a header": lambda: request(header(b"X", _LINE + 100)),
-        "bytes in total": lambda: request(*[header(b"X", 8000)] * 5),
+        "bytes of more than one read": lambda: request(*[header(b"X", 8000)] * 12),
         "headers": lambda: request(*[b"X: a"] * (web_server.MAX_HEADERS + 1)),
     },
 )
