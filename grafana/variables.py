@@ -7,7 +7,7 @@ from typing import Any
 Variable = dict[str, Any]
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-_ALL = {
+_ALL: dict[str, Any] = {
     "multi": True,
     "includeAll": True,
     "allValue": ".+",
