@@ -56,7 +56,7 @@ _LOAD = f"({_RUNNING}) / on () group_left () (avg({_BASELINE_RUNNING}))"
 
 
 def _graphs() -> Band:
-    by_arm = style.by_name()
+    by_arm = style.BY_NAME
     faster = lines(
         "Speed-up against $baseline",
         "Time per output token of the baseline over that of the arm: measured, not estimated, but only as "

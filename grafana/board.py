@@ -60,47 +60,40 @@ def _annotation(mark: Mark) -> dict[str, Any]:
     }
 
 
-def _link(title: str, tag: str, *, variables: bool) -> dict[str, Any]:
-    """Return the links to all dashboards with a tag; ``variables``: whether theirs have the same names."""
-    kept = {"includeVars": variables, "keepTime": True}
-    return {"title": title, "type": "dashboards", "tags": [tag], "asDropdown": not variables, **kept}
-
-
-_LINKS = [_link("Speculative decoding", TAG, variables=True), _link("vLLM", "vllm", variables=False)]
-
-
-def _placed(section: Section, top: int) -> Iterator[Panel]:
-    """Yield the panels of a section with their places, below its heading at ``top``."""
-    below = top + bool(section.title)
-    for band in section.bands:
-        left = 0
-        for width, panel in band.panels:
-            yield {**panel, "gridPos": {"h": band.height, "w": width, "x": left, "y": below}}
-            left += width
-        below += band.height
+_LINKS = [
+    {
+        "title": title,
+        "type": "dashboards",
+        "tags": [tag],
+        "asDropdown": not same_variables,
+        "includeVars": same_variables,
+        "keepTime": True,
+    }
+    for title, tag, same_variables in (("Speculative decoding", TAG, True), ("vLLM", "vllm", False))
+]
+"""To all dashboards with a tag."""
 
 
 def _arranged(sections: Sequence[Section]) -> Iterator[Panel]:
+    """Yield headings and panels from the top down, with their places."""
     top = 0
     for section in sections:
-        panels = list(_placed(section, top))
+        below, panels = top + bool(section.title), []
+        for band in section.bands:
+            left = 0
+            for width, panel in band.panels:
+                panels.append({**panel, "gridPos": {"h": band.height, "w": width, "x": left, "y": below}})
+                left += width
+            below += band.height
         if section.title:
             place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
             row: Panel = {"type": "row", "title": section.title, "gridPos": place}
             yield {**row, "collapsed": section.collapsed, "panels": panels if section.collapsed else []}
+        if section.collapsed:
             top += 1
-        if not section.collapsed:
+        else:
             yield from panels
-            top += sum(band.height for band in section.bands)
-
-
-def _numbered(panels: Sequence[Panel]) -> list[Panel]:
-    number = 0
-    for panel in panels:
-        for one in (panel, *panel.get("panels", ())):
-            number += 1
-            one["id"] = number
-    return list(panels)
+            top = below
 
 
 def board(
@@ -113,6 +106,9 @@ def board(
     sections: Sequence[Section],
 ) -> dict[str, Any]:
     """Return a dashboard that cannot be edited in place: it is provisioned, and its source is this code."""
+    panels = list(_arranged(sections))
+    for number, panel in enumerate((one for each in panels for one in (each, *each.get("panels", ()))), 1):
+        panel["id"] = number
     return {
         "uid": uid,
         "title": title,
@@ -127,5 +123,5 @@ def board(
         "templating": {"list": [*variables, FILTERS]},
         "annotations": {"list": [_annotation(mark) for mark in marks]},
         "links": _LINKS,
-        "panels": _numbered(list(_arranged(sections))),
+        "panels": panels,
     }

@@ -417,15 +417,7 @@ def engine() -> dict[str, Any]:
         UID,
         "Speculative decoding / Engine",
         "One engine: does speculation pay, what should be done, and why.",
-        variables=[
-            variables.datasource(),
-            variables.job(),
-            variables.model_name('job=~"$job"'),
-            variables.one_instance(),
-            variables.one_target(),
-            variables.one_engine(),
-            *variables.windows(),
-        ],
+        variables=[variables.SOURCE, variables.JOB, *variables.ONE_ENGINE, *variables.WINDOWS],
         marks=_MARKS,
         sections=[
             Section(_verdict()),

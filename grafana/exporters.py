@@ -103,7 +103,7 @@ def _polls() -> Band:
         "Failed polls by reason",
         "Polls a second that failed, over all targets. A few while a server restarts are usual.",
         [Query(f"{by(('reason',), failures, 'sum')} > 0", "{{reason}}")],
-        Look(unit="cps", least=0, colour=style.by_name(), no_value="No poll failed."),
+        Look(unit="cps", least=0, colour=style.BY_NAME, no_value="No poll failed."),
         stacked=True,
     )
     took = lines(

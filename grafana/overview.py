@@ -243,7 +243,10 @@ def _alerts() -> Panel:
         "model_name": "Model",
         **_PLACE,
     }
-    severity = {"custom.cellOptions": {"type": "color-text"}, "mappings": style.texts(style.SEVERITIES)}
+    severity = {
+        "custom.cellOptions": {"type": "color-text"},
+        "mappings": style.mappings(style.SEVERITIES, named=True),
+    }
     return rows(
         "Firing alerts",
         "Alerts of this exporter that fire now, and how long ago their condition became true, the time "
@@ -292,7 +295,7 @@ def _verdicts() -> Panel:
         "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is "
         "not known well enough.",
         [Query(by(("verdict",), FLEET("spec_decode_verdict"), "sum"), "{{verdict}}")],
-        Look(unit="short", decimals=0, least=0, colour=style.by_name()),
+        Look(unit="short", decimals=0, least=0, colour=style.BY_NAME),
         stacked=True,
         stepped=True,
     )
@@ -306,7 +309,7 @@ def _by_model(
 
 
 def _over_time() -> Band:
-    models, key = style.by_name(), ("model_name",)
+    models, key = style.BY_NAME, ("model_name",)
     accepted = ratio_of_sums(
         FLEET, "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens", key, "$short"
     )
@@ -352,12 +355,12 @@ def overview() -> dict[str, Any]:
         "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance "
         "drop, what should be done.",
         variables=[
-            variables.datasource(),
-            variables.job(),
-            variables.instance(),
-            variables.model_name(),
-            *variables.windows(),
-            *variables.arms(),
+            variables.SOURCE,
+            variables.JOB,
+            variables.INSTANCE,
+            variables.MODEL,
+            *variables.WINDOWS,
+            *variables.ARMS,
         ],
         marks=[alerts(FLEET)],
         sections=[

@@ -66,7 +66,7 @@ def text_of(words: Words) -> Panel:
     """Return the properties of values that stand for words."""
     return {
         "mappings": style.mappings(words),
-        "color": style.by_thresholds(),
+        "color": style.BY_THRESHOLDS,
         "thresholds": style.thresholds(style.NEUTRAL),
     }
 
@@ -93,13 +93,12 @@ def _panel(
     form: str = "time_series",
 ) -> Panel:
     """Return a panel of any kind; ``words`` are its title and description."""
-    refs = [reference(number) for number in range(len(queries))]
-    named_queries = list(zip(queries, refs, strict=True))
+    named_queries = list(zip(queries, ascii_uppercase, strict=False))
     defaults = {
         **_some(unit=look.unit, decimals=look.decimals, min=look.least, max=look.most, custom=custom),
         "mappings": style.mappings(look.words) if look.words else [],
         "thresholds": style.thresholds(look.steps),
-        "color": look.colour or style.by_thresholds(),
+        "color": look.colour or style.BY_THRESHOLDS,
         "noValue": look.no_value,
     }
     return {
@@ -130,12 +129,6 @@ def _panel(
             ],
         },
     }
-
-
-def reference(number: int) -> str:
-    """Return the name of a panel's query: A, B … Z, AA and so on."""
-    more, last = divmod(number, len(ascii_uppercase))
-    return (reference(more - 1) if more else "") + ascii_uppercase[last]
 
 
 def named(panel: Panel, properties: Mapping[str, Properties]) -> Panel:
@@ -311,18 +304,10 @@ def rows(
     worst: str = "",
     no_value: str = "no data",
 ) -> Panel:
-    """Return a table with a row for each combination of the labels ``keys``.
+    """Return a table with a row for each combination of labels, the ``keys`` of the titles of their columns.
 
-    Args:
-        title: What it shows.
-        description: What it means.
-        keys: The labels that tell the rows apart, with the titles of their columns.
-        columns: The other columns.
-        looks: Properties of the keys' columns, by title.
-        order: The columns to the left, by title; the others follow as given, the keys first.
-        last: The column to the right, by title.
-        worst: The column by which it is sorted, the highest first.
-        no_value: What it says when there is none.
+    ``looks`` are properties of these columns by title, ``order`` the columns to the left (others follow as
+    given, keys first), ``last`` the one to the right, ``worst`` that by which rows are sorted, highest first.
     """
     options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": []}}
     if worst:
@@ -352,7 +337,7 @@ def rows(
 
 def _value(number: int, of: int) -> str:
     """Return how Grafana calls the values of a table's query."""
-    return "Value" if of == 1 else f"Value #{reference(number)}"
+    return "Value" if of == 1 else f"Value #{ascii_uppercase[number]}"
 
 
 def _fields(keys: Mapping[str, str], columns: Sequence[Column]) -> tuple[dict[str, str], list[str]]:

@@ -29,7 +29,7 @@ _KEY = (*_MODEL, "request_type", "temperature")
 """What tells one group of requests from another in a table."""
 _LONG = "$long"
 _NOT_SENT = "No requests are sent: see `requests` in the exporter's configuration."
-_SHARES = Look(unit="percentunit", least=0, most=1, colour=style.by_name(), no_value=_NOT_SENT)
+_SHARES = Look(unit="percentunit", least=0, most=1, colour=style.BY_NAME, no_value=_NOT_SENT)
 _DASHES = {"0.1": [2, 6], "0.9": [10, 6]}
 """How the lines of quantiles are drawn; that of the median is whole."""
 
@@ -176,7 +176,7 @@ def _times() -> Panel:
             )
             for quantile in ("0.5", "0.9")
         ],
-        Look(unit="s", least=0, colour=style.by_name(), no_value="no sender reports it"),
+        Look(unit="s", least=0, colour=style.BY_NAME, no_value="no sender reports it"),
     )
 
 
@@ -203,7 +203,7 @@ def _prompts() -> Panel:
             unit="none",
             least=0,
             decimals=2,
-            colour=style.by_name(),
+            colour=style.BY_NAME,
             no_value="no sender reports the tokens of its prompts",
         ),
     )
@@ -222,7 +222,7 @@ def _not_counted() -> Panel:
             Query(_sum(refused, "reason"), "{{reason}}"),
             Query(_sum(folded, "label"), "other {{label}}"),
         ],
-        Look(unit="cps", least=0, colour=style.by_name(), no_value=_NOT_SENT),
+        Look(unit="cps", least=0, colour=style.BY_NAME, no_value=_NOT_SENT),
         stepped=True,
     )
 
@@ -237,12 +237,12 @@ def requests() -> dict[str, Any]:
         "Who gains from speculation and who pays for it: requests by type and temperature, by what each "
         "one's response says of its own acceptance. Nothing here comes from the servers' counters.",
         variables=[
-            variables.datasource(),
-            variables.job(),
-            variables.instance(),
-            variables.model_name(),
-            variables.request_type(),
-            variables.long_window(),
+            variables.SOURCE,
+            variables.JOB,
+            variables.INSTANCE,
+            variables.MODEL,
+            variables.REQUEST_TYPE,
+            variables.LONG,
         ],
         marks=[alerts(FLEET)],
         sections=[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -111,6 +111,9 @@ TOKENS_A_SECOND = "suffix: tok/s"
 
 Colouring = dict[str, str]
 """How values are painted, as Grafana's JSON has it."""
+BY_THRESHOLDS: Colouring = {"mode": "thresholds"}
+BY_NAME: Colouring = {"mode": "palette-classic-by-name"}
+"""Of series that differ by name, of which none is better than another."""
 Mapped = dict[str, Any]
 """How values are shown, likewise."""
 
@@ -120,22 +123,13 @@ def thresholds(steps: Steps) -> Mapped:
     return {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}
 
 
-def _mapped(keys: Iterable[str], words: Words) -> list[Mapped]:
+def mappings(words: Words, *, named: bool = False) -> list[Mapped]:
+    """Return how the words' numbers are shown; ``named``: how their values, where a column holds these."""
     options = {
-        key: {"text": word.text, "color": word.colour, "index": number}
-        for number, (key, word) in enumerate(zip(keys, words, strict=True))
+        word.value if named else str(number): {"text": word.text, "color": word.colour, "index": number}
+        for number, word in enumerate(words)
     }
     return [{"type": "value", "options": options}]
-
-
-def texts(words: Words) -> list[Mapped]:
-    """Return how the words' values are shown, where a column holds the values themselves."""
-    return _mapped((word.value for word in words), words)
-
-
-def mappings(words: Words) -> list[Mapped]:
-    """Return how the words' numbers are shown."""
-    return _mapped(map(str, range(len(words))), words)
 
 
 def nothing(text: str | None = "\u2013") -> Mapped:
@@ -156,13 +150,3 @@ def fixed(colour: str) -> Colouring:
 def shades(colour: str) -> Colouring:
     """Return the way to paint each series in another shade of one colour."""
     return {"mode": "shades", "fixedColor": colour}
-
-
-def by_thresholds() -> Colouring:
-    """Return the way to paint a value by its threshold."""
-    return {"mode": "thresholds"}
-
-
-def by_name() -> Colouring:
-    """Return the colours of series that differ by name and of which none is better than another."""
-    return {"mode": "palette-classic-by-name"}

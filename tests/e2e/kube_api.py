@@ -10,7 +10,6 @@ import os
 import ssl
 import subprocess
 import urllib.request
-from itertools import count
 
 import pytest
 
@@ -57,24 +56,3 @@ class ApiServer:
 
     def change(self, path, **found):
         return self.ask("PATCH", path, found, kind="application/merge-patch+json")
-
-
-class Projected:
-    """A folder as a ConfigMap or a token is mounted: each file a link, through one link that gets another aim."""
-
-    def __init__(self, folder, **files):
-        self.folder, self._numbers = folder, count()
-        folder.mkdir(parents=True)
-        self.put(**files)
-
-    def put(self, **files):
-        """Replace all files at once. Underscores of a name stand for dots."""
-        there = self.folder / f"..{next(self._numbers)}"
-        there.mkdir()
-        for name, text in files.items():
-            (there / name.replace("_", ".")).write_text(text)
-            link = self.folder / name.replace("_", ".")
-            if not link.is_symlink():
-                link.symlink_to(f"..data/{link.name}")
-        (self.folder / "..data_tmp").symlink_to(there.name)
-        (self.folder / "..data_tmp").replace(self.folder / "..data")

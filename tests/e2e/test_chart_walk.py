@@ -15,7 +15,7 @@ import yaml
 from helm import chart_files
 from tests.contract.chart.kubernetes_pages import TEXT
 from tests.contract.chart.rendering import CHART, render_chart
-from tests.e2e.kube_api import ApiServer, Projected, needs_kube_api
+from tests.e2e.kube_api import ApiServer, needs_kube_api
 
 pytestmark = [
     needs_kube_api,
@@ -89,25 +89,18 @@ def fleet(install):
 
 
 @pytest.fixture(scope="module")
-def configuration(api, fleet):
-    """Return the configuration of the chart's ConfigMap, changed; and with what a pod knows of its API by itself."""
+def mounted(api, fleet, tmp_path_factory):
+    """Return a folder with the configuration of the chart's ConfigMap, and with what a pod knows of its API by itself."""
     name = fleet.one("Deployment")["metadata"]["name"]
     found = api.ask("GET", f"/api/v1/namespaces/monitoring/configmaps/{name}")["data"]["exporter.yml"]
-
-    def text(**changes):
-        config = {**yaml.safe_load(found), **changes}
-        for way in config["discovery"]["kubernetes"]:
-            way["api_server"] = api.url
-            way["authorization"] = {"credentials_file": str(api.folder / "token")}
-            way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
-        return json.dumps(config)
-
-    return text
-
-
-@pytest.fixture(scope="module")
-def mounted(configuration, tmp_path_factory):
-    return Projected(tmp_path_factory.mktemp("pod") / "config", exporter_yml=configuration())
+    config = yaml.safe_load(found)
+    for way in config["discovery"]["kubernetes"]:
+        way["api_server"] = api.url
+        way["authorization"] = {"credentials_file": str(api.folder / "token")}
+        way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
+    folder = tmp_path_factory.mktemp("pod")
+    (folder / "exporter.yml").write_text(json.dumps(config))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +125,9 @@ def run_container(start, e2e):
 @pytest.fixture(scope="module")
 def exporter(run_container, fleet, mounted, drill):
     (container,) = copy.deepcopy(fleet.one("Deployment")["spec"]["template"]["spec"]["containers"])
-    state = mounted.folder.parent / "state"
+    state = mounted / "state"
     state.mkdir()
-    mounts = {"/etc/spec-decode-exporter": mounted.folder, "/var/lib/spec-decode-exporter": state}
+    mounts = {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}
     exporter = run_container(container, mounts)
     exporter.wait_for(f"{exporter.url}{container['readinessProbe']['httpGet']['path']}")
     return exporter
@@ -185,21 +178,6 @@ def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_i
     assert {(labels["namespace"], labels["pod"]) for labels, _ in found} == {("inference", "drill")}
     ((labels, _),) = e2e.eventually(lambda: prometheus.query("spec_decode_exporter_build_info"))
     assert labels["namespace"] == "monitoring"
-
-
-def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, configuration, e2e):
-    before = exporter.log.count("reloaded")
-    mounted.put(exporter_yml=configuration(targets=[{"url": "http://127.0.0.1:1/", "name": "added"}]))
-    e2e.eventually(lambda: 'target="added"' in exporter.metrics())
-    e2e.eventually(lambda: exporter.log.count("reloaded") > before)  # logged once it is in force
-    mounted.put(exporter_yml="tagrets: []")
-    reloaded = "spec_decode_exporter_config_last_reload_successful"
-    e2e.eventually(lambda: f"{reloaded} 0.0" in exporter.metrics())
-    assert 'target="added"' in exporter.metrics(), "the old configuration stays"
-    mounted.put(exporter_yml=configuration())
-    e2e.eventually(lambda: f"{reloaded} 1.0" in exporter.metrics())
-    e2e.eventually(lambda: 'target="added"' not in exporter.metrics())
-    assert 'pod="drill"' in exporter.metrics(), "who was there all the time stays"
 
 
 def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(

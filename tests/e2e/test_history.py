@@ -109,28 +109,6 @@ def test_the_bounds_contain_the_truth(stored, engine, begin, end, told):
     assert longest["speedup"]["value"] == pytest.approx(exact, rel=0.08)
 
 
-def test_baseline_changes_and_the_drop_are_where_they_were(stored, engine):
-    def minute(moment):
-        return (moment - stored.start) / MINUTE
-
-    assert engine["baseline"]["seconds"] == pytest.approx(30 * MINUTE, abs=2 * MINUTE)
-    tokens = [
-        minute(each["begin"]) for each in engine["changes"] if each["type"] == "configured_tokens_changed"
-    ]
-    assert tokens == [pytest.approx(30, abs=2), pytest.approx(105, abs=2)]
-    (dropped,) = [each for each in engine["changes"] if each["type"] == "acceptance_dropped"]
-    (ended,) = [each for each in engine["changes"] if each["type"] == "acceptance_recovered"]
-    assert (minute(dropped["begin"]), minute(ended["time"])) == (
-        pytest.approx(60, abs=1),
-        pytest.approx(85, abs=1.5),
-    )
-
-
-def test_a_limit_of_the_server_leads_to_smaller_pages(start, stored, engine, e2e):
-    limited = start(e2e.PrometheusWithHistory, stored, "--query.max-samples=3000", name="limited")
-    assert engine_of(observe(e2e, limited, "--format", "json"))["slots"] == engine["slots"]
-
-
 def test_victoriametrics_has_the_same_history(start, stored, engine, e2e):
     """It keeps times in milliseconds."""
     if shutil.which("victoria-metrics") is None:
@@ -177,13 +155,3 @@ def test_an_exporter_takes_the_baseline_of_a_server_that_drafts_from_its_history
     assert engine["evaluated"]["end_to_end_speedup_ratio"]["basis"] == "baseline"
     (line,) = [line for line in exporter.log.splitlines() if "baseline_read" in line]
     assert "min without speculation on " in line
-
-
-def test_an_observation_takes_it_too(e2e, drafting, prometheus):
-    words = ("--baseline.prometheus.url", prometheus.url, "--for", "60s", "--format", "json")
-    seen = subprocess.run(
-        [e2e.PROGRAM, "observe", drafting.url, *words], capture_output=True, text=True, check=False
-    )
-    report = json.loads(seen.stdout)
-    assert [engine["cost"]["source"] for engine in report["engines"]] == ["baseline"]
-    assert "baseline_read" in {event["type"] for event in report["events"]}

@@ -1,6 +1,5 @@
 """The installed program observes simulated servers over real sockets, as a person at a terminal or a script does."""
 
-import json
 import os
 import pty
 import re
@@ -16,7 +15,6 @@ from tests.paths import CHECKOUT
 
 COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
 WORSE = "acceptance: {mean: 0.6}"
-NO_DRAFTS = {"idle": "load: {concurrency: 0}", "off": "speculation: {tokens: 0}"}
 
 
 @pytest.fixture(scope="module")
@@ -108,41 +106,15 @@ def done(action):
             4,
             ("**HARMFUL**", "Try 1 token instead of 4"),
         ),
-        ("idle", ("--for", "3s"), 3, ("Missing data",)),
-        ("off", ("--for", "3s"), 3, ("Missing data",)),
     ],
 )
 def test_the_exit_status_and_the_answer_are_those_of_the_server(
-    simulated, observe, tmp_path, scenario, words, status, said
+    simulated, observe, scenario, words, status, said
 ):
-    if scenario in NO_DRAFTS:
-        (tmp_path / "scenario.yml").write_text(NO_DRAFTS[scenario])
-        scenario = tmp_path / "scenario.yml"
     found = observe(simulated(scenario).url, *words)
     assert (found.returncode, found.stderr) == (status, ""), found.stdout
     assert all(text in found.stdout for text in said)
     assert "\x1b" not in found.stdout
-
-
-def test_servers_that_never_answer_end_the_observation_and_save_nothing(e2e, observe, tmp_path):
-    begun = time.monotonic()
-    saved = tmp_path / "a.json"
-    found = observe(f"127.0.0.1:{e2e.free_port()}", "--for", "2m", "--save", saved)
-    assert found.returncode == 1
-    assert not found.stdout
-    (line,) = found.stderr.splitlines()
-    assert line.endswith("Connection refused; start the server, or correct the port")
-    assert time.monotonic() - begun < 60
-    assert not saved.exists()
-
-
-def test_a_reader_that_goes_away(e2e, simulated):
-    words = [e2e.PROGRAM, "observe", simulated().url, "--for", "2s"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.close()
-        errors = process.stderr.read()
-    assert not errors
-    assert process.returncode in range(4)
 
 
 @pytest.mark.parametrize(
@@ -172,15 +144,6 @@ def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulate
     assert status in {0, 3}
 
 
-def test_an_observation_without_an_end_is_reported_when_it_is_interrupted(e2e, simulated):
-    words = "observe", simulated().url, "--for", "0"
-    written, status = on_a_terminal(e2e.PROGRAM, *words, steps=[observed(7), send(signal.SIGINT)])
-    progress, _, shown = written.rpartition("\r\x1b[K")
-    assert "acceptance 0." in progress
-    assert "acceptance rate" in shown
-    assert status in {0, 3}
-
-
 def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, simulated):
     server, moments = simulated(), []
 
@@ -199,26 +162,6 @@ def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2
     assert status == 130
     assert written.endswith("\r\x1b[K")
     assert time.monotonic() - moments[-1] < e2e.PROMPTLY
-
-
-def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(simulated, observe, tmp_path):
-    (tmp_path / "worse.yml").write_text(WORSE)
-    steady, worse = simulated(speed=20).url, simulated(tmp_path / "worse.yml", speed=20).url
-    before, ten_seconds = tmp_path / "before.json", ("--for", "10s")
-    saved = observe(steady, *ten_seconds, "--save", before)
-    assert saved.returncode == 0
-    assert "before.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in saved.stderr
-    same = observe(steady, *ten_seconds, "--against", before)
-    assert (same.returncode, same.stderr) == (0, "")
-    assert "certainly no fall of more than 5" in " ".join(same.stdout.split())
-    fell = observe(worse, *ten_seconds, "--against", before, "--format", "json")
-    assert fell.returncode == 4
-    (model,) = json.loads(fell.stdout)["models"]
-    assert "more than 5, and beyond chance" in model["text"]
-    assert model["figures"]["time_per_output_token_seconds"]["change"] > 0
-    beside = observe(worse, *ten_seconds, "--against", steady)
-    assert beside.returncode == 4
-    assert "Acceptance compared with a reference" in beside.stdout
 
 
 def masked(text):

@@ -117,20 +117,6 @@ async def test_a_drop_shows_in_the_line_at_once_and_as_an_event_within_two_polls
         assert len(asked) <= 2
 
 
-async def test_a_verdict_that_changes_is_announced(open_page):
-    falls = {"acceptance": {"mean": 0.8}, "phases": [{"at": "100s", "acceptance": {"mean": 0.05}}]}
-    server = Server("chat", changes=falls, told={"cost": {"draft_cost_ratio": 0.3}})
-    async with moved_fleet([server], windows=["10s", "30s"]) as fleet:
-        await fleet.advance(95)
-        page = await open_page(fleet.url)
-        assert await page.locator("#news").inner_text() == ""
-        await fleet.advance(60)
-        await page.wait_for_function(
-            "() => / on chat, engine 0[.] Verdict: (Too early|Poor|Harmful)[.]$/.test("
-            "document.getElementById('news').textContent)"
-        )
-
-
 async def test_it_is_whole_without_a_script(open_page):
     async with moved_fleet([STEADY, HARMFUL]) as fleet:
         await fleet.advance(310)
@@ -197,24 +183,6 @@ async def test_the_keyboard_is_enough(open_page):
         assert await opener.evaluate("one => one === document.activeElement"), "the row that was closed"
 
 
-async def test_a_row_that_has_to_be_looked_at_comes_first_and_keeps_the_focus(open_page):
-    steady = [Server(f"chat-{number}", told=COST) for number in range(6)]
-    async with moved_fleet([*steady, DROP]) as fleet:
-        await fleet.advance(190)
-        page = await open_page(fleet.url, viewport={"width": 1280, "height": 500})
-        row = await opened(page, "drop")
-        await row.locator(".panel .scrolls").evaluate("one => one.focus({preventScroll: true})")
-        await page.evaluate("document.querySelector('.panel .timeline').scrollIntoView({block: 'center'})")
-        top = "document.querySelector('.panel .timeline').getBoundingClientRect().top"
-        before = await page.evaluate(top)
-        assert await page.locator("tbody.open ~ tbody").count() == 0
-        await fleet.advance(50)
-        await page.locator("thead + tbody.open").wait_for()
-        await page.wait_for_timeout(200)
-        assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
-        assert abs(await page.evaluate(top) - before) < 60  # the panel's text may have grown by a line
-
-
 async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
     async with moved_fleet([STEADY, HARMFUL]) as fleet:
         await fleet.advance(310)  # until then the statement counts the seconds of an early verdict
@@ -236,21 +204,6 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         assert await row.locator(".panel .scrolls").evaluate("one => one === document.activeElement")
 
 
-async def test_hostile_names_are_names_and_nothing_else(open_page):
-    server = Server("chat", changes={"model_name": HOSTILE}, told=COST)
-    async with moved_fleet([server]) as fleet:
-        await fleet.advance(40)
-        page = await open_page(fleet.url, viewport={"width": 320, "height": 700})
-        assert await page.locator("a.opener").inner_text() == HOSTILE
-        await page.locator("a.opener").click()
-        await page.locator(".panel").wait_for()
-        assert await page.locator("#content :is(script, img)").count() == 0
-        assert await page.evaluate("document.documentElement.scrollWidth") == 320
-        await page.goto(f"{fleet.url}?q=%3Cscript%3Ealert(3)%3C/script%3E&engine=%22%3E%3Cimg%20src=x%3E")
-        assert await page.locator(".empty-state q").inner_text() == "<script>alert(3)</script>"
-        assert await page.locator("#content :is(script, img)").count() == 0
-
-
 async def test_it_says_what_it_was_answered_and_comes_back_when_it_may(open_page):
     async with moved_fleet([STEADY]) as fleet:
         await fleet.advance(10)
@@ -270,23 +223,6 @@ async def test_it_says_what_it_was_answered_and_comes_back_when_it_may(open_page
         await page.locator("#live", has_text=said).wait_for()
         await page.wait_for_timeout(4000)
         assert len(asked) == 1
-
-
-async def test_it_asks_nothing_while_nobody_looks(open_page):
-    async with moved_fleet([STEADY]) as fleet:
-        await fleet.advance(10)
-        page = await open_page(fleet.url)
-        await page.evaluate(
-            "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
-            "document.dispatchEvent(new Event('visibilitychange'))"
-        )
-        assert await page.locator("#live").inner_text() == "Paused"
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
-        await page.wait_for_timeout(1500)
-        assert asked == []
-        await page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-        await page.locator(".live", has_text=re.compile("^Live$")).wait_for()
 
 
 async def test_axe_finds_nothing_to_object_to(open_page):

@@ -1,17 +1,14 @@
-"""Processes under stress: killed, stopped for a while, without disk space or descriptors."""
+"""Processes under stress: killed at any moment, without disk space, with a log that nobody reads."""
 
 import json
 import os
 import random
 import re
-import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,7 +30,7 @@ while True:
     file.save(document(engines, []))
 """
 """A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
-POLLS, FAILURES = "spec_decode_exporter_polls_total", "spec_decode_exporter_poll_failures_total"
+POLLS = "spec_decode_exporter_polls_total"
 
 
 @pytest.fixture(scope="module")
@@ -74,19 +71,6 @@ def value(exporter, name):
     """The sum of a metric over its labels."""
     families = text_string_to_metric_families(exporter.metrics())
     return sum(sample.value for family in families for sample in family.samples if sample.name == name)
-
-
-def cpu_seconds(process):
-    return time.clock_gettime((~process.pid << 3) | 2)  # what clock_getcpuclockid(3) gives
-
-
-def waited_for_cpu(*processes):
-    """Return the seconds in which another program had the processor that these were ready to use."""
-    return sum(process.waited_for_cpu() for process in processes)
-
-
-def descriptors(process):
-    return {int(entry.name) for entry in Path(f"/proc/{process.pid}/fd").iterdir()}
 
 
 def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
@@ -182,60 +166,3 @@ def test_a_log_that_is_not_read_delays_nothing_and_its_dropped_lines_are_counted
             assert b"event=stopping" in os.read(reading, 1_000_000)
         finally:
             process.kill()
-
-
-def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):
-    exporter = watching()
-    e2e.eventually(lambda: value(exporter, POLLS) > 3)
-    drafts, polls = value(exporter, "spec_decode_drafts_total"), value(exporter, POLLS)
-    with ExitStack() as clients:
-        exporter.signal(signal.SIGSTOP)
-        asking = [
-            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=e2e.CEILING))
-            for _ in range(20)
-        ]
-        for client in asking:
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        time.sleep(10)
-        began = time.monotonic()
-        exporter.signal(signal.SIGCONT)
-        answers = [client.makefile("rb").readline() for client in asking]
-    # It answers a limited number at a time and rejects the others at once.
-    assert answers.count(b"HTTP/1.1 200 OK\r\n") >= 1
-    assert {answer.split()[1] for answer in answers} <= {b"200", b"503"}
-    e2e.eventually(lambda: value(exporter, POLLS) > polls + 3)
-    # It omits the polls of the time in which it stood still.
-    assert value(exporter, POLLS) - polls < time.monotonic() - began + 5
-    assert value(exporter, FAILURES) <= 1  # the one that was under way, at most
-    assert value(exporter, "spec_decode_drafts_total") > drafts
-    assert value(exporter, "spec_decode_exporter_target_up") == 1
-
-
-def test_without_descriptors_polls_continue_and_the_page_returns_with_the_first_free_one(
-    watching, e2e, simulator
-):
-    exporter = watching()
-    e2e.eventually(lambda: value(exporter, POLLS) > 3)
-    process = exporter.process
-    assert (
-        resource.prlimit(process.pid, resource.RLIMIT_NOFILE)[0]
-        == resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    )
-    most = max(descriptors(process)) + 4
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (most, most))
-    polls, began, used = value(exporter, POLLS), time.monotonic(), cpu_seconds(process)
-    waited = waited_for_cpu(exporter, simulator)
-    with ExitStack() as clients:
-        for _ in range(30):
-            clients.enter_context(socket.create_connection(("127.0.0.1", exporter.port), timeout=e2e.CEILING))
-        e2e.eventually(lambda: "connections_full" in exporter.log)
-        time.sleep(4)
-        assert max(descriptors(process)) < most
-        used, lasted = cpu_seconds(process) - used, time.monotonic() - began
-        waited = waited_for_cpu(exporter, simulator) - waited
-    e2e.eventually(lambda: value(exporter, POLLS))
-    assert value(exporter, POLLS) - polls > 0.7 * (lasted - waited)
-    assert value(exporter, FAILURES) == 0
-    assert used < 0.4 * lasted  # it waits, and does not try again and again
-    assert exporter.log.count("connections_full") == 1
-    assert "Traceback" not in exporter.log

@@ -68,14 +68,6 @@ def test_a_reload_brings_new_targets_and_a_mistake_leaves_the_old_ones(exporter,
     assert f"{RELOADED} 1.0" in exporter.metrics()
 
 
-def test_a_port_in_use_is_said_in_one_line(start, e2e, exporter):
-    address = f"127.0.0.1:{exporter.port}"
-    second = start(e2e.Exporter, config("first"), "--web.listen-address", address, name="second")
-    assert second.process.wait(timeout=e2e.CEILING) != 0
-    assert f"cannot listen on {address}: the port is in use" in second.log
-    assert "Traceback" not in second.log
-
-
 def test_sigterm_ends_it_promptly_while_a_server_and_a_client_keep_it_waiting(start, e2e):
     poll = {"interval": "60s", "timeout": "60s"}
     with socket.create_server(("127.0.0.1", 0)) as silent:

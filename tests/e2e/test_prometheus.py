@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -139,44 +137,11 @@ def test_both_kinds_of_series_are_whole(stack):
     assert "Traceback" not in stack.exporter.log
 
 
-def test_acceptance_and_rates_are_those_of_the_server(stack):
-    theirs = {
-        name: stack.full.value(f'rate(vllm:spec_decode_num_{name}_total{{job="steady"}}[30s])')
-        for name in ("accepted_tokens", "draft_tokens", "drafts")
-    }
-    for name, rate in theirs.items():
-        ours = stack.full.value(f'rate(spec_decode_{name}_total{{target="steady"}}[30s])')
-        assert ours == pytest.approx(rate, rel=0.05), name
-    ratio = stack.full.value('spec_decode_draft_acceptance_ratio{target="steady",window="30s"}')
-    assert ratio == pytest.approx(theirs["accepted_tokens"] / theirs["draft_tokens"], abs=0.02)
-    assert 0.3 < ratio < 0.95
-    positions = stack.full.query('spec_decode_position_acceptance_ratio{target="steady",window="30s"}')
-    by_position = [
-        ratio for _, ratio in sorted((int(labels["position"]), ratio) for labels, ratio in positions)
-    ]
-    assert len(by_position) == 4
-    assert by_position == sorted(by_position, reverse=True)
-
-
 def test_a_restart_is_a_reset_of_the_server_but_not_of_our_counters(stack):
     assert stack.full.value('resets(vllm:spec_decode_num_accepted_tokens_total{job="restart"}[5m])') == 1
     assert stack.full.value('resets(spec_decode_accepted_tokens_total{target="restart"}[5m])') == 0
     assert stack.full.value('sum(spec_decode_engine_resets_total{target="restart"})') == 1
     assert stack.full.value('sum(spec_decode_engine_resets_total{target="steady"})') == 0
-
-
-OF_QUANTILES = re.compile(
-    r'spec_decode_\w*_quantile_\w+ non-summary metrics should not have "quantile" label'
-)
-
-
-def test_promtool_criticises_only_the_label_of_quantiles(stack):
-    """Quantiles are gauges: decision 17."""
-    words = [shutil.which("promtool"), "check", "metrics"]
-    page = stack.exporter.metrics()
-    checked = subprocess.run(words, input=page, capture_output=True, text=True, check=False)
-    criticised = (checked.stdout + checked.stderr).splitlines()
-    assert [line for line in criticised if not OF_QUANTILES.fullmatch(line)] == []
 
 
 @every_query
@@ -191,20 +156,3 @@ def test_a_query_finds_data(query, stack):
 @every_query
 def test_a_query_of_nothing_is_no_error(query, nothing):
     assert not nothing.query(interpolated(query[2])), "what is not known is not 0"
-
-
-def expression(uid, title, ref="A"):
-    (found,) = [expr for board, panel, expr in QUERIES if (board, panel) == (uid, (title, ref))]
-    return interpolated(found)
-
-
-def test_the_baseline_is_as_fast_as_itself(stack):
-    # The speed-up, and the time of a token beside it.
-    speedups, arms = (
-        stack.full.query(expression("spec-decode-overview", "Arms side by side", ref)) for ref in "AB"
-    )
-    assert {labels["arm"] for labels, _ in arms} == {"steady", "restart", "drop"}
-    by_arm = {labels["arm"]: value for labels, value in speedups}
-    assert by_arm["steady"] == pytest.approx(1)
-    seconds = {labels["arm"]: value for labels, value in arms}
-    assert by_arm["restart"] == pytest.approx(seconds["steady"] / seconds["restart"], rel=0.05)

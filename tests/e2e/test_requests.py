@@ -45,12 +45,3 @@ def test_the_sums_over_the_requests_are_the_counters_of_the_server(e2e, start, t
         assert sum(each[name] for each in found["models"]) == theirs[f"vllm:spec_decode_num_{name}_total"]
     assert sum(each["requests"] for each in found["models"]) == found["taken"]
     assert set(found["refused"].values()) == {0}
-
-
-def test_what_is_sent_where_nothing_is_taken_is_answered_with_what_to_do(e2e, start):
-    exporter = start(e2e.Exporter, "targets: [{url: 'http://127.0.0.1:9'}]", name="closed")
-    exporter.wait_for(f"{exporter.url}/-/healthy")
-    status, _, body = e2e.fetch(f"{exporter.url}/api/v1/requests", method="POST")
-    assert status == 404
-    assert "requests.ingest: true" in body
-    assert "requests-title" not in e2e.fetch(exporter.url)[2]

@@ -34,11 +34,7 @@ def request(answer: Answer, **changes: object) -> RequestRecord:
 
 async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
     """Return the findings about requests of the scenario ``mixed`` after some seconds."""
-    return await _requests("mixed", seconds, **changes)
-
-
-async def _requests(name: str, seconds: float, **changes: object) -> RequestFindings:
-    scenario = load_scenario(name)
+    scenario = load_scenario("mixed")
     answers: list[tuple[float, Answer]] = []
     simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))
     board = RequestStore(RequestSettings(ingest=True))

@@ -33,14 +33,19 @@ from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark,
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import group_view, grouped, target_view
+from spec_decode_exporter.views.fleet_view import (
+    experiment_view,
+    experiments_of,
+    group_view,
+    grouped,
+    target_view,
+)
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 from tests.fakes.saved_state import document_of
-from tests.fakes.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
@@ -201,11 +206,12 @@ class Chain:
 
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
-        errors, wall = self.errors, self.clock.wall()
+        errors = self.errors
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
         models = [
-            snapshot_view(taken, wall, "1"),
+            *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
+            *(experiment_view(*each) for each in experiments_of(taken.experiments)),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
             *self.overview.targets(),
             *(view for views in lists(taken.requests, errors).values() for view in views),

@@ -66,10 +66,6 @@ def viewed(bad, engine):
     return engine.target == bad
 
 
-def watched(bad, watch, *_):
-    return watch.target.name == bad
-
-
 def always(*_, **__):
     return True
 
@@ -82,10 +78,6 @@ OF_TARGETS = {
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
     "sample": Fault("monitor.engine_monitor.EngineMonitor.observe", owned),
     "evaluation": Fault("monitor.engine_monitor.EngineMonitor._evaluated", owned),
-    "learned state": Fault("costs.learned.Learned.state", owned),
-    "absence": Fault("window.history.History.is_gone", owned),
-    "summary": Fault("monitor.summary_log.summary_line", labelled),
-    "status": Fault("monitor.target_monitor.TargetMonitor.status", watched),
     # In the API and the metrics.
     "JSON": Fault("web.api.EngineView", labelled),
     "JSON of an event": Fault("web.api.encoded", lambda bad, view: isinstance(view, RecordedEvent) and view.target == bad),
@@ -93,14 +85,10 @@ OF_TARGETS = {
 }  # fmt: skip
 OF_PAGES = {
     "headline": Fault("web.page.headline", always),
-    "trace": Fault("web.page.acceptance_trace", always),
-    "all comparisons": Fault("monitor.experiment_monitor.ExperimentMonitor.compare", always),
     "section of targets": Fault("web.page.render", lambda _, template, **__: template == "targets.html"),
-    "section of events": Fault("web.page.render", lambda _, template, **__: template == "events.html"),
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
     "comparison": Fault("monitor.experiment_monitor.compare", lambda _, settings, *__: settings.name == "bad"),
-    "results": Fault("monitor.experiment_monitor.ExperimentMonitor._inform", always),
     "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),

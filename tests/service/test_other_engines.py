@@ -1,7 +1,6 @@
 """Engines that count a request when it ends: their figures, compared with sums over the requests themselves."""
 
 import asyncio
-from collections import Counter
 
 import pytest
 
@@ -68,16 +67,6 @@ async def test_drafts_that_come_in_bursts_are_neither_a_stall_nor_a_drop(
         assert not told.told("acceptance_dropped", "drafting_dropped", "drafting_stalled", "engine_reset")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_requests_that_end_together_are_one_increment_however_many_their_tokens(observed, kind):
-    def everyone_ends(server):
-        last = server.sums(10**6) + Counter(generated=3 * 10**6)
-        server.sums = lambda _: last
-
-    _, evaluation = await observed(kind, change=everyone_ends)
-    assert evaluation.longest.window.seconds == pytest.approx(SECONDS)  # no reset
-
-
 async def test_an_engine_that_changes_k_gets_no_advice_on_k(observed):
     ended, evaluation = await observed("sglang", change=lambda server: setattr(server, "steps", 1))
     its, decoded = evaluation.longest, ended["generated"] - ended["requests"]
@@ -96,11 +85,6 @@ async def test_sglang_that_shows_no_k_has_all_but_what_depends_on_its_draft_toke
     assert its.acceptance_length_tokens == pytest.approx(decoded / ended["drafts"])
     assert its.acceptance_length_bounds is not None
     assert its.draft_acceptance_ratio is its.draft_length_tokens is its.speedup_range is None
-
-
-async def test_sglang_without_speculation_is_disabled_though_its_gauges_are_there(observed):
-    _, evaluation = await observed("sglang", steps=0)
-    assert (evaluation.state, evaluation.longest.acceptance_length_tokens) == (State.DISABLED, None)
 
 
 # llama.cpp

@@ -13,7 +13,6 @@ from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.scrape.poll_record import RawPoll
 from tests.fakes.replayed_metrics import recorded_targets
 from tests.paths import DATA
 
@@ -115,42 +114,3 @@ def test_tokens_a_step_are_those_of_the_server_and_not_those_of_a_draft(name, co
     assert replayed.snapshot.evaluation.state is State.ACTIVE
     spent = 1e3 * replayed.last["tokens_predicted_seconds"] / replayed.last["tokens_predicted"]
     assert 1e3 * replayed.window.time_per_output_token_seconds == pytest.approx(spent, rel=0.01)
-
-
-def test_synthetic_rates_are_those_that_the_server_was_started_with():
-    replayed = Replayed(RECORDINGS / "llamacpp-b11434-synth.recording.gz")
-    assert replayed.window.positions.acceptance == pytest.approx([0.9, 0.7, 0.5, 0.3], abs=0.03)
-
-
-@pytest.mark.parametrize(("before", "drops"), [(10**6, 1), (3 * 10**7, 1), (3 * 10**8, 0)])
-def test_the_same_server_after_months_has_the_same_length_without_a_reset_or_a_broken_check(before, drops):
-    """Its counters have six digits then, as llama-server prints them; those of positions have all.
-
-    From 100 million drafts on their number grows by 1000 at a time: too roughly for a drop of two minutes.
-    """
-    path = RECORDINGS / "llamacpp-b10434-draft-k4-drop.recording.gz"
-    polls = [aged(poll, before) for poll in read_recording(path)]
-    replayed = Replayed(path, polls)
-    assert [replayed.times(name) for name in ("engine_reset", "check_broken")] == [[], []]
-    assert len(replayed.times("acceptance_dropped")) == drops
-    whole = replayed.snapshot.totals.counters
-    assert 1 + whole.accepted_tokens / whole.drafts == pytest.approx(2.99, rel=0.02)
-
-
-def aged(poll: RawPoll, drafts: int) -> RawPoll:
-    """Return a poll of a server that made ``drafts`` more drafts of 4 tokens, with half of them accepted."""
-    shares = {"drafts_total": 1, "draft_tokens_total": 4, "accepted_tokens_total": 2, "predicted_total": 3}
-
-    def older(match):
-        name, value = match[1].decode(), float(match[3])
-        if match[2]:
-            return b"%s%s %d" % (
-                match[1],
-                match[2],
-                value + drafts * (0.8, 0.6, 0.4, 0.2)[int(match[2][11:12])],
-            )
-        share = next((share for end, share in shares.items() if name.endswith(end)), 0)
-        return b"%s %s" % (match[1], f"{value + drafts * share:.6g}".encode())
-
-    page = re.sub(rb"(?m)^(llamacpp:\w+)(\{[^}]*\})? (\S+)$", older, poll.page)
-    return poll._replace(page=page)

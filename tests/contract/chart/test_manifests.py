@@ -79,26 +79,6 @@ def test_every_pod_may_run_where_pod_security_restricted_is_enforced(rendered):
             assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
-def test_every_container_asks_for_cpu_and_memory_and_limits_memory(rendered):
-    """Namespaces with a ResourceQuota refuse others."""
-    for pod in rendered.pods():
-        for container in pod["containers"]:
-            assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
-            assert "memory" in container["resources"]["limits"]
-
-
-def test_names_namespace_and_the_place_of_pods_are_chosen(render):
-    spread = [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-    more = {"topologySpreadConstraints": spread, "priorityClassName": "high"}
-    rendered = render({**more, "nameOverride": "spec", "namespaceOverride": "elsewhere"})
-    assert {one["metadata"]["namespace"] for one in rendered} == {"elsewhere"}
-    assert rendered.workload()["metadata"]["name"].endswith("-spec")
-    pod = rendered.workload()["spec"]["template"]["spec"]
-    assert {key: pod[key] for key in more} == more
-    config = yaml.safe_load(rendered.config())
-    assert config["discovery"]["kubernetes"][0]["namespaces"] == ["elsewhere"]
-
-
 def test_ports_of_probes_and_mounted_volumes_are_there(rendered):
     claims = {
         claim["metadata"]["name"]

@@ -58,15 +58,6 @@ def test_links_to_dashboards_lead_where_the_value_says(groups):
     assert "vllm:spec_decode" not in json.dumps(made)  # these are for those without an exporter
 
 
-def test_alerts_are_left_out_by_name_and_get_labels(render):
-    made = rules(render("fleet").one("PrometheusRule")["spec"]["groups"])
-    alerts = {rule["alert"]: rule for rule in made if "alert" in rule}
-    assert "SpecDecodeNetSlowdown" not in alerts
-    assert {"team": "serving", "severity": "warning"}.items() <= alerts["SpecDecodeSuddenDrop"][
-        "labels"
-    ].items()
-
-
 def test_an_alert_is_changed_by_its_name_and_by_its_kind_before_that(groups):
     made = groups(
         overrides={
@@ -81,15 +72,6 @@ def test_an_alert_is_changed_by_its_name_and_by_its_kind_before_that(groups):
         "gone": ("critical", "15m"),
         "rejected": ("info", "15m"),
     }
-
-
-def test_the_notes_say_that_alerts_have_no_link_without_an_address_of_the_pages(render):
-    alerts = {"prometheusRule": {"enabled": True}}
-    assert "set web.externalUrl" in render(alerts).notes
-    assert (
-        "set web.externalUrl"
-        not in render({**alerts, "web": {"externalUrl": "https://spec.example.org"}}).notes
-    )
 
 
 def test_every_dashboard_is_a_configmap_that_grafana_finds(render):

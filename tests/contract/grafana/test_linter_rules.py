@@ -10,7 +10,7 @@ import pytest
 from grafana.style import Colour
 from tests.contract.promql import nodes
 
-from .shipped import SUBSTITUTES, each_board, each_panel, each_target, interpolated, panels_of, selectors
+from .shipped import each_board, each_panel, each_target, interpolated, panels_of, selectors
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -28,14 +28,6 @@ def test_panel_title_description_datasource_units_and_targets_rules(panel):
     assert one["targets"]
     assert {str(each["datasource"]) for each in (one, *one["targets"])} == {str(DATASOURCE)}
     assert one["fieldConfig"]["defaults"]["unit"] in UNITS
-
-
-@each_target
-def test_target_rate_interval_rule(target):
-    for node, above in nodes(interpolated(target.expr)):
-        if isinstance(node, promql.MatrixSelector) and above[-1].func.name in ("rate", "irate"):
-            assert "[$__rate_interval]" in target.expr
-            assert promql.display_duration(node.range) == SUBSTITUTES["__rate_interval"]
 
 
 @pytest.mark.parametrize("label", ["job", "instance"])
@@ -81,13 +73,3 @@ def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
     if panel.panel["type"] == "stat":
         mapping = panel.panel["fieldConfig"]["defaults"]["mappings"][-1]
         assert mapping["options"] == {"match": "null+nan", "result": {"color": Colour.UNKNOWN, "index": 0}}
-
-
-@each_target
-def test_target_counter_agg_rule(target):
-    for node, above in nodes(interpolated(target.expr)):
-        if isinstance(node, promql.VectorSelector) and node.name.endswith(
-            ("_total", "_bucket", "_count", "_sum")
-        ):
-            assert isinstance(above[-1], promql.MatrixSelector)
-            assert above[-2].func.name in ("rate", "irate", "increase")

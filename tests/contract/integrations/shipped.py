@@ -19,9 +19,6 @@ def snippet(language, first_line):
 SCALED_OBJECT = yaml.safe_load(snippet("yaml", "# scaledobject.yaml"))
 DATADOG = yaml.safe_load(snippet("yaml", "# conf.d/openmetrics.d/conf.yaml"))
 
-KEDA_MATCHERS = 'namespace="inference", pod=~"vllm-.+"'
-"""Matchers of the engines that the ScaledObject selects."""
-
 
 def keda_queries():
     """Return the query of each trigger, by its name."""

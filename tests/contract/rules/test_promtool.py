@@ -1,7 +1,4 @@
-"""Prometheus' own tool reads the rules and runs their tests at the shipped scrape interval.
-
-tests/e2e/test_scrape_intervals.py runs them at the shortest and the longest interval.
-"""
+"""Prometheus' own tool reads the rules and runs their tests at the shipped scrape interval."""
 
 import json
 import re

@@ -80,11 +80,6 @@ class Server:
             self.process.wait(timeout=20)
         self.kill()
 
-    def cpu_seconds(self) -> float:
-        """Return the processor time of its first process, in steps of a hundredth of a second."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def _gone(self) -> bool:
         try:
             os.killpg(self.process.pid, 0)

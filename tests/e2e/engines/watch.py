@@ -51,6 +51,18 @@ class Page:
         return tuple(self.sum(name, position=position, **labels) for position in sorted(names, key=int))
 
 
+def page_of(url: str) -> Page:
+    """Read the metrics page of an exporter or of an engine now."""
+    families = text_string_to_metric_families(get(f"{url}/metrics"))
+    return Page(tuple(sample for family in families for sample in family.samples))
+
+
+def state(page: Page) -> str:
+    """Return the state of speculation in the longest window."""
+    [present] = [sample.labels["state"] for sample in page.find("spec_decode_state") if sample.value == 1]
+    return present
+
+
 @dataclass(frozen=True)
 class Watch:
     """A running exporter that watches one server."""
@@ -59,8 +71,7 @@ class Watch:
 
     def page(self) -> Page:
         """Read its page now."""
-        families = text_string_to_metric_families(get(f"{self.server.url}/metrics"))
-        return Page(tuple(sample for family in families for sample in family.samples))
+        return page_of(self.server.url)
 
     def up(self) -> bool:
         """Return whether the last poll succeeded."""

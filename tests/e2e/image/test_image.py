@@ -3,9 +3,7 @@
 import json
 import os
 import re
-import shlex
 import signal
-import subprocess
 from pathlib import PurePath
 
 import pytest
@@ -15,7 +13,7 @@ from spec_decode_exporter import __version__
 from spec_decode_exporter.web.documentation import served
 from tests.paths import CHECKOUT
 
-from .conftest import RESTRICTED, Container, run
+from .conftest import RESTRICTED, run
 
 STATE = f"/{STATE_DIRECTORY}"
 LARGEST = 120_000_000
@@ -82,12 +80,6 @@ def test_there_is_no_shell_and_nothing_to_install_with(files):
     assert not [path for path in files if "lent" in path or path.endswith("pip.conf")]
 
 
-def test_scanners_find_what_debian_packages_the_libraries_came_from(files):
-    packages = {PurePath(path).name for path in files if "/status.d/" in path}
-    assert "libc6" in packages
-    assert any(package.startswith("libssl3") for package in packages)
-
-
 def test_it_holds_just_what_is_locked_and_the_documents_of_the_checkout(facts):
     lock = (CHECKOUT / "image" / "requirements.lock").read_text()
     locked = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", lock, re.MULTILINE))
@@ -102,17 +94,6 @@ def test_it_trusts_the_usual_authorities_resolves_names_and_lets_any_user_write_
     assert facts["certificates"] > 50
     assert "127.0.0.1" in facts["localhost"]
     assert facts["state"] == [65532, 0, 0o775]
-
-
-def test_without_words_it_is_a_sidecar(start_container, e2e):
-    port = e2e.free_port()
-    container = start_container(flags=["--env", f"SPEC_DECODE_EXPORTER_WEB_LISTEN_ADDRESS=127.0.0.1:{port}"])
-    e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
-    page = e2e.fetch(f"http://127.0.0.1:{port}/metrics")[2]
-    assert 'target="localhost:8000"' in page
-    status, seconds = container.stop()
-    assert status == 0
-    assert seconds < e2e.PROMPTLY
 
 
 @pytest.mark.parametrize("user", ["65532:65532", "1000720000:0"], ids=["its own", "one of OpenShift's"])
@@ -150,39 +131,3 @@ def test_as_the_first_process_it_ends_on_sigterm_while_it_still_imports(start_co
     status, seconds = container.stop()
     assert status == 128 + signal.SIGTERM
     assert seconds < e2e.PROMPTLY
-
-
-@pytest.fixture(scope="module")
-def vllm(image, e2e):
-    """Run a simulated vLLM that speculation slows down, in a container of the image; return its address."""
-    address = f"127.0.0.1:{e2e.free_port()}"
-    words = ("simulate", "--scenario", "harmful", "--speed", "60", "--listen-address", address)
-    container = Container(image, f"spec-decode-exporter-e2e-vllm-{os.getpid()}", *words)
-    e2e.eventually(lambda: e2e.fetch(f"http://{address}/health")[0] == 200)
-    yield address
-    container.remove()
-
-
-OBSERVE = ("--for", "8s", "--cost.draft-cost-ratio", "0.3")
-
-
-@pytest.mark.parametrize("terminal", [False, True], ids=["in a pipeline", "on a terminal"])
-def test_one_command_observes_a_server_and_ends_with_its_exit_status(terminal, image, vllm):
-    """As README shows it: ``docker run --rm --network host IMAGE observe localhost:8000``."""
-    flags = ["--interactive", "--tty"] if terminal else []
-    command = [
-        "podman",
-        "run",
-        *["--rm", "--network", "host", "--pull", "never"],
-        *flags,
-        image,
-        "observe",
-        vllm,
-        *OBSERVE,
-    ]
-    if terminal:
-        command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert "Speculation makes decoding slower" in done.stdout
-    assert ("\x1b[" in done.stdout) == terminal

@@ -1,4 +1,4 @@
-"""The parsers of pages, configurations and requests, and what each keeps to with any bytes.
+"""The parsers of pages and requests, and what each keeps to with any bytes.
 
 In pages, a record separator precedes a later page.
 """
@@ -7,24 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from urllib.parse import parse_qsl
 
 import msgspec
-from aiohttp import hdrs
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.http_parser import HttpRequestParser
-from multidict import MultiDict
 
-from spec_decode_exporter.app.reload import load_config
-from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
 from spec_decode_exporter.requests.record import (
     MAX_MISTAKES,
     Batch,
@@ -37,10 +25,6 @@ from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.layout import Layout, lines_of, read_layout, values_at
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, MAX_NAME, MAX_POSITIONS, SampleReader
-from spec_decode_exporter.web.api import ENDPOINTS
-from spec_decode_exporter.web.endpoint import RequestError, read
-from spec_decode_exporter.web.query import PageQuery
-from spec_decode_exporter.web.security import WebSettings, _credentials, read_web_config
 
 
 @dataclass(frozen=True)
@@ -61,16 +45,6 @@ def sane(error: Exception, max_characters: int = 4000) -> None:
     assert text
     assert len(text) <= max_characters, text[:max_characters]
     text.encode()
-
-
-_FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
-
-
-def file_of(data: bytes, name: str) -> Path:
-    """Write the bytes to a file in a folder that exists until the process ends."""
-    path = Path(_FOLDER.name) / name
-    path.write_bytes(data)
-    return path
 
 
 _LOOP = asyncio.new_event_loop()
@@ -164,130 +138,6 @@ PAGE = Harness(check_page, WORDS)
 READER = Harness(check_reader, WORDS)
 
 
-SECRET = "hunter2"
-MAX_ERROR = 200_000
-"""Maximum characters of an error: a configuration reports all mistakes at once."""
-
-
-def check_config(data: bytes) -> None:
-    """Check a configuration; no mistake shows a value from the environment."""
-    _refused_plainly(lambda: load_config(file_of(data, "exporter.yml"), environ={"A": SECRET}))
-
-
-def check_web_config(data: bytes) -> None:
-    """Check a web configuration."""
-    _refused_plainly(lambda: read_web_config(file_of(data, "web.yml")))
-
-
-def _refused_plainly(read) -> None:
-    try:
-        read()
-    except ConfigError as error:
-        sane(error, MAX_ERROR)
-        _keeps_secrets(error)
-
-
-def _keeps_secrets(error: ConfigError) -> None:
-    assert SECRET not in str(error)
-    assert error.problems
-
-
-_YAML = ("&a ", "*a", "<<: ", "!!", "${A}", "$$", "|\n", ">-\n", "---\n", "\t", "? ", '"\\', "~", "- ", ": ")
-
-
-def _keys(model) -> tuple[str, ...]:
-    return tuple(f"{name}: " for name in model.model_fields)
-
-
-CONFIG = Harness(
-    check_config,
-    (
-        *_YAML, *_keys(Config), "interval: ", "url: ", "labels: ", "files: ", "http: ", "dns: ", "names: ", "type: ",
-        "kubernetes: ", "ports: ", "shard: ", "authorization: ", "credentials: ", "tls_config: ", "http_headers: ",
-        "speculative: ", "loads: ", "file: ", "baseline: ", "variants: ", "http://a", "1s", "9" * 30, "['5m']",
-    ),
-)  # fmt: skip
-WEB_CONFIG = Harness(
-    check_web_config,
-    (
-        *_YAML, *_keys(WebSettings), "cert_file: ", "client_auth_type: ",
-        "interval: ", "burst: ", "TLS12",
-        "RequireAndVerifyClientCert", "X-Frame-Options: ", "$2y$10$" + "a" * 53,
-    ),
-)  # fmt: skip
-
-
-_HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION)
-
-
-def _received(target: bytes, headers: bytes = b""):
-    """Return the request from aiohttp's parser; None if it rejects the request."""
-    parser = HttpRequestParser(BaseProtocol(_LOOP), _LOOP, 2**16)
-    try:
-        messages, _, _ = parser.feed_data(b"GET %b HTTP/1.1\r\nHost: a\r\n%b\r\n" % (target, headers))
-    except (HttpProcessingError, ValueError):
-        return None
-    return messages[0][0] if messages else None
-
-
-def check_query(data: bytes) -> None:
-    """Check the query of each path."""
-    request = _received(b"/?" + data.replace(b" ", b"+"))
-    if request is None:
-        return
-    try:
-        query = request.url.query
-    except ValueError:
-        return
-    _check_page(query)
-    for endpoint in ENDPOINTS:
-        try:
-            read(endpoint.parameters, query)
-        except RequestError as error:
-            sane(error, 2**17)
-
-
-def _check_page(query: Mapping[str, str]) -> None:
-    asked = PageQuery.read(query)
-    assert len(asked.text) <= 200
-    assert len(asked.opened) <= 8
-    for shown in (asked, asked.toggled("a"), asked.filtered("b")):
-        again = MultiDict(parse_qsl(shown.href.removeprefix("./").removeprefix("?"), keep_blank_values=True))
-        assert PageQuery.read(again).href == shown.href or len(shown.opened) > 8
-    asked.matches([("target", "a"), ("model_name", "ß")])
-
-
-def check_headers(data: bytes) -> None:
-    """Check the headers, with a line of the data as value of each."""
-    values = zip(_HEADERS, data.split(b"\n"), strict=False)
-    request = _received(b"/", b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in values))
-    if request is None:
-        return
-    accept, encoding, authorization = (request.headers.get(name, "") for name in _HEADERS)
-    assert choose_format(accept) in Format
-    assert choose_gzip(encoding) in (True, False)
-    given = _credentials(authorization)
-    assert given is None or ":" not in given[0]
-    if given is not None:
-        given[0].encode("utf-8", "surrogateescape")
-
-
-QUERY = Harness(
-    check_query,
-    (
-        "q=", "engine=", "&", "%00", "%ed%a0%80", "+", "target=", "model=", "match=zone%3Deu", "verdict=", "window=5m",
-        "group_by=model_name", "type=", "engine_id=", "since=19af3c1d2e0-17", "limit=", "model_name=",
-    ),
-)  # fmt: skip
-HEADERS = Harness(
-    check_headers,
-    (
-        "text/plain;version=0.0.4", "application/openmetrics-text", ";q=0.5", "*/*", "gzip", "identity", "Basic YTpi",
-        "basic ", ", ", "\n", "=", '"', "1.0.0", "escaping=underscores",
-    ),
-)  # fmt: skip
-
-
 _MOST = 2**63
 
 
@@ -344,9 +194,5 @@ SENT = Harness(
 HARNESSES = {
     "page": PAGE,
     "reader": READER,
-    "config": CONFIG,
-    "web-config": WEB_CONFIG,
-    "query": QUERY,
-    "headers": HEADERS,
     "sent-requests": SENT,
 }

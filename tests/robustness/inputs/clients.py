@@ -89,12 +89,11 @@ _HEAD: Final = Row(
             *[b"X-%d: a" % number for number in range(web_server.MAX_HEADERS - 2)]
         ),
         "as many bytes as are read": lambda: request(*[header(b"X", 8000)] * 4),
-        "a path of the longest line": lambda: request(path=b"/?q=" + b"%41" * 2600),
     },
     beyond={
         "bytes of a line": lambda: request(path=b"/?q=" + b"a" * _LINE),
         "bytes of a header": lambda: request(header(b"X", _LINE + 100)),
-        "bytes in total": lambda: request(*[header(b"X", 8000)] * 5),
+        "bytes of more than one read": lambda: request(*[header(b"X", 8000)] * 12),
         "headers": lambda: request(*[b"X: a"] * (web_server.MAX_HEADERS + 1)),
     },
 )
@@ -103,7 +102,6 @@ _ACCEPT: Final = Row(
     name="Accept and Accept-Encoding",
     read=answered,
     worst={
-        "elements of one letter": lambda: metrics(*[header(b"Accept", 8000, b"a,")] * 3),
         "parameters without a name": lambda: metrics(header(b"Accept", 8000, b";")),
         "encodings": lambda: metrics(*[header(b"Accept-Encoding", 8000, b"gzip;q=0.1,")] * 3),
     },
@@ -119,15 +117,12 @@ _API_QUERY: Final = Row(
         "as many values as are read": lambda: request(
             path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(endpoint.MAX_PARAMETERS))
         ),
-        "long values": lambda: request(path=_SNAPSHOT + b"&".join([b"model=" + b"a" * 500] * 15)),
-        "every group": lambda: request(path=_SNAPSHOT + b"group_by=target&group_by=model_name"),
     },
     beyond={
         "parameters": lambda: request(
             path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(endpoint.MAX_PARAMETERS + 1))
         ),
         "a parameter that is not known": lambda: request(path=_SNAPSHOT + b"a" * 7000),
-        "a label that no target has": lambda: request(path=_SNAPSHOT + b"match=a%3Db"),
     },
 )
 
@@ -139,7 +134,6 @@ _PAGE_QUERY: Final = Row(
         "engines that are not there": lambda: request(
             path=b"/?" + b"&".join(b"engine=%3Cb%3E" + b"%d" % each + b"x" * 60 for each in range(100))
         ),
-        "quotes that do not end": lambda: request(path=b"/fragment?q=" + b"%22" * 2000),
     },
 )
 
@@ -148,7 +142,6 @@ _SINCE: Final = Row(
     read=answered,
     worst={
         "the largest id": lambda: request(path=b"/api/v1/events?since=" + b"f" * 16 + b"-" + b"9" * 15),
-        "every type of event": lambda: request(path=b"/api/v1/events?limit=1000"),
     },
     beyond={
         "characters": lambda: request(path=b"/api/v1/events?since=" + b"f" * 17 + b"-" + b"9" * 15),
@@ -165,8 +158,6 @@ _REQUESTS: Final = Row(
         "as many requests as are read": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS)),
         "repeated keys": lambda: posted(array(b"{" + b",".join([b'"n":1'] * 10_000) + b"}", 16)),
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
-        "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
-        "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "space": lambda: posted(b"[" + b" " * (openapi.MAX_BODY_BYTES - 2) + b"]"),
         "empty lines": lambda: posted(

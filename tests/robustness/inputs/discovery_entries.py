@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import (
@@ -16,12 +15,9 @@ from spec_decode_exporter.config.labels import (
     MAX_LABEL_VALUE,
     MAX_LABELS,
 )
-from spec_decode_exporter.config.source import explain
 from spec_decode_exporter.config.target_settings import (
-    DnsDiscovery,
     KubernetesDiscovery,
     Scrape,
-    TargetSettings,
 )
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.discoverer import FleetLabels
@@ -29,9 +25,7 @@ from spec_decode_exporter.discovery.lists import (
     MAX_GROUP_LABELS,
     MAX_PARAMETER_CHARACTERS,
     MAX_PARAMETERS,
-    DnsNameDiscovery,
     TargetDiscovery,
-    ip_and_port,
     json_groups,
 )
 from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery
@@ -99,47 +93,18 @@ async def _all_labels(data: bytes) -> object:
     return _logged(lambda: list(labels.limited([*found, pod])))
 
 
-async def _configured_labels(data: bytes) -> object:
-    try:
-        return TargetSettings.model_validate({"url": "http://a", "labels": json.loads(data)})
-    except ValidationError as error:
-        problems = explain(error.errors(include_url=False)[0], TargetSettings)
-        raise RejectedError("; ".join(message for _, message in problems)) from None
-
-
-async def _addresses(data: bytes) -> object:
-    """Read the responses to A and AAAA queries, one a line."""
-    try:
-        hosts = {ip_and_port(line, 8000) for line in data.decode().split("\n")}
-    except ValueError as error:
-        raise RejectedError(str(error)) from None
-    return await _answers(hosts)
-
-
-async def _services(data: bytes) -> object:
-    """Read the targets of SRV records as ``host:port``, one on a line."""
-    return await _answers(set(data.decode().split("\n")))
-
-
-async def _answers(hosts: set[str]) -> object:
-    found = DnsNameDiscovery("a.test", DnsDiscovery(names=("a.test",), type="A", port=8000), Scrape())
-
-    async def answered() -> set[str]:
-        return hosts
-
-    found._addresses = answered
-    try:
-        return await found.targets()
-    except DiscoveryError as error:
-        raise RejectedError(str(error)) from None
-
-
 def _labels(number: int, value: str = "x" * MAX_LABEL_VALUE, prefix: str = "l") -> dict[str, str]:
     return {f"{prefix}{count:05}": value for count in range(number)}
 
 
 def _annotated(**annotations: str) -> Make:
     return as_json({"annotations": {f"prometheus.io/{name}": value for name, value in annotations.items()}})
+
+
+def _pod_ports(number: int) -> Make:
+    """Return a pod whose annotation names one port that as many containers' ports have."""
+    ports = [{"name": "http", "containerPort": port} for port in range(1, number + 1)]
+    return as_json({"annotations": {"prometheus.io/port": "http"}, "ports": ports})
 
 
 def _engines(number: int, length: int, name: str = "") -> Make:
@@ -158,39 +123,15 @@ _PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
     "userinfo": "host.test@evil.example",
-    "userinfo with a port": "user:80@evil.example:80",
     "a path": "host.test:80/evil.example",
-    "a query": "host.test?evil.example",
-    "a fragment": "host.test#evil.example",
     "a backslash": "host.test\\evil.example",
-    "an encoded slash": "host.test%2fevil.example",
     "an IPv6 zone": "[fe80::1%25eth0]:80",
-    "text around brackets": "[::1]evil.example:80",
-    "a future address": "[v1.evil]:80",
     "full-width letters": "\uff45vil.example",
-    "an ideographic full stop": "evil\u3002example",
-    "a sharp s": "stra\u00dfe.test",
-    "a Kelvin sign": "\u212aevin.test",
     "a line end": "host.test\r\nHost: evil.example",
-    "port 0": "host.test:0",
     "a port beyond the highest": f"host.test:{MAX_PORT + 1}",
-    "a signed port": "host.test:+80",
-    "an underscore in a port": "host.test:8_0",
     "other digits": "host.test:\u0668\u0660",
-    "two ports": "host.test:80:81",
     "an empty host": ":80",
-    "an empty label": "host..test",
-}  # fmt: skip
-
-
-def _pod_ports(names: str, *numbers: int) -> Make:
-    """Return a pod whose annotation names ports, each of which is called ``http``."""
-    ports = [{"name": "http", "containerPort": number} for number in numbers]
-    return as_json({"annotations": {"prometheus.io/port": names}, "ports": ports})
-
-
-def _pod_labels(labels: Mapping[str, str]) -> Make:
-    return as_json({"labels": {f"x/{name}": value for name, value in labels.items()}})
+}
 
 
 ROWS: tuple[Row, ...] = (
@@ -261,38 +202,18 @@ ROWS: tuple[Row, ...] = (
         worst={
             "the most ports with the longest path": _annotated(
                 port=_numbers(MAX_PORTS), path="m" * (MAX_PATH - 1), scheme="https"
-            )
+            ),
+            "the most ports of one name": _pod_ports(MAX_PORTS),
         },
         beyond={
             "one more port": _annotated(port=_numbers(MAX_PORTS + 1)),
+            "one more port of one name": _pod_ports(MAX_PORTS + 1),
+            "a name as an address": as_json({"ip": "evil.example"}),
+            "a longer label": as_json({"labels": {"x/zone": "x" * (MAX_LABEL_VALUE + 1)}}),
             "256 KiB of commas": _annotated(port="," * 2**18),
             "an invalid port": _annotated(port="80@evil.example"),
             "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
             "a longer path": _annotated(path="m" * MAX_PATH),
-        },
-    ),
-    Row(
-        "address and ports in a pod's status and spec",
-        _pod,
-        worst={
-            "the most ports of one name": _pod_ports("http", *range(1, MAX_PORTS + 1)),
-            "one port 20,000 times": _pod_ports(",".join(["http"] * MAX_PORTS), *[1] * 20_000),
-        },
-        beyond={
-            "a name as an address": as_json({"ip": "evil.example"}),
-            "a hexadecimal address": as_json({"ip": "0x7f000001"}),
-            "one more port": _pod_ports("http", *range(1, MAX_PORTS + 2)),
-            "a port beyond the highest": _pod_ports("http", MAX_PORT + 1),
-        },
-    ),
-    Row(
-        "labels of a pod as labels",
-        _pod,
-        worst={"the most of the longest": _pod_labels(_labels(MAX_LABELS - 2, _FITTING))},
-        beyond={
-            "a longer value": _pod_labels({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
-            "longer labels together": _pod_labels(_labels(3, "x" * 1_000)),
-            **{f"a value with {bad!r}": _pod_labels({"zone": f"a{bad}"}) for bad in _NOT_PRINTABLE},
         },
     ),
     Row(
@@ -307,38 +228,6 @@ ROWS: tuple[Row, ...] = (
                 [[1, {name: value}] for name, value in _labels(MAX_LABELS - 1, "x").items()]
             ),
             "longer names": as_json([[1, _labels(MAX_LABELS - 2, "x", "l" * (MAX_LABEL_NAME - 5))]]),
-        },
-    ),
-    Row(
-        "`targets[].labels` of the configuration",
-        _configured_labels,
-        worst={"the most of the longest": as_json(_labels(MAX_LABELS))},
-        beyond={
-            "a longer value": as_json({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
-            "a longer name": as_json({"n" * (MAX_LABEL_NAME + 1): "x"}),
-            "one more label": as_json(_labels(MAX_LABELS + 1)),
-            **{f"a value with {bad!r}": as_json({"zone": f"a{bad}"}) for bad in _NOT_PRINTABLE[:-1]},
-        },
-    ),
-    Row(
-        "A and AAAA records",
-        _addresses,
-        worst={"4,000 addresses": text("\n".join(f"10.0.{n // 250}.{n % 250}" for n in range(4_000)))},
-        beyond={"an IPv6 zone": text("fe80::1%eth0"), "a name": text("evil.example")},
-    ),
-    Row(
-        "SRV records",
-        _services,
-        worst={
-            "2,000 records": text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
-            "the longest name": text(f"{_LONG_HOST}:{MAX_PORT}"),
-        },
-        beyond={
-            "an escaped space": text("evil\\032.example:80"),
-            "an escaped full stop": text("host\\.test:80"),
-            "a slash": text("host/evil.example:80"),
-            "userinfo": text("host@evil.example:80"),
-            "port 0": text("host.test:0"),
         },
     ),
     Row(

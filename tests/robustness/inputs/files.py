@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
 
 from structlog.testing import capture_logs
 
@@ -20,7 +19,7 @@ from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.monitor.state_file import StateFile, document, entry_json
+from spec_decode_exporter.monitor.state_file import MAX_CONTAINERS, StateFile, document, entry_json
 from spec_decode_exporter.plan import checkpoint
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.reports import saved_snapshot
@@ -45,11 +44,6 @@ def _secret(path: Path) -> object:
     return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
 
 
-def _indexed(path: Path) -> object:
-    (path.parent / "config.json").write_text(json.dumps(LLAMA_8B))
-    return checkpoint.model_of(str(path.parent), None)
-
-
 def _targets(number: int) -> bytes:
     return b"targets:\n" + b"".join(b"- url: http://h%d:1\n" % place for place in range(number))
 
@@ -57,15 +51,6 @@ def _targets(number: int) -> bytes:
 def _users(number: int) -> bytes:
     line = b"  user%d: $2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi\n"
     return b"basic_auth_users:\n" + b"".join(line % place for place in range(number))
-
-
-_TREE_BEYOND: Final = {
-    "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
-    "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
-    "nesting": filled(b"", b"[", b""),
-    "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
-    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_VALUES // 2 - 1)),
-}
 
 
 def _observation(engines: int) -> bytes:
@@ -93,7 +78,11 @@ ROWS: tuple[Row, ...] = (
         name="configuration",
         read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
-        beyond=_TREE_BEYOND,
+        beyond={
+            "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
+            "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
+            "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
+        },
     ),
     Row(
         name="web configuration",
@@ -118,8 +107,6 @@ ROWS: tuple[Row, ...] = (
         beyond={
             "bytes": filled(b"", b" ", b"", saved_snapshot.MAX_BYTES + 1),
             "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * saved_snapshot.MAX_VALUES,
-            "a text": filled(b'["', b"x", b'"]'),
         },
     ),
     Row(
@@ -128,11 +115,9 @@ ROWS: tuple[Row, ...] = (
         worst={"engines": lambda: _states(MAX_STATES)},
         beyond={
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
-            "values": filled(b"[", b"{},", b"{}]"),
-            "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
-            "nesting": lambda: _states(1, b"[" * 60_000),
+            "values": lambda: _states(1, b"[" + b"{}," * MAX_CONTAINERS + b"{}]"),
+            "entries": lambda: _states(MAX_STATES + 1, b"{}"),
             "an entry": lambda: _states(1, b'"' + b"x" * 60_000 + b'"'),
-            "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
         },
     ),
     Row(
@@ -146,20 +131,6 @@ ROWS: tuple[Row, ...] = (
             "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
             "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
-            "a number": lambda: json.dumps({**LLAMA_8B, "hidden_size": 10**4000}).encode(),
-        },
-    ),
-    Row(
-        name="index of a model's safetensors",
-        read=in_file(_indexed, ModelError, name="model.safetensors.index.json"),
-        worst={
-            "tensors": as_json(
-                lambda: {"weight_map": {str(n): "" for n in range(checkpoint.MAX_VALUES // 40)}}
-            )
-        },
-        beyond={
-            "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
-            "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
         },
     ),
 )

@@ -92,7 +92,6 @@ ROWS: Final = (
         read=_answered(_servers),
         worst={
             "as many servers as fit": _series(12_000),
-            "servers with labels of the longest kind": _series(10, x="x" * 100_000),
         },
         beyond={
             "bytes": _series(20_000),
@@ -110,7 +109,6 @@ ROWS: Final = (
         worst={
             "the longest series": _matrix(1, 40_000),
             "as many engines as a page may have": _matrix(250, 20),
-            "labels of the longest kind": _matrix(10, 1, x="\x1b" * 10_000),
         },
         beyond={
             "bytes": _matrix(1, 70_000),

@@ -22,7 +22,6 @@ from spec_decode_exporter.scrape.sample import (
     MAX_BUCKETS,
     MAX_ENGINES,
     MAX_NAMES_TOTAL,
-    MAX_POSITIONS,
     MAX_POSITIONS_TOTAL,
     SampleReader,
 )
@@ -149,9 +148,6 @@ ROWS: Final = (
         read=read_page,
         worst={
             "the most engines with the most positions": lambda: shuffled(engines(MAX_ENGINES - 1, EACH)),
-            "engines of the most positions": lambda: shuffled(
-                engines(MAX_POSITIONS_TOTAL // MAX_POSITIONS, MAX_POSITIONS)
-            ),
             "the most buckets": lambda: shuffled(
                 buckets((MAX_SERIES - 1) // len(HISTOGRAMS) // MAX_BUCKETS, MAX_BUCKETS)
             ),
@@ -165,10 +161,8 @@ ROWS: Final = (
             "the longest lines, all escapes": lambda: shuffled(
                 long_lines(MAX_BODY // MAX_LINE_BYTES - 1, "\\n")
             ),
-            "comments": lambda: page(["#"] * (MAX_LINES - 1)),
             "the most lines that are not read": lambda: page(["x{ 1"] * (MAX_LINES - 1)),
             "one comment": lambda: padded(page(()), MAX_BODY),
-            "blanks": lambda: page([" " * (MAX_BODY - len(page(())) - 1)]),
         },
         beyond={
             "bytes": lambda: padded(page(()), MAX_BODY + 1),

@@ -9,25 +9,17 @@ from __future__ import annotations
 import dataclasses
 
 from clients import Truth
-from process import get
-from prometheus_client.parser import text_string_to_metric_families
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
-from watch import LONG, Page
+from watch import LONG, Page, page_of
 
 DIGITS = 6
 EXACT = 1e-9
 """Relative error of a division."""
 
 
-def own_page(url: str) -> Page:
-    """Read the page of the server itself."""
-    families = text_string_to_metric_families(get(f"{url}/metrics"))
-    return Page(tuple(sample for family in families for sample in family.samples))
-
-
 def complete(truth: Truth, url: str) -> Truth:
     """Add what no response has, the drafts and the accepted tokens by position, from the server's own page."""
-    own = own_page(url)
+    own = page_of(url)
     positions = (
         own.positions("llamacpp:spec_decode_num_accepted_tokens_per_pos_total") if truth.draft_tokens else ()
     )
@@ -61,9 +53,3 @@ def check_steps(page: Page, truth: Truth) -> None:
     assert page.sum("spec_decode_coverage_ratio", window=LONG) == approx(truth.drafts / steps, rel=EXACT)
     tokens = truth.generation_tokens / steps
     assert page.sum("spec_decode_effective_tokens_per_step", window=LONG) == approx(tokens, rel=EXACT)
-
-
-def state(page: Page) -> str:
-    """Return the state of speculation in the longest window."""
-    [present] = [sample.labels["state"] for sample in page.find("spec_decode_state") if sample.value == 1]
-    return present

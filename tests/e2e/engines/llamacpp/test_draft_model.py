@@ -1,10 +1,10 @@
 import pytest
 from clients import Load, drive, driving
-from counted import check_counters, check_steps, complete, state
+from counted import check_counters, complete
 from drop import drop_and_recovery
 from llamacpp_server import accepting, draft_model, llamacpp, requests
 from process import until
-from watch import LONG, watch
+from watch import LONG, state, watch
 
 RATES = (0.9, 0.7, 0.5, 0.3)
 K = len(RATES)
@@ -42,15 +42,3 @@ def test_acceptance_by_position_is_what_the_server_was_told_to_accept(record):
         rates = page.positions("spec_decode_position_acceptance_ratio", window=LONG)
         assert rates == pytest.approx(RATES, rel=0.03)
         assert watching.complaints(filtered=False) == []
-
-
-def test_steps_without_a_draft_count_as_such_where_the_draft_model_is_rarely_sure(record):
-    rarely = draft_model(K, p_min=0.25)
-    with llamacpp("llamacpp-rarely", rarely) as server, watch("llamacpp-rarely", server.url) as watching:
-        truth = complete(drive(server.url, Load(temperature=0, seconds=8, api=requests(200))), server.url)
-        page = watching.settled()
-        check_counters(page, truth)
-        record("llama.cpp, p-min 0.25", page, truth)
-        assert 0 < truth.drafts < (truth.generation_tokens - truth.accepted_tokens) / 2
-        check_steps(page, truth)
-        assert state(page) == "active"

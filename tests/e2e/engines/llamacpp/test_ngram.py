@@ -1,8 +1,8 @@
 from clients import Load, drive, driving
-from counted import check_counters, check_steps, complete, state
+from counted import check_counters, check_steps, complete
 from llamacpp_server import accepting, llamacpp, ngram, requests
 from process import until
-from watch import watch
+from watch import state, watch
 
 MILLION = 1_000_000
 LONGEST = 64

@@ -9,31 +9,17 @@ from __future__ import annotations
 from collections import defaultdict
 
 from clients import Truth
-from process import get
-from prometheus_client.parser import text_string_to_metric_families
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
-from watch import LONG, Page
+from watch import LONG, Page, page_of
 
 EXACT = 1e-9
 """Relative error of a division; the sums must be equal."""
 SECONDS = 1e-6
 
 
-def counts(truth: Truth) -> dict[str, float]:
-    """Name what is counted in whole numbers, without the suffix or prefix that makes it a metric."""
-    return {
-        "drafts": truth.drafts,
-        "draft_tokens": truth.draft_tokens,
-        "accepted_tokens": truth.accepted_tokens,
-        "generation_tokens": truth.generation_tokens,
-        "first_tokens": truth.requests,
-    }
-
-
 def check_vllm(url: str, truth: Truth) -> None:
     """Compare vLLM's own counters with its responses: a precondition of all other comparisons."""
-    families = text_string_to_metric_families(get(f"{url}/metrics"))
-    page = Page(tuple(sample for family in families for sample in family.samples))
+    page = page_of(url)
     prefix = "vllm:spec_decode_num"
     assert page.sum(f"{prefix}_drafts_total") == truth.drafts
     assert page.sum(f"{prefix}_draft_tokens_total") == truth.draft_tokens
@@ -44,8 +30,9 @@ def check_vllm(url: str, truth: Truth) -> None:
 
 def check_counters(page: Page, truth: Truth) -> None:
     """Compare the counters with the sums of the responses. They start at 0, so values are increases."""
-    expected = {f"spec_decode_{name}_total": value for name, value in counts(truth).items()}
-    assert {name: page.sum(name) for name in expected} == expected
+    for name in ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"):
+        assert page.sum(f"spec_decode_{name}_total") == getattr(truth, name), name
+    assert page.sum("spec_decode_first_tokens_total") == truth.requests
     assert page.positions("spec_decode_position_accepted_tokens_total") == truth.positions
     assert page.sum("spec_decode_decode_seconds_total") == approx(truth.decode_seconds, rel=SECONDS)
     assert page.sum("spec_decode_poll_acceptance_ratio_count") == truth.draft_tokens

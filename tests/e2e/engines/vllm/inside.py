@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from clients import Truth, of_response
-from process import HOST, get
+from process import HOST
+from watch import page_of
 
 from tests.paths import CHECKOUT
 
@@ -75,12 +75,6 @@ class Receiver:
 
 
 def counted(url: str) -> Mapping[str, float]:
-    """Return what the server has counted since it began, summed over its engines."""
-    page = get(f"{url}/metrics")
-    return {name: sample(page, series) for name, series in COUNTERS.items()}
-
-
-def sample(page: str, series: str) -> float:
-    """Sum up the samples of a name."""
-    found = re.findall(rf"^{re.escape(series)}{{.*?}} (\S+)$", page, re.MULTILINE)
-    return sum(map(float, found))
+    """Return what the server has counted since it began, summed over its engines; a series that is absent is 0."""
+    page = page_of(url)
+    return {name: sum(each.value for each in page.find(series)) for name, series in COUNTERS.items()}

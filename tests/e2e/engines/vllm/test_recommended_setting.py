@@ -90,17 +90,3 @@ def test_vllm_accepts_a_method_without_a_draft_model(busy):
     text = flag(busy, [(1, 7, 4), (8, 64, 0)], Speculation("ngram", "configured"))
     method, tokens, lookup = validated(text)
     assert (method, tokens, lookup[7], lookup[8]) == ("ngram", 4, 4, 0)
-
-
-def test_vllm_refuses_what_the_exporter_never_prints():
-    """The check can fail: a schedule that does not begin with one request."""
-    with pytest.raises(AssertionError, match="must start at 1"):
-        validated(
-            json.dumps(
-                {
-                    "method": "ngram",
-                    "num_speculative_tokens": 4,
-                    "num_speculative_tokens_per_batch_size": [[2, 7, 4]],
-                }
-            )
-        )

@@ -5,25 +5,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
 import pytest
-from clients import PROMPTS, Load, drive
+from clients import VLLM, Body, Load, Truth, drive
 from compare import check_counters, check_windows
 from process import Server, get
-from vllm_server import MODEL, draft_model, vllm
-from watch import Page, Watch, watch
+from vllm_server import draft_model, vllm
+from watch import Watch, state, watch
 
 SECONDS = 20
-CLIENTS = 3
-STATE = "spec_decode_state"
 
 
 @dataclass(frozen=True)
@@ -86,27 +81,9 @@ def watching(server: Server, release: Release) -> Iterator[Watch]:
         yield watching
 
 
-def state(page: Page) -> str:
-    [found] = [sample.labels["state"] for sample in page.find(STATE) if sample.value == 1]
-    return found
-
-
-async def completions(url: str) -> tuple[int, int]:
-    """Send requests for a while; return the number of responses, and of their tokens."""
-    deadline = time.monotonic() + SECONDS
-    requests = tokens = 0
-
-    async def client(session: aiohttp.ClientSession, number: int) -> None:
-        nonlocal requests, tokens
-        while time.monotonic() < deadline:
-            body = {"model": MODEL, "prompt": PROMPTS[number], "max_tokens": 100, "temperature": 0}
-            async with session.post("/v1/completions", json=body) as response:
-                usage = (await response.json())["usage"]
-            requests, tokens = requests + 1, tokens + usage["completion_tokens"]
-
-    async with aiohttp.ClientSession(url, raise_for_status=True) as session:
-        await asyncio.gather(*(client(session, number) for number in range(CLIENTS)))
-    return requests, tokens
+def usage(body: Body) -> Truth:
+    """Read a response without metrics of its own."""
+    return Truth(requests=1, generation_tokens=body["usage"]["completion_tokens"])
 
 
 def test_the_version_and_the_front_end_are_those_of_the_release(server, watching, release):
@@ -118,18 +95,19 @@ def test_the_counters_are_those_of_the_responses(server, watching, release, rema
     before = state(watching.settled())
     if release.front_end == "rust":
         assert before == "unknown"
-        requests, tokens = asyncio.run(completions(server.url))
+        truth = drive(server.url, Load(temperature=0, seconds=SECONDS, api=VLLM._replace(truth=usage)))
         page = watching.settled()
-        assert page.sum("spec_decode_first_tokens_total") == requests
-        assert page.sum("spec_decode_generation_tokens_total") == tokens
+        assert page.sum("spec_decode_first_tokens_total") == truth.requests
+        assert page.sum("spec_decode_generation_tokens_total") == truth.generation_tokens
     else:
         truth = drive(server.url, Load(temperature=0, seconds=SECONDS))
         page = watching.settled()
         check_counters(page, truth)
         check_windows(page, truth)
-        tokens = truth.generation_tokens
     drafts = page.sum("spec_decode_drafts_total")
-    remark(f"{release}: {tokens} tokens, {drafts:.0f} drafts, state {before} and then {state(page)}")
+    remark(
+        f"{release}: {truth.generation_tokens} tokens, {drafts:.0f} drafts, state {before} and then {state(page)}"
+    )
     assert state(page) == "active"
     assert sum(page.positions("spec_decode_position_accepted_tokens_total")) == page.sum(
         "spec_decode_accepted_tokens_total"

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from clients import PROMPTS, Load, Truth, drive, of_response
-from inside import FLAGS, PLAIN_FLAGS, Receiver, counted, sample
-from process import HOST, get, until
+from inside import FLAGS, PLAIN_FLAGS, Receiver, counted
+from process import HOST, until
 from vllm_server import MODEL, ngram, vllm
+from watch import page_of
 
 VOLATILE = re.compile(
     rb'"(?:id|created|time_to_first_token_ms|generation_time_ms|queue_time_ms|mean_itl_ms|tokens_per_second)":'
@@ -165,7 +166,7 @@ def settle(server, receiver):
 
 
 def running(server):
-    return sample(get(f"{server.url}/metrics"), "vllm:num_requests_running")
+    return sum(each.value for each in page_of(server.url).find("vllm:num_requests_running"))
 
 
 def check_sums(server, receiver, before):
