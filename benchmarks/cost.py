@@ -53,7 +53,7 @@ from benchmarks.servers import (
     simulated,
     wait_until_ready,
 )
-from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
 from spec_decode_exporter.simulator.vllm_page import metrics_page

@@ -25,7 +25,7 @@ from benchmarks.truth.fleet import Fleet, Machine, Work, counts_of
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 PLAIN_SECONDS = 120
 TRUE_SECONDS = 600

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window

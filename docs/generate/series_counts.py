@@ -13,8 +13,7 @@ from spec_decode_exporter.config.schema import Config, Metrics, Profile
 from spec_decode_exporter.costs.baseline import COMPARED, Baseline, BaselineRequests, LearnedHistogram, Period
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.sample import Buckets, Sample

@@ -13,18 +13,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import to_json
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
-from spec_decode_exporter.monitor.summary_log import SummaryLog
+from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation_report import json_report, report
 from spec_decode_exporter.reports.observation_view import ObservationView
@@ -44,6 +43,7 @@ from spec_decode_exporter.views.fleet_view import (
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 from tests.fakes.saved_state import document_of
 from tests.unit.metrics.written_page import EVERYTHING
@@ -196,7 +196,6 @@ class Chain:
             self.fleet.watch(targets)
         self.pollers = [watch.poller() for watch in self.fleet]
         self.overview = ExporterState(self.fleet, self.events, self.clock, errors=self.errors)
-        self.summaries = SummaryLog(60.0, self.clock, list)
 
     async def page(self, place, passed):
         self.clock.now += passed
@@ -222,7 +221,7 @@ class Chain:
         for event in self.events.since().events:
             _check_json(to_json(event))
         for labels, snapshot in taken.engines:
-            _check_json(json.dumps(self.summaries.line(labels, snapshot)))
+            _check_json(json.dumps(summary_line(labels, snapshot)))
         await self._check_page(taken)
         self._check_report()
 

@@ -9,9 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from spec_decode_exporter.core.isolation import RECOVERED_AFTER
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
+from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.api import ENDPOINTS
 from tests.fakes.simulated import Server
@@ -73,7 +72,7 @@ def always(*_, **__):
 
 OF_TARGETS = {
     # On the page; the first are opened there.
-    "details": Fault("web.fleet.EngineView.totals", viewed),
+    "details": Fault("web.fleet.EngineView.resets", viewed),
     "row": Fault("web.fleet.Events.of", lambda bad, _, engine: viewed(bad, engine)),
     # In the monitors.
     "snapshot": Fault("monitor.engine_monitor.EngineMonitor.snapshot", owned),
@@ -130,12 +129,9 @@ class Running:
                     TARGET_OF[id(part)] = watch.target.name
 
     def failures(self):
-        """Return each report: its event, its part and its item."""
+        """Return each report: its part and its item."""
         names = ("target", "experiment", "arm", "request_type", "model_name")
-        return [
-            (log["event"], log["part"], *map(log.get, names))
-            for log in self.told.told("internal_error", "internal_error_ended")
-        ]
+        return [(log["part"], *map(log.get, names)) for log in self.told.told("internal_error")]
 
     async def look(self):
         """Request every page; check that the good items are on each, whatever fails. Return the first page."""
@@ -201,7 +197,7 @@ async def running(tmp_path, clock, network, exporter):
     ],
     ids=["of targets", "of pages", "of experiments and requests"],
 )
-async def test_what_fails_is_omitted_and_logged_once_until_it_works_again(
+async def test_what_fails_is_omitted_and_logged_once_until_it_works(
     running, clock, faults, has_targets, experiments
 ):
     bad = [HOSTILE.format(number) for number in range(len(faults) if has_targets else 1)]
@@ -217,14 +213,10 @@ async def test_what_fails_is_omitted_and_logged_once_until_it_works_again(
     found = run.failures()
     assert [name for name, fault in faults.items() if not fault.hits] == []
     assert len(set(found)) == len(found) > 0
-    assert {event for event, *_ in found} == {"internal_error"}
     if has_targets:
-        assert {target for _, _, target, *_ in found} - {None} == set(bad)
-    await clock.advance(RECOVERED_AFTER + 12.0)
-    await run.look()
+        assert {target for _, target, *_ in found} - {None} == set(bad)
     await clock.advance(12.0)
     after = await run.look()
-    ended = [("internal_error", *rest) for event, *rest in run.failures()[len(found) :]]
-    assert sorted(map(str, ended)) == sorted(map(str, found))
+    assert run.failures() == found
     assert "Cannot be shown" not in after["/"]
     assert set(map(run.ids.get, bad)) <= {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}

@@ -182,7 +182,6 @@ def numbers_are_the_same(told):
     time = told.metric("spec_decode_time_per_output_token_seconds", window="2m")
     assert time == window["time_per_output_token_seconds"]
     assert told.summary["time_per_output_token_seconds"] == round(time, 4)
-    assert told.metric("spec_decode_drafts_total") == told.engine["totals"]["drafts"]
 
 
 def the_page_tells_the_newest_events(told):

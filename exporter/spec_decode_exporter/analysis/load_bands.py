@@ -13,13 +13,11 @@ the largest share of the best speed-up that a number loses at the lowest, the gu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 from statistics import fmean
-from typing import Annotated, Final, NamedTuple
-
-from pydantic import Field
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
@@ -47,8 +45,6 @@ class LoadBand:
     """Draft tokens by the setting in force."""
     present_speedup_ratio: float
     """Their mean speed over the loads."""
-    is_improvable: Annotated[bool, Field(exclude=True)] = field(default=False, compare=False)
-    """True if the recommended tokens are faster by more than ``policy.depth.tolerance``."""
 
 
 class _Cell(NamedTuple):
@@ -75,7 +71,7 @@ def load_bands(its: WindowEvaluation, curve: CostByLoad, most: int) -> tuple[Loa
     chosen = list(_kept(cells, tolerance))
     # A band ends where the chosen or the present number changes.
     pairs = groupby(zip(cells, chosen, strict=True), key=lambda pair: (pair[1], pair[0].present))
-    return tuple(_band([cell for cell, _ in same], tokens, tolerance) for (tokens, _), same in pairs)
+    return tuple(_band([cell for cell, _ in same], tokens) for (tokens, _), same in pairs)
 
 
 def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
@@ -122,9 +118,8 @@ def _kept(cells: Sequence[_Cell], tolerance: float) -> Iterator[int]:
         yield below
 
 
-def _band(cells: Sequence[_Cell], tokens: int, tolerance: float) -> LoadBand:
+def _band(cells: Sequence[_Cell], tokens: int) -> LoadBand:
     first, last, present = cells[0].first, cells[-1].last, cells[0].present
     speedup, now = (fmean(cell.guess[number] for cell in cells) for number in (tokens, present))
     regret = max(cell.regrets[tokens] for cell in cells)
-    is_improvable = now < (1 - tolerance) * speedup
-    return LoadBand(first, last, tokens, speedup, regret, present, now, is_improvable)
+    return LoadBand(first, last, tokens, speedup, regret, present, now)

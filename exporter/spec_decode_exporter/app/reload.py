@@ -12,7 +12,6 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError, dotted
 from spec_decode_exporter.config.schema import Config
@@ -20,17 +19,12 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
-from spec_decode_exporter.costs.cost import UNSTATED_LOAD
 from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
-_COST_WITHOUT_LOAD: Final = (
-    f"has no load, so {UNSTATED_LOAD:g} running requests are assumed; advice at another load may be "
-    "wrong. Add `running_requests`, the concurrent requests of the measurement, or use `loads`"
-)
 
 _log = structlog.get_logger()
 
@@ -39,19 +33,11 @@ load_config: Final = partial(load, checks=(credential_mistakes,), read_rates=rea
 
 
 def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the key and the text of each warning about a valid configuration, in its order."""
-    if _has_no_load(config.cost):
-        yield "cost", _COST_WITHOUT_LOAD
+    """Yield the key and the text of a warning for each method that is probably misspelled."""
     for index, target in enumerate(config.targets):
-        if _has_no_load(target.cost):
-            yield dotted(("targets", index, "cost")), _COST_WITHOUT_LOAD
         method = target.speculative.method if target.speculative else None
         if method and present_name(method) not in METHODS:
             yield dotted(("targets", index, "speculative", "method")), _unknown_method(method)
-
-
-def _has_no_load(cost: CostSettings | None) -> bool:
-    return cost is not None and cost.draft_cost_ratio is not None and cost.running_requests is None
 
 
 def _unknown_method(method: str) -> str:

@@ -16,7 +16,6 @@ from typing import Final
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
@@ -29,11 +28,12 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import StateSaver
-from spec_decode_exporter.monitor.summary_log import SummaryLog
+from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
 from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
+from spec_decode_exporter.web.state import ExporterState
 
 _LOOK_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments, and between two looks for a target with a baseline."""
@@ -68,8 +68,6 @@ class Options:
     """Host names that a request may have."""
     log_lines_dropped: Callable[[], int] = lambda: 0
     """Returns the number of log lines that were dropped, because their reader does not read."""
-    stopping: Callable[[], None] = lambda: None
-    """Called at a signal to stop."""
 
 
 class Service:
@@ -120,7 +118,7 @@ class Service:
         Raises:
             ListenError: The exporter cannot listen on an address.
         """
-        guard = Guard(self._web, self._clock) if self._web else None
+        guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
         self._keep_running(
@@ -142,7 +140,7 @@ class Service:
         """
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, stop)
+            loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
         try:
             await self.start()
@@ -163,10 +161,6 @@ class Service:
         await self.fleet.stop()
         await self._errors.attempt_async("saving", self._saver.save)
         await self.fleet.close()
-
-    def _stop(self, stop: asyncio.Event) -> None:
-        self._options.stopping()
-        stop.set()
 
     async def _use(self, config: Config) -> None:
         await self._saver.use(config.state.file)
@@ -190,8 +184,8 @@ class Service:
             self._summary_interval = interval
             await cancel([self._tasks.pop("summary", None)])
             if interval:
-                summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
-                self._keep_running("summary", summaries.run)
+                settings = interval, self._clock, self.fleet.engines, self._errors
+                self._keep_running("summary", partial(write_summaries, *settings))
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))

@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given, reject_pairs
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
@@ -52,6 +51,7 @@ from spec_decode_exporter.reports.progress import (
 )
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
+from spec_decode_exporter.web.state import ExporterState
 
 _DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
@@ -229,7 +229,7 @@ async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> N
     while bar.is_shown:
         await asyncio.sleep(_SHOW_INTERVAL)
         view = observation.observed()
-        bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view, seconds))
+        bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view))
 
 
 async def _warn(observation: Observation, bar: ProgressBar) -> None:

@@ -9,20 +9,13 @@ import resource
 import select
 import signal
 import sys
-import threading
 from contextlib import suppress
 from typing import Final
-
-import structlog
 
 from spec_decode_exporter.core.user_errors import ExporterError
 
 PATIENCE: Final = 0.1
 """Seconds for which a log line waits for a reader that does not read."""
-STOP_SECONDS: Final = 10.0
-"""Seconds from a signal to the end: three for open requests, and some to save the state."""
-
-_log = structlog.get_logger()
 
 
 class NoOutputError(ExporterError):
@@ -40,18 +33,6 @@ def stop_on_signals(stop: asyncio.Event) -> None:
 
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGINT, interrupt)
-
-
-def end_soon() -> None:
-    """End the process after ``STOP_SECONDS``, whatever it waits for then."""
-
-    def end() -> None:
-        _log.error("stopped_late", seconds=STOP_SECONDS)
-        os._exit(1)
-
-    timer = threading.Timer(STOP_SECONDS, end)
-    timer.daemon = True
-    timer.start()
 
 
 def raise_file_limit() -> None:

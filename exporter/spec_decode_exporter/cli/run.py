@@ -27,7 +27,6 @@ from spec_decode_exporter.cli.flags import (
 )
 from spec_decode_exporter.cli.process import (
     DroppingStream,
-    end_soon,
     log_without_waiting,
     raise_file_limit,
 )
@@ -121,7 +120,6 @@ def _options(arguments: argparse.Namespace, log: DroppingStream | None) -> Optio
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
         log_lines_dropped=lambda: log.lines_dropped if log else 0,
-        stopping=end_soon,
     )
 
 

@@ -16,7 +16,7 @@ from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.types import (
     ApiAddress,
     Duration,
-    LocatedFile,
+    LocatedPath,
     NotEmpty,
     Section,
     Share,
@@ -52,7 +52,7 @@ class ReferenceSettings(Section):
 
     acceptance_ratio: Share | None = Field(default=None, description="Acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
     tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens at which `acceptance_ratio` was measured. Engines with another number are not compared: the rate falls with it.")
-    file: Annotated[LocatedFile | None, excludes("acceptance_ratio"), excludes("tokens")] = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
+    file: Annotated[LocatedPath | None, excludes("acceptance_ratio"), excludes("tokens")] = Field(default=None, description="A file that `observe --save` wrote, read with the configuration.")
     model_name: ModelText | None = Field(default=None, description="Model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)
     """The acceptance rate by draft tokens; None is any number."""

@@ -23,7 +23,7 @@ from spec_decode_exporter.config.types import (
     Context,
     Duration,
     DurationOrOff,
-    LocatedFile,
+    LocatedPath,
     NotEmpty,
     Section,
     SettingsPlace,
@@ -31,6 +31,7 @@ from spec_decode_exporter.config.types import (
     format_duration,
     refuses,
 )
+from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
@@ -120,7 +121,7 @@ class Poll(Section):
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = Field(default=None, description="File of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
+    file: LocatedPath | None = Field(default=None, description="File of the state. Without one, baselines are learned again after a restart. Its directory must be writable.")
     interval: Duration = Field(default=60.0, description="Time between two writes of the file.")
 
 
@@ -135,7 +136,7 @@ class Log(Section):
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
 class Config(Section):
@@ -196,10 +197,19 @@ def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:
             yield (key,), f"is more than a third of the {whole}; make it at most {limit}"
 
 
-def _misordered_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield thresholds of a target that contradict each other, or the general policy."""
+def _inconsistent_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield targets with the address or the name of another, and thresholds that contradict each other."""
     general: Policy | None = earlier.get("policy")
+    urls, names = set[Url](), set[str]()
     for index, target in enumerate(targets):
+        if (url := Url.of(target.url)) in urls:
+            yield (index, "url"), "is also the address of another target; remove one of the two"
+        elif target.called in names:
+            second = f"makes it a second target with the name {target.called}"
+            missing = "is missing: its address " if target.name is None else ""
+            yield (index, "name"), f"{missing}{second}; give each its own `name`"
+        urls.add(url)
+        names.add(target.called)
         if target.policy is not None and general is not None:
             for key, message in misordered(target.policy, merged(target.policy, general)):
                 yield (index, "policy", *key), message
@@ -225,7 +235,7 @@ def _incomparable(experiments: tuple[ExperimentSettings, ...], earlier: dict[str
 _CHECKS: Final[dict[str, Callable[[Any, dict[str, Any]], Iterator[Mistake]]]] = {
     "poll": _rare_polls,
     "policy": lambda policy, _: misordered(policy, policy),
-    "targets": _misordered_targets,
+    "targets": _inconsistent_targets,
     "experiments": _incomparable,
 }
 """Checks of a section beside the earlier ones that are valid."""

@@ -12,10 +12,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     BeforeValidator,
     Field,
-    ValidationInfo,
     WithJsonSchema,
     field_serializer,
-    field_validator,
 )
 
 from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
@@ -31,13 +29,12 @@ from spec_decode_exporter.config.types import (
     NotEmpty,
     PageUrl,
     Section,
-    context_of,
     excludes,
     matches,
     refuses,
     written_as,
 )
-from spec_decode_exporter.core.urls import MAX_PORT, PATH, Url, address, model_of
+from spec_decode_exporter.core.urls import MAX_PORT, PATH, address, model_of
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """Labels of every pod's target, the same as in Prometheus' own series of the pod."""
@@ -103,7 +100,7 @@ class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
     url: PageUrl = Field(description="URL of its metrics page, http or https. The default path is `/metrics`. User and password belong under `basic_auth`.")
-    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="Value of its label `target`; by default `host:port` of the URL, with `/NAME` for `?model=NAME`.")
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, description="Value of its label `target`; by default `host:port` of the URL, with `/NAME` for `?model=NAME`.")
     labels: Labels = Field(default_factory=dict, description="Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`, `job`, `le`, nor a label of the exporter's own metrics.")
     speculative: SpeculativeSettings | None = Field(default=None, description="Its speculation, if its metrics do not include it.")
     cost: CostSettings | None = Field(default=None, description="Its [`cost`](#cost), instead of the general one.")
@@ -120,27 +117,6 @@ class TargetSettings(HttpSettings):
     def _own_policy(self, policy: Policy | None) -> dict[str, Any] | None:
         """Write only the keys that are set: the defaults of the others do not apply."""
         return None if policy is None else policy.model_dump(mode="json", exclude_unset=True)
-
-    # Validators of fields, not of the model: another mistake in the target would hide these.
-    @field_validator("url")
-    @classmethod
-    def _only_once(cls, url: str, info: ValidationInfo) -> str:
-        """Reject a URL that another target of the same configuration has."""
-        if (context := context_of(info)) is not None and not context.take("url", Url.of(url)):
-            raise ValueError("is also the address of another target; remove one of the two")
-        return url
-
-    @field_validator("name")
-    @classmethod
-    def _own_name(cls, name: str | None, info: ValidationInfo) -> str | None:
-        """Reject a name that another target has. Without a name, its URL gives the name."""
-        context, url = context_of(info), info.data.get("url")
-        called = default_name(url) if name is None and url is not None else name
-        if context is None or called is None or context.take("name", called):
-            return name
-        if name is None:
-            raise ValueError(f"is missing: its address makes it a second target with the name {called}")
-        raise ValueError(f"makes it a second target with the name {called}; give each its own `name`")
 
 
 class Scrape(HttpSettings):

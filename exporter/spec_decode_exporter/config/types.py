@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
@@ -77,20 +76,12 @@ ReadRates = Callable[[Path, str | None], dict[int | None, float]]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Context of validation: the directory of the file, a reader of references, values of other targets."""
+    """Context of validation: the directory of the file, and a reader of references."""
 
     directory: Path
     read_rates: ReadRates | None = None
     """Reads reference files; without it they are not read."""
     place: SettingsPlace = "file"
-    taken: dict[str, set[object]] = field(default_factory=dict)
-
-    def take(self, kind: str, value: object) -> bool:
-        """Reserve ``value`` as a ``kind``; return False if it is reserved already."""
-        values = self.taken.setdefault(kind, set())
-        is_new = value not in values
-        values.add(value)
-        return is_new
 
 
 def context_of(info: ValidationInfo) -> Context | None:
@@ -194,23 +185,6 @@ def _located(value: Path, info: ValidationInfo) -> Path:
     return value if context is None else context.directory / value
 
 
-def _file_name(value: Path) -> Path:
-    """Reject a directory or a device: writing would replace the device."""
-    try:
-        mode = value.stat().st_mode
-    except FileNotFoundError:
-        return value
-    except OSError as error:
-        raise ValueError(f"names a file that cannot be used: {value}: {error.strerror}") from None
-    except ValueError:
-        raise ValueError("is not the name of a file") from None
-    if stat.S_ISDIR(mode):
-        raise ValueError("is a directory; name a file in it")
-    if not stat.S_ISREG(mode):
-        raise ValueError("is not a plain file; name another")
-    return value
-
-
 def _readable(value: Path, info: ValidationInfo) -> Path:
     """Reject an unreadable file at the start rather than at the first poll."""
     try:
@@ -286,8 +260,6 @@ Public = BeforeValidator(_public)
 """The check that a value stands in the file as it is."""
 LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": "string", "title": "path"})]
 """Relative to the directory of the configuration file."""
-LocatedFile = Annotated[LocatedPath, AfterValidator(_file_name)]
-"""A file that need not exist yet."""
 ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
 """A file that could be read when the configuration was; it may change later."""
 # fmt: on

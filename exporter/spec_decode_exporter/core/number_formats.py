@@ -131,10 +131,10 @@ def ago(seconds: float) -> str:
 
 
 def fill(template: str, values: Mapping[str, float]) -> str:
-    """Fill a template of ``str.format`` with four more formats.
+    """Fill a template of ``str.format`` with three more formats.
 
     ``{tokens:plural draft token}`` writes a count with its noun, ``{began:clock}`` a Unix time as the time of
-    day, ``{age:ago}`` an age in seconds, and ``{fall:percent}`` a share.
+    day, and ``{age:ago}`` an age in seconds.
     """
     return template.format_map({name: _Value(value) for name, value in values.items()})
 
@@ -153,4 +153,4 @@ class _Value:
         return format(self._value, form) if write is None else write(self._value)
 
 
-_COMMANDS: Final = {"clock": utc_clock, "ago": ago, "percent": percent}
+_COMMANDS: Final = {"clock": utc_clock, "ago": ago}

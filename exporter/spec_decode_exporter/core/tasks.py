@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import NO_ITEM, RECOVERED_AFTER, Isolation, Item
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation, Item
 
 RESTARTED_AFTER: Final = 5.0
 """Seconds from an exception of an endless task to its restart."""
@@ -38,22 +38,10 @@ def _report(task: asyncio.Task[None]) -> None:
 async def keep_running(
     part: str, run: Callable[[], Awaitable[None]], errors: Isolation, clock: Clock, item: Item = NO_ITEM
 ) -> None:
-    """Run an endless task until cancelled; if it raises, log that once and restart it."""
-    recovering: asyncio.Task[None] | None = None
-    try:
-        while True:
-            await errors.attempt_async(part, run, item)
-            await cancel([recovering])
-            await clock.sleep_until(clock.monotonic() + RESTARTED_AFTER)
-            recovering = spawn(_recover(part, errors, clock, item))
-    finally:
-        await cancel([recovering])
-
-
-async def _recover(part: str, errors: Isolation, clock: Clock, item: Item) -> None:
-    """Log the recovery of a task that still runs a minute after it raised."""
-    await clock.sleep_until(clock.monotonic() + RECOVERED_AFTER)
-    errors.worked(part, item)
+    """Run an endless task until cancelled; restart it if it raises."""
+    while True:
+        await errors.attempt_async(part, run, item)
+        await clock.sleep_until(clock.monotonic() + RESTARTED_AFTER)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[None] | None]) -> None:

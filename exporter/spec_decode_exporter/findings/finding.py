@@ -6,7 +6,7 @@ text consists of numbers and fixed words; it never contains text of a server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -58,8 +58,8 @@ class FindingContext:
     evaluation: Evaluation
     broken: frozenset[Check]
     drops: DropStatus
-    reported_lengths: Sequence[float] = ()
-    """Acceptance lengths that an engine without counted drafts reported in its last polls, oldest first."""
+    reported_length: float | None = None
+    """Acceptance length that the engine itself reports."""
 
     @property
     def known(self) -> Knowledge:

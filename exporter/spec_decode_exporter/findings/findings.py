@@ -6,7 +6,6 @@ each kind they are shown in their order here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -49,7 +48,6 @@ LOSSY_REJECTION: Final = frozenset({"fly"})
 """
 PARALLEL_TOKENS: Final = 7  # those with which drafters of one pass are served (P-EAGLE: arXiv 2602.01469)
 MIN_PREFILLS: Final = 10  # requests without a decode step of a prefill server; fewer may be a warm-up
-FALLEN: Final = 0.9  # share of an acceptance length below which it fell
 _COVERAGE: Final = "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of {length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
 _BROKEN: Final = {
     Check.POSITIONS_ADD_UP: "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: do not trust figures by position. The exporter's log has the numbers (check_broken).",
@@ -92,15 +90,10 @@ FAULTS.conditions |= {f"{kind}_drop": (always, partial(_live_drop, kind)) for ki
 @FAULTS.finding(always)
 def counts_no_drafts(context: FindingContext) -> Found | None:
     text = "This SGLang counts no drafts, so there is no verdict. Update it to a version from May 2026 or later, which does. "
-    lengths = context.reported_lengths
-    if context.known.assumed.engine_kind != "sglang" or context.its.total.drafts is not None or not lengths:
+    length = context.reported_length
+    if context.known.assumed.engine_kind != "sglang" or context.its.total.drafts is not None or not length:
         return None
-    some = max(1, len(lengths) // 4)
-    before, now = (sum(each) / some for each in (lengths[:some], lengths[-some:]))
-    if now >= FALLEN * before:
-        return Found(text + "The acceptance length that it reports is {length:.2f}.", {"length": now})
-    fell = "The acceptance length that it reports fell from {before:.2f} to {length:.2f}, by {fall:percent}."
-    return Found(text + fell, {"before": before, "length": now, "fall": 1 - now / before})
+    return Found(text + "The acceptance length that it reports is {length:.2f}.", {"length": length})
 
 
 _COUNT_THEM: Final = {
@@ -438,7 +431,7 @@ def findings(
     evaluation: Evaluation,
     broken: frozenset[Check],
     drops: DropStatus,
-    reported_lengths: Sequence[float] = (),
+    reported_length: float | None = None,
 ) -> tuple[Finding, ...]:
     """Return all findings that hold.
 
@@ -446,9 +439,9 @@ def findings(
         evaluation: Evaluation of the engine; one without windows has no findings.
         broken: Identities of the counters that two successive polls broke.
         drops: Drops of the acceptance length.
-        reported_lengths: Lengths that an engine without counted drafts reported in its last polls.
+        reported_length: Acceptance length that the engine itself reports.
     """
     if not evaluation.windows:
         return ()
-    context = FindingContext(evaluation, broken, drops, reported_lengths)
+    context = FindingContext(evaluation, broken, drops, reported_length)
     return (*FAULTS.of(context), *HINTS.of(context))

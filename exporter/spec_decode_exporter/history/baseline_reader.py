@@ -24,7 +24,6 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
     Fetch,
-    PageSize,
     TargetSamples,
     check_engines,
     sample_pages,
@@ -36,24 +35,18 @@ from spec_decode_exporter.history.history_targets import (
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries, Selector
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, Selector
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
-KEYS: Final = Remedies(
-    "`baseline.prometheus.match`",
-    "`baseline.prometheus.authorization`",
-    "`baseline.prometheus.tls_config.ca_file`",
-)
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
-MAX_VALUES: Final = 150_000
-"""Maximum JSON values of a response: 50,000 samples, or 15 MB."""
-PAGES: Final = PageSize(first=600, largest=3 * 3600, samples=10_000)
-SEARCH_PAGES: Final = PageSize(first=86_400, largest=90 * 86_400, samples=10_000)
+PAGE: Final = 3 * 3600
+SEARCH_PAGE: Final = 30 * 86_400
+"""Seconds of a page of samples, and of one of readings, until a response is too large."""
 MIN_STEP: Final = 300
 """Seconds between two readings of the search, at least: a period without speculation is longer."""
 MAX_READINGS: Final = 10_000
@@ -63,8 +56,6 @@ MAX_HISTOGRAMS: Final = 96
 """Least seconds between two readings of the histograms of a period, and their maximum number."""
 MAX_SECONDS: Final = 86_400.0
 """Seconds of samples that are read, of the end of a period: older ones would have an eighth of the weight."""
-MAX_SAMPLES: Final = 4_000_000
-"""Samples that are read of one period: a day of two engines at 1 s."""
 ROLLOUT_SECONDS: Final = 900.0
 """Seconds for which a process and its successor run side by side, at most."""
 MAX_OTHERS: Final = 16
@@ -167,7 +158,9 @@ class BaselineReader:
             series = await self.api.series(servers_of(self._match), self._begin, self._end)
             self._servers = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not self._servers:
-            raise HistoryError(f"{nothing_found(self.api, self._match)}; check {KEYS.match} and `lookback`")
+            raise HistoryError(
+                f"{nothing_found(self.api, self._match)}; check `baseline.prometheus.match` and `lookback`"
+            )
         return self._servers
 
     async def read(self, server: HistoryTarget) -> Mapping[str, FoundBaseline]:
@@ -194,7 +187,7 @@ class BaselineReader:
         if server.name not in self._activities:
             activity, pace = Activity(), Pace(1)
             values = _every(self.api, server.selector(_ACTIVITY), self.step)
-            async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
+            async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGE):
                 activity.add(page)
                 await pace.done()
             activity.finish(self._end, self.step)
@@ -230,7 +223,6 @@ class BaselineReader:
     async def _newest(
         self, model: str, periods: Iterable[tuple[HistoryTarget, FoundPeriod]]
     ) -> FoundBaseline | None:
-        """Return the baseline of the first period that has one."""
         for server, period in periods:
             key = server.name, model, period
             if key not in self._known:
@@ -241,12 +233,12 @@ class BaselineReader:
 
     async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        samples = TargetSamples(self.api, server, PAGES)
+        samples = TargetSamples(self.api, server, PAGE)
         learner = _Learner(samples, model, front_end="rust" if is_rust else "")
         baseline = await learner.read(period)
         self._hides_drafts |= learner.hides_drafts
         if baseline.end:
-            latencies = TargetSamples(self.api, server, SEARCH_PAGES)
+            latencies = TargetSamples(self.api, server, SEARCH_PAGE)
             with suppress(HistoryError):  # the baseline counts without histograms too
                 await _learn_latencies(latencies, model, period.begin, baseline)
         return baseline
@@ -277,8 +269,6 @@ class _Learner:
                     if name.model_name == self._model:
                         self._observe(name.engine, sample, time)
                 await pace.done()
-            if self._samples.samples > MAX_SAMPLES:
-                break
         if period.ended:
             self._baseline.drafting()
         return self._baseline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Final, TypeVar
@@ -15,12 +15,9 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_reader import (
-    KEYS,
     MAX_BODY,
-    MAX_VALUES,
     BaselineReader,
     FoundBaseline,
     server_of,
@@ -54,9 +51,8 @@ class _Plan:
     settings: PrometheusSettings
     moment: float = -inf
     """Monotonic; a new target is read at once."""
-    has_ended: bool = False
-    """True if the last reading succeeded, or the reason for its failure was noted."""
-    failures: OnceUntilRecovered = field(default_factory=OnceUntilRecovered)
+    reason: str | None = None
+    """Reason why the last reading failed; empty after a success, None before the first result."""
 
 
 class HistoryBaselines:
@@ -98,25 +94,24 @@ class HistoryBaselines:
             if due:
                 read = partial(self._read, settings, due, is_only_target=len(monitors) == 1)
                 await self._errors.attempt_async("baselines", read, {"source": settings.url})
-                self._note(settings, due, "an internal error, which the log has")
 
     def give_up(self) -> None:
         """Note each target whose reading has not ended, because there is no more time for it."""
         for settings, monitors in self._users().items():
-            self._note(settings, monitors, "there was no more time for it; shorten `lookback`")
+            left = [monitor for monitor in monitors if self._plan(monitor, settings).reason is None]
+            self._note(settings, left, "there was no more time for it; shorten `lookback`")
 
     def _note(self, settings: PrometheusSettings, monitors: Iterable[TargetMonitor], reason: str) -> None:
-        """Note why the targets have no baseline whose reading has not ended, once for each reason."""
+        """Note why targets have no baseline, once for each reason."""
         source = without_query(settings.url.rstrip("/"))
         reason = reason.removeprefix(f"{source}: ").removeprefix(f"{source} ")
         for monitor in monitors:
             plan = self._plan(monitor, settings)
-            if not plan.has_ended and plan.failures.failed(reason):
+            if reason != plan.reason:
                 monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}))
-            plan.has_ended = True
+            plan.reason = reason
 
     def _users(self) -> Mapping[PrometheusSettings, Sequence[TargetMonitor]]:
-        """Return the targets by their history."""
         general = self._config().baseline
         users: defaultdict[PrometheusSettings, list[TargetMonitor]] = defaultdict(list)
         for monitor in self._monitors:
@@ -134,12 +129,10 @@ class HistoryBaselines:
     async def _read(
         self, settings: PrometheusSettings, monitors: Sequence[TargetMonitor], *, is_only_target: bool
     ) -> None:
-        """Read the servers of one history, and the baseline of each target."""
         for monitor in monitors:
-            plan = self._plan(monitor, settings)
-            plan.moment, plan.has_ended = self._clock.monotonic() + TRY_AGAIN_SECONDS, False
+            self._plan(monitor, settings).moment = self._clock.monotonic() + TRY_AGAIN_SECONDS
         client = self._connect(settings)
-        api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
+        api = QueryApi(settings.url, client)
         end = self._clock.wall()
         reader = BaselineReader(api, settings.match, end - settings.lookback, end)
         try:
@@ -152,8 +145,7 @@ class HistoryBaselines:
                     self._note(settings, [monitor], str(error))
                 else:
                     plan = self._plan(monitor, settings)
-                    plan.moment, plan.has_ended = self._clock.monotonic() + READ_AGAIN_SECONDS, True
-                    plan.failures.recovered()
+                    plan.moment, plan.reason = self._clock.monotonic() + READ_AGAIN_SECONDS, ""
         except HistoryError as error:
             self._note(settings, monitors, str(error))
         finally:
@@ -170,7 +162,6 @@ class HistoryBaselines:
 
 
 async def _in_time(reading: Awaitable[T]) -> T:
-    """Wait for a reading; raise HistoryError if it takes too long."""
     try:
         async with asyncio.timeout(MAX_READING_SECONDS):
             return await reading

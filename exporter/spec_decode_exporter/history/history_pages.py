@@ -1,6 +1,6 @@
 """Samples of one target, read page by page like the metrics pages that were scraped.
 
-Time is read in pieces, which get smaller where the server demands it.
+Time is read in pieces of one length, which are halved where the server, or the limit of bytes, demands it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from statistics import median
-from typing import Final, NamedTuple
+from typing import Final
 
 from spec_decode_exporter.history.history_targets import REPLICA_LABELS, HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, TooMuchError
@@ -34,23 +34,14 @@ Scrape = tuple[float, Mapping[EngineName, Sample]]
 _Row = tuple[float, Sequence[float]]
 
 
-class PageSize(NamedTuple):
-    """Seconds of the first and of the largest page, and about how many samples a page has."""
-
-    first: int
-    largest: int
-    samples: int
-
-
 async def sample_pages(
-    fetch: Fetch, begin: float, end: float, size: PageSize
+    fetch: Fetch, begin: float, end: float, seconds: int
 ) -> AsyncIterator[tuple[float, Sequence[SampledSeries]]]:
-    """Yield the end and the series of each page between two Unix times, oldest first.
+    """Yield the end and the series of each page of ``seconds`` between two Unix times, oldest first.
 
     Raises:
         HistoryError: The server refuses even the smallest page, or answers no more.
     """
-    seconds = size.first
     while begin < end:
         edge = min(begin + seconds, end)
         try:
@@ -62,8 +53,6 @@ async def sample_pages(
             continue
         yield edge, page
         begin = edge
-        samples = max(1, sum(len(each.times) for each in page))
-        seconds = int(min(max(MIN_PAGE, seconds * min(2.0, size.samples / samples)), size.largest))
 
 
 @dataclass(slots=True)
@@ -72,10 +61,10 @@ class TargetSamples:
 
     api: QueryApi
     target: HistoryTarget
-    size: PageSize
+    seconds: int
+    """Length of a page."""
     interval: float = 0.0
     """Usual seconds between two scrapes; 0 with fewer than three."""
-    samples: int = 0
     unreadable: int = 0
     """Scrapes that were left out: a counter had a value that no counter can have."""
     reason: str = ""
@@ -100,9 +89,8 @@ class TargetSamples:
         """
         self._last, self._with_latencies = begin - 1.0, fetch is not None
         fetch = fetch or partial(self.api.samples, self.target.selector())
-        async for edge, page in sample_pages(fetch, begin, end, self.size):
+        async for edge, page in sample_pages(fetch, begin, end, self.seconds):
             series = _of_one_replica(page)
-            self.samples += sum(len(each.times) for each in page)
             self.interval = self.interval or _usual_interval({time for each in series for time in each.times})
             yield edge, self.scrapes(series)
 

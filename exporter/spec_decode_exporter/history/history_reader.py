@@ -29,7 +29,6 @@ from spec_decode_exporter.history.baseline_reader import (
 )
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
-    PageSize,
     TargetSamples,
     check_engines,
 )
@@ -43,7 +42,7 @@ from spec_decode_exporter.history.history_targets import (
 )
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.sample import EngineName, Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO
 from spec_decode_exporter.window.poll import Poll
@@ -57,10 +56,8 @@ BASELINE_SECONDS: Final = 30 * 86_400.0
 """Time before a history in which baselines are searched too."""
 MAX_SLOTS: Final = 20_000
 """Maximum slots of an engine: twice those of 400 days. Each reset of a counter begins one."""
-MAX_TARGETS: Final = 256
-"""Maximum targets of a report."""
-PAGES: Final = PageSize(first=3600, largest=24 * 3600, samples=100_000)
-"""Pages of 10 to 20 MB of memory."""
+PAGE: Final = 3600
+"""Seconds of a page of samples: some 10 MB of memory at one second between two scrapes."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
@@ -204,7 +201,8 @@ async def read_history(
     lacking = sum(bool(target.missing) for target in targets)
     baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
-        reading = _TargetReading(api, query, target, assumptions, baselines)
+        samples = TargetSamples(api, target, PAGE)
+        reading = _TargetReading(query, target, assumptions, baselines, samples)
         try:
             async for share in reading.read():
                 progress((number + share) / len(targets))
@@ -230,14 +228,12 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
     """Return the targets, and remarks: on those that are left out as twins, and on missing series.
 
     Raises:
-        HistoryError: There are none, or too many, or none has the series that are needed.
+        HistoryError: There are none, or none has the series that are needed.
     """
     targets = targets_of(await api.series(every_engine(query.match), query.begin, query.end))
     if not targets:
         near = await nearest_names(api, query.begin, query.end)
         raise HistoryError(f"{nothing_found(api, query.match)}{near}")
-    if len(targets) > MAX_TARGETS:
-        raise HistoryError(f"{len(targets)} targets match; a report has at most {MAX_TARGETS}: use --match")
     unique = await without_twins(api, targets, query.begin, query.end)
     twins, notes = len(targets) - len(unique), list[str]()
     if twins:
@@ -367,26 +363,19 @@ def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Draf
     return SlotOutcome.PAID if speedup.lower >= even else SlotOutcome.UNCLEAR
 
 
+@dataclass(slots=True)
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
-    def __init__(
-        self,
-        api: QueryApi,
-        query: HistoryQuery,
-        target: HistoryTarget,
-        assumptions: Knows,
-        baselines: BaselineReader,
-    ) -> None:
-        self._query = query
-        self._target = target
-        self._assumptions = assumptions
-        self._reader = baselines
-        self.samples = TargetSamples(api, target, PAGES)
-        self._engines: dict[EngineName, _EngineReading] = {}
-        self._baselines: Mapping[str, FoundBaseline] = {}
-        self._activity = Activity()
-        self._front_end = ""
+    _query: HistoryQuery
+    _target: HistoryTarget
+    _assumptions: Knows
+    _reader: BaselineReader
+    samples: TargetSamples
+    _engines: dict[EngineName, _EngineReading] = field(default_factory=dict)
+    _baselines: Mapping[str, FoundBaseline] = field(default_factory=dict)
+    _activity: Activity = field(default_factory=Activity)
+    _front_end: str = ""
 
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""

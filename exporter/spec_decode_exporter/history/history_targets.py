@@ -8,10 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries, Selector
+from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, Selector
 from spec_decode_exporter.monitor.state import group_of
 from spec_decode_exporter.scrape.engines import (
     DRAFTS,
@@ -31,10 +30,8 @@ from spec_decode_exporter.scrape.engines import (
     Quantity,
 )
 
-MIN_TURNS: Final = 4
-"""Samples of two scrapes of one counter, one after the other, by which it is recognised."""
-RECOGNISED_SECONDS: Final = 900.0
-"""Seconds of samples by which it is recognised, at most."""
+STARTS_SECONDS: Final = 900
+"""Newest seconds in which the start time of a process is looked up."""
 REPLICA_LABELS: Final = frozenset(
     {
         *("replica", "__replica__", "prometheus_replica", "prometheus"),
@@ -48,7 +45,7 @@ NAMED: Final = 5
 """Names of metrics that an error has."""
 
 _IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
-"""Counters and start times by which a server's process is recognised."""
+"""Counters and start times by which servers are found."""
 _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset(
@@ -257,53 +254,23 @@ def _name(labels: Labels, common: AbstractSet[tuple[str, str]]) -> str:
 async def without_twins(
     api: QueryApi, targets: Sequence[HistoryTarget], begin: float, end: float
 ) -> list[HistoryTarget]:
-    """Return the targets without those that are the same counters, scraped twice.
+    """Return the targets without those that are the same process, scraped twice under different labels.
 
-    Candidates have one instance under otherwise different labels: see ``are_twins``.
+    They have one instance, and started at the same times, to a hundredth of a second.
 
     Raises:
-        HistoryError: Their newest samples before ``end`` cannot be read.
+        HistoryError: Their newest start times before ``end`` cannot be read.
     """
-    seconds = int(min(RECOGNISED_SECONDS, end - begin))
-    by_instance: defaultdict[tuple[str, str], list[HistoryTarget]] = defaultdict(list)
-    for target in targets:
-        by_instance[target.labels.get("instance", target.name), target.prefix].append(target)
-    kept: list[HistoryTarget] = []
-    for same in by_instance.values():
-        known: list[Sequence[SampledSeries]] = []
-        for target in same if len(same) > 1 else ():
-            samples = await api.samples(target.selector(_IDENTIFYING), end, seconds)
-            if not any(are_twins(each, samples) for each in known):
-                kept.append(target)
-                known.append(samples)
-        kept += same if len(same) == 1 else ()
-    return kept
-
-
-def are_twins(one: Sequence[SampledSeries], other: Sequence[SampledSeries]) -> bool:
-    """Return whether two scrapes are of the same counters and start times.
-
-    The samples of both together, in the order of time, never fall, and often the next one is the other's.
-    """
-    known, turns = {_page_labels(each): each for each in one}, 0
-    if sorted(map(_page_labels, other)) != sorted(known):
-        return False
-    for each in other:
-        sides = enumerate((known[_page_labels(each)], each))
-        samples = sorted(
-            (time, side, value)
-            for side, series in sides
-            for time, value in zip(series.times, series.values, strict=True)
-        )
-        for (_, before, earlier), (_, side, later) in pairwise(samples):
-            if later < earlier:
-                return False
-            turns += side != before and later > earlier
-    return turns >= MIN_TURNS
-
-
-def _page_labels(series: SampledSeries) -> Key:
-    return tuple(sorted(each for each in series.labels.items() if each[0] in _PAGE_LABELS))
+    instances = [(target.prefix, target.labels.get("instance", target.name)) for target in targets]
+    kept: dict[object, HistoryTarget] = {}
+    for target, instance in zip(targets, instances, strict=True):
+        starts = frozenset[float]()
+        if instances.count(instance) > 1:
+            selector = target.selector((EngineMark.CREATED,))
+            found = await api.samples(selector, end, int(min(STARTS_SECONDS, end - begin)))
+            starts = frozenset(each.values[-1] for each in found if each.values)
+        kept.setdefault((instance, starts or target.name), target)
+    return list(kept.values())
 
 
 def nothing_found(api: QueryApi, match: str) -> HistoryError:
@@ -318,10 +285,9 @@ async def nearest_names(api: QueryApi, begin: float, end: float, missing: Sequen
         names = await api.metric_names(begin, end)
     except HistoryError:
         names = []
-    roots = {re.split("[:_]", name, maxsplit=1)[-1].removesuffix("_total") for name in missing}
-    alike = (name for name in names if any(root in name for root in roots))
-    near = sorted(name for name in alike if name not in missing and not name.endswith("_created"))
     if missing:
+        near = [name for name in get_close_matches(missing[0], names, 2 * NAMED, 0.6) if name not in missing]
+        near = [name for name in near if not name.endswith("_created")]
         return f" The nearest names are {', '.join(near[:NAMED])}." if near else ""
     near = sorted(name for name in names if re.search("vllm|spec_dec|sglang", name, re.IGNORECASE))
     near = near[:NAMED] or get_close_matches("vllm:generation_tokens_total", names, NAMED, 0.3)

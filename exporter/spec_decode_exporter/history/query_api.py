@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from spec_decode_exporter.core.log import escaped
-from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
+from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX
 from spec_decode_exporter.core.tasks import unless_stopped
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
@@ -28,10 +28,6 @@ TIMEOUT: Final = 60.0
 """Seconds of a request: servers end a query after 30 s to 2 min."""
 MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""
-MAX_VALUES: Final = 3_000_000
-"""Maximum JSON values of a response; a sample is three."""
-MAX_SERIES: Final = 50_000
-"""Maximum series of a response."""
 MAX_QUERY: Final = 16 * 1024
 """Maximum characters of a query in a URL: many proxies refuse longer ones."""
 MAX_ERROR: Final = 300
@@ -62,14 +58,6 @@ class TooMuchError(HistoryError):
     """The server refuses the query or its answer exceeds a limit: ask for less."""
 
 
-class Remedies(NamedTuple):
-    """Names of settings that an error names as its remedy."""
-
-    match: str
-    credentials: str
-    authority: str
-
-
 class Selector(NamedTuple):
     """Series by the regular expression of their names, which matches whole names, and by label matchers."""
 
@@ -88,12 +76,9 @@ class Selector(NamedTuple):
         return f'{{__name__{operator}"{name}"{"," if self.matchers else ""}{self.matchers}}}'
 
 
-_VARIABLE: Final = "SPEC_DECODE_EXPORTER_"
-FLAGS: Final = Remedies(
-    "--match",
-    f"{_VARIABLE}AUTHORIZATION_CREDENTIALS, or a user by {_VARIABLE}BASIC_AUTH_USERNAME and …_PASSWORD",
-    f"{_VARIABLE}TLS_CA_FILE",
-)
+_CREDENTIALS: Final = "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS or …_BASIC_AUTH_USERNAME and …_PASSWORD"
+_IN_FILE: Final = "in a configuration `baseline.prometheus"
+MATCH: Final = f"--match, or {_IN_FILE}.match`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +117,13 @@ class QueryApi:
         url: str,
         client: Client,
         *,
-        remedies: Remedies = FLAGS,
-        max_values: int = MAX_VALUES,
         stop: asyncio.Event | None = None,
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
-        ``client`` limits the bytes of a response, and ``max_values`` its JSON values. Once ``stop`` is set,
-        a query that waits for its answer fails at once.
+        ``client`` limits the bytes of a response. Once ``stop`` is set, a query that waits for its answer
+        fails at once.
         """
-        self.remedies = remedies
-        self._max_values = max_values
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
         self._client = client
@@ -168,17 +149,19 @@ class QueryApi:
                 if self._names is None:
                     raise refused from None
         found = [await self._series_of(each, span) for each in selector.exactly(self._names)]
-        return self._few([labels for each in found for labels in each])
+        return [labels for each in found for labels in each]
 
     async def _series_of(self, selector: str, span: Mapping[str, str]) -> list[dict[str, str]]:
-        values = {"match[]": selector, **span}
-        return self._few(await self._answer(list[dict[str, str]], "list of series", "series", values))
+        found: list[dict[str, str]] = await self._answer(
+            list[dict[str, str]], "list of series", "series", {"match[]": selector, **span}
+        )
+        return found
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
         """Return the names of all metrics with samples between two Unix times; raise like ``series``."""
         path = "label/__name__/values"
         names: list[str] = await self._answer(list[str], "list of names", path, _span(begin, end))
-        return names[:MAX_SERIES]
+        return names
 
     async def samples(self, selector: Selector, end: float, seconds: int) -> list[SampledSeries]:
         """Return the raw samples of the last ``seconds`` before a Unix time.
@@ -212,18 +195,11 @@ class QueryApi:
     ) -> list[SampledSeries]:
         """Return the samples of a query; those outside of the time asked for are left out."""
         first, last = begin - TIME_ERROR, end + TIME_ERROR
-        found = self._few((await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)).result)
+        matrix = await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)
         try:
-            return [_sampled(each, first, last) for each in found]
+            return [_sampled(each, first, last) for each in matrix.result]
         except ValueError:
             raise self._unusable("its matrix of samples has a value that is no number") from None
-
-    def _few(self, series: list[Answer]) -> list[Answer]:
-        if len(series) > MAX_SERIES:
-            raise TooMuchError(
-                f"{self.name}: more than {MAX_SERIES} series match; narrow them by {self.remedies.match}"
-            )
-        return series
 
     async def _answer(
         self, wanted: object, what: str, path: str, values: Mapping[str, str], *, fewer: bool = False
@@ -231,20 +207,15 @@ class QueryApi:
         """Return ``data`` of a response; ``fewer``: a refusal means that the query is too large."""
         query = urlencode(values)
         if len(query) > MAX_QUERY:
-            raise HistoryError(
-                f"the query has more than {MAX_QUERY} characters; shorten {self.remedies.match}"
-            )
+            raise HistoryError(f"the query has more than {MAX_QUERY} characters; shorten {MATCH}")
         try:
             get = self._client.get(f"{self._url}/api/v1/{path}?{query}")
             if (response := await unless_stopped(get, self._stop)) is None:
                 raise HistoryError(f"{self.name}: interrupted")
             body = response.body
-            check_values(body, self._max_values)
             return _decoder(wanted).decode(body).data
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
-        except TooManyValuesError as error:
-            raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
         except msgspec.ValidationError as error:
             if refused := _refusal(body):
                 kind = TooMuchError if fewer else HistoryError
@@ -258,17 +229,19 @@ class QueryApi:
     def _failure(self, error: PollError, *, fewer: bool) -> HistoryError:
         status, text = error.status if isinstance(error, StatusError) else None, f"{self.name}: {error}"
         if status in _DENIED:
-            return HistoryError(
-                f"{text}: no permission to query; give a token by {self.remedies.credentials}"
-            )
+            remedy = f"give a token by {_CREDENTIALS}, or {_IN_FILE}.authorization`"
+            return HistoryError(f"{text}: no permission to query; {remedy}")
         if status == HTTPStatus.NOT_FOUND:
             return self._unusable(str(error))
         if error.reason == "too_large" or (fewer and (status in _FEWER or error.reason == "timeout")):
             return TooMuchError(text)
         if status == HTTPStatus.BAD_REQUEST:
-            return _RefusedError(f"{text}: it cannot read the selector; check {self.remedies.match}")
+            return _RefusedError(f"{text}: it cannot read the selector; check {MATCH}")
         if error.reason == "tls":
-            return HistoryError(f"{text}; give its authority by {self.remedies.authority}, or write http://")
+            return HistoryError(
+                f"{text}; give its authority by SPEC_DECODE_EXPORTER_TLS_CA_FILE, or "
+                f"{_IN_FILE}.tls_config.ca_file`; or write http://"
+            )
         return HistoryError(text)
 
     def _unusable(self, reason: str) -> HistoryError:
@@ -286,7 +259,6 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
 
 
 def _refusal(body: bytes) -> str:
-    """Return the error that an answer reports; empty if it reports none."""
     try:
         return escaped(msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR], kept="")
     except msgspec.DecodeError:

@@ -26,8 +26,6 @@ from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_sp
 FORMAT: Final = "spec-decode-exporter recording 2"
 MAX_LINE: Final = 16 * 2**20
 """Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
-MAX_BYTES: Final = 64 * 2**30
-"""Maximum bytes of a recording after decompression: some two weeks of one server each second."""
 MAX_LINES: Final = 2_000_000
 """Maximum polls of a recording: some three weeks of one server each second."""
 MAX_TARGETS: Final = 1_000
@@ -130,10 +128,9 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
     if FORMAT.encode() not in lines.readline(MAX_LINE):
         raise RecordingError(f"{path} is no recording of `observe --record`, or of another version")
     reported: dict[str, ServedSpeculation | None] = {}
-    moment, size = -MAX_MOMENT, 0
+    moment = -MAX_MOMENT
     for number in range(2, MAX_LINES + 2):
         line = lines.readline(MAX_LINE)
-        size += len(line)
         if not line:
             return
         try:
@@ -142,8 +139,6 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
             raise RecordingError(f"{path}, line {number}: {error}") from None
         moment = poll.moment
         yield poll
-        if size > MAX_BYTES:
-            raise RecordingError(f"{path} has more than {size_text(MAX_BYTES)}")
     raise RecordingError(f"{path} has more than {MAX_LINES} polls")
 
 

@@ -26,8 +26,7 @@ from spec_decode_exporter.metrics.metric import Metric, Windows
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.subject import ENGINE, Parts, Subject
 from spec_decode_exporter.metrics.table import METRICS
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, Snapshot
 
 SLICE_SECONDS: Final = 0.005
 """Time after which other tasks run. An engine's part of a family comes on top: a millisecond at most."""

@@ -31,7 +31,7 @@ from spec_decode_exporter.figures.quantile import (
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.requests.model_findings import PromptFindings
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.requests.store import GroupFindings

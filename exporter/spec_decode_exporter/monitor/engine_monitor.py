@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,16 +26,14 @@ from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.engines import Counter, Gauge
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
 COSTS_SECONDS: Final = 30.0
 """Seconds for which a learned cost, and the share of prefills in a long window, are used."""
-MAX_REPORTED: Final = 300
-"""Polls whose acceptance length as the engine reports it is kept, if it counts no drafts."""
 MAX_PREEMPTIONS: Final = 0.05
 """Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
@@ -80,7 +77,6 @@ class EngineMonitor:
         self._costs: tuple[CostByLoad, ...] = ()
         self._latency_baseline: BaselineSummary | None = None
         self._cost_basis = False, 0
-        self._reported_lengths = deque[float](maxlen=MAX_REPORTED)
         self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
@@ -149,8 +145,6 @@ class EngineMonitor:
         has_polls = self._last is not None and self._last.evaluation.longest.window.polls > 0
         is_first = step.increment is not None and not has_polls
         self.is_urgent |= is_first or self.counters.drafting is not before or step.reset is not None
-        if sample[Counter.DRAFTS] is None and (length := sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)):
-            self._reported_lengths.append(length)
         counted = (*self._reset_events(step), *self._check_events(step.poll))
         return (*counted, *self._learn(step.increment, sample)) if step.increment else counted
 
@@ -408,7 +402,9 @@ class EngineMonitor:
         self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus
     ) -> tuple[Finding, ...]:
         """Return the findings, and drop the columns of increments that they needed."""
-        found = findings(evaluation, broken, drops, tuple(self._reported_lengths))
+        sample = self.history.sample
+        length = sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH) if sample else None
+        found = findings(evaluation, broken, drops, length)
         evaluation.release_columns()
         return found
 

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 from typing import Annotated, Final, NamedTuple
 
@@ -18,18 +17,15 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
-from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
-from spec_decode_exporter.scrape.sample import MAX_ENGINES
+from spec_decode_exporter.monitor.snapshot import engine_id
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""
 EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
 """Identifier of an event, as a regular expression of JSON Schema."""
-TARGET_BURST, ANY_BURST = 4 * MAX_ENGINES, 8_000
-"""Events at once of a target, and of all together: four of each engine, as at a restart."""
-TARGET_EVENT_EVERY, ANY_EVENT_EVERY = 6.0, 0.2
-"""Seconds after which a target, and all together, may have one more event."""
+BURST, EVENT_EVERY = 8_000, 0.2
+"""Events at once, four of each of two thousand engines as at a restart; seconds until one more."""
 REPEATED_AFTER: Final = 600.0
 """Seconds after which the log repeats that events are omitted."""
 
@@ -107,7 +103,8 @@ class EventLog:
     """Records events: each gets an identifier and a log line, and the newest are kept.
 
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so readers detect gaps.
-    Neither a flapping target nor a list that replaces its targets again and again fills the log.
+    Neither a flapping target nor a list that replaces its targets again and again fills the log: events of
+    all targets share one rate.
     """
 
     def __init__(
@@ -117,10 +114,8 @@ class EventLog:
         self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
-        self._of_target: dict[str, TokenBucket] = {}
-        self._of_all = TokenBucket(ANY_BURST, ANY_EVENT_EVERY, now)
+        self._rate = TokenBucket(BURST, EVENT_EVERY, now)
         self._omitted, self._reported_at = 0, -inf
-        self._errors = Isolation(now)
         self.quiet_until = -inf
         """Time (monotonic) until which events that are not bad are lines of the level debug."""
 
@@ -130,15 +125,15 @@ class EventLog:
         return f"{self._run}-{self._number}"
 
     def record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead.
-
-        An event that cannot be written is an internal error.
-        """
-        self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject))
-
-    def forget(self, target: str) -> None:
-        """Free the rate of a target that is gone."""
-        self._of_target.pop(target, None)
+        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead."""
+        if self._rate.take():
+            self._keep(event, wall, subject)
+            return
+        self._omitted += 1
+        if self._now() - self._reported_at >= REPEATED_AFTER:
+            self._reported_at = self._now()
+            fields = {"omitted": self._omitted, "example": event.name}
+            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
 
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
@@ -153,18 +148,6 @@ class EventLog:
         number = min(int(match[2]), self._number) if is_own else 0
         gap = identifier is not None and (number < before or not is_own)
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
-
-    def _record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        if subject.target not in self._of_target:
-            self._of_target[subject.target] = TokenBucket(TARGET_BURST, TARGET_EVENT_EVERY, self._now)
-        if self._of_target[subject.target].take() and self._of_all.take():
-            self._keep(event, wall, subject)
-            return
-        self._omitted += 1
-        if self._now() - self._reported_at >= REPEATED_AFTER:
-            self._reported_at = self._now()
-            fields = {"omitted": self._omitted, "example": event.name}
-            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
 
     def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
@@ -184,9 +167,9 @@ class EventLog:
 def engine_errors(events: EventLog, clock: Clock) -> Isolation:
     """Return an isolation whose internal errors become events of the engines that they concern."""
 
-    def report(part: str, item: Item, error: Exception | None) -> None:
-        name = "internal_error" if error else "internal_error_ended"
-        events.record(Event(name, {"part": part}, error=error), clock.wall(), EventSubject(**item))
+    def report(part: str, item: Item, error: Exception) -> None:
+        event = Event("internal_error", {"part": part}, error=error)
+        events.record(event, clock.wall(), EventSubject(**item))
 
     return Isolation(clock.monotonic, report)
 

@@ -16,9 +16,9 @@ from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
@@ -148,7 +148,6 @@ class Fleet:
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
         monitor, errors = self._monitors.pop(key), self.shared.errors
-        self.shared.events.forget(monitor.target.name)
         errors.attempt("saving", monitor.item, monitor.remember)
         await errors.attempt_async("closing", monitor.close, monitor.item)
 

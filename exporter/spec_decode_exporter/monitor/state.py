@@ -15,17 +15,11 @@ from spec_decode_exporter.costs.baseline import Baseline
 from spec_decode_exporter.costs.learned import LearnedState
 
 VERSION: Final = 3
-MAX_KEY_LENGTH: Final = 256
-"""Maximum characters of the labels of an engine or a model; with longer ones it is not remembered."""
 MAX_STATES: Final = 2000
 MAX_BASELINES: Final = 512
 STATE_SECONDS: Final = 7 * 86_400.0
 BASELINE_SECONDS: Final = 90 * 86_400.0
 """Age from which on an entry is forgotten: hardware, version and traffic change."""
-_CLOCK_SECONDS: Final = 86_400.0
-"""Time by which a clock may have been set back."""
-
-_Label = Annotated[str, Field(max_length=MAX_KEY_LENGTH)]
 Entry = TypeVar("Entry")
 
 
@@ -73,9 +67,9 @@ def group_of(labels: Mapping[str, str], name: str) -> str:
 class RememberedEngine:
     """Learned state of an engine."""
 
-    target: _Label
-    model_name: _Label
-    engine: _Label
+    target: str
+    model_name: str
+    engine: str
     seen: UnixTime
     """Time of the engine's last poll."""
     learned: LearnedState
@@ -85,8 +79,8 @@ class RememberedEngine:
 class RememberedBaseline:
     """Baseline of a model of a group."""
 
-    group: _Label
-    model_name: _Label
+    group: str
+    model_name: str
     baseline: Baseline
 
 
@@ -115,7 +109,7 @@ class Remembered:
     def engine(self, key: EngineKey, now: float) -> LearnedState | None:
         """Return the learned state of an engine; None if unknown, or too old at ``now`` (Unix time)."""
         saved = self._engines.get(key)
-        return saved.learned if saved and _counts(saved.seen, now, STATE_SECONDS) else None
+        return saved.learned if saved and now - saved.seen <= STATE_SECONDS else None
 
     def keep_engine(self, key: EngineKey, learned: LearnedState, seen: float) -> None:
         """Remember the learned state of an engine that was polled last at a Unix time."""
@@ -146,20 +140,16 @@ class Remembered:
 
     def engines(self, now: float) -> Iterator[RememberedEngine]:
         """Yield the engines to save at ``now`` (Unix time), without those that are too old."""
-        return (each for each in [*self._engines.values()] if _counts(each.seen, now, STATE_SECONDS))
+        return (each for each in [*self._engines.values()] if now - each.seen <= STATE_SECONDS)
 
     def baselines(self, now: float) -> Iterator[RememberedBaseline]:
         """Yield the baselines to save, likewise."""
         saved = [*self._baselines.values()]
-        return (each for each in saved if _counts(each.baseline.end, now, BASELINE_SECONDS))
+        return (each for each in saved if now - each.baseline.end <= BASELINE_SECONDS)
 
     def _known_baseline(self, key: ModelKey) -> Baseline | None:
         saved = self._baselines.get(key)
         return saved.baseline if saved else self._used.get(key)
-
-
-def _counts(seen: float, now: float, seconds: float) -> bool:
-    return -_CLOCK_SECONDS <= now - seen <= seconds
 
 
 Key = TypeVar("Key", EngineKey, ModelKey)
@@ -167,8 +157,6 @@ Key = TypeVar("Key", EngineKey, ModelKey)
 
 def _keep(entries: dict[Key, Entry], key: Key, entry: Entry, most: int) -> None:
     """Put an entry at the end; drop the first one of too many."""
-    if sum(map(len, key)) > MAX_KEY_LENGTH:
-        return
     entries.pop(key, None)
     entries[key] = entry
     if len(entries) > most:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
@@ -34,7 +33,6 @@ MAX_CONTAINERS: Final = 500_000
 _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
 _MAX_SHOWN: Final = 100
-_HEAD: Final = re.compile(rb'\{\s*"format":\s*"spec-decode-exporter state",\s*"version":\s*(\d{1,9})')
 Entry = RememberedEngine | RememberedBaseline
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +67,7 @@ class StateFile:
         Such a file is renamed to ``<name>.corrupt``, which replaces an earlier one of that name.
         """
         try:
-            return parsed_state(read_bounded(self._place(), MAX_BYTES))
+            return parsed_state(read_bounded(self.path, MAX_BYTES))
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
@@ -80,26 +78,17 @@ class StateFile:
     def save(self, content: bytes) -> None:
         """Replace the file."""
         try:
-            place = self._place()
+            place = Path(os.path.realpath(self.path))
+            if place.exists() and not place.is_file():
+                raise OSError("it is not a plain file")  # noqa: TRY301  its reason is logged as any other
             self._set_aside(place)
             replace_file(place, content)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             if self._failures.failed(reason := _reason(error)):
                 _log.warning("state_file_not_written", file=str(self.path), reason=reason)
         else:
             if self._failures.recovered():
                 _log.info("state_file_written_again", file=str(self.path))
-
-    def _place(self) -> Path:
-        """Return the resolved path.
-
-        Raises:
-            OSError: It is a directory, a device or a pipe.
-        """
-        place = Path(os.path.realpath(self.path))
-        if place.exists() and not place.is_file():
-            raise OSError("it is not a plain file")
-        return place
 
     def _set_aside(self, place: Path) -> None:
         """Rename a damaged file: it may be the wrong one."""
@@ -177,11 +166,6 @@ def parsed_state(content: bytes) -> StateDocument:
     Raises:
         ValueError: It does not validate; the text says why.
     """
-    version = _HEAD.match(content)
-    if version is None:
-        raise ValueError("it is not a state of this exporter")
-    if int(version[1]) != VERSION:
-        raise ValueError(f"it has version {int(version[1])}; this exporter reads version {VERSION}")
     if content.count(b"[") + content.count(b"{") > MAX_CONTAINERS:
         raise ValueError(f"it has more than {MAX_CONTAINERS} lists and objects")
     try:

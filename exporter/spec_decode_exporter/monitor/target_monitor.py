@@ -22,10 +22,9 @@ from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
-from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
@@ -368,16 +367,11 @@ class TargetMonitor:
 
     def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
         """Evict engines that left long ago, and the oldest whose places are needed."""
-        has_evicted = False
         for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
             is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
             if not is_old and self._fit(*new):
                 break
-            has_evicted |= not is_old
             self._drop(name)
-        if has_evicted and self._record.is_news("engines_evicted", now=polled.moment):
-            remedy = "a label of the server takes ever new values: check model_name and engine"
-            self.record_event(Event("engines_evicted", {"kept": len(self.engines), "remedy": remedy}))
 
     def _drop(self, name: EngineName) -> None:
         self._remember(name)

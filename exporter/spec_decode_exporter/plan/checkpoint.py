@@ -1,9 +1,7 @@
-"""Read a model by its size, or from a local folder: config.json, safetensors and tokenizer.json."""
+"""Read a model by its size, or from a local folder: config.json and safetensors."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,8 @@ from spec_decode_exporter.plan.model_config import (
     weights_of,
 )
 
-CONFIG, OTHERS = (4 * 2**20, 100_000), (64 * 2**20, 4_000_000)
-"""Limits in bytes and JSON values: tokenizer.json of Gemma 3 has 33 MB and two million values."""
+MAX_BYTES, MAX_VALUES = 16 * 2**20, 500_000
+"""Limits of a JSON file: an index of 100,000 weights has 10 MB."""
 _MIN_PARAMETERS, _MAX_PARAMETERS = 10**6, 10**15
 
 
@@ -58,10 +56,9 @@ def _of_folder(text: str, dtype: str | None) -> Model:
         raise ModelError(f"{text!r} is neither {choices}; nothing is downloaded")
     folder = file.parent
     try:
-        values = flat(_json(file, "it", CONFIG))
+        values = flat(_json(file, "it"))
         config, stored = config_of(values), dtype or dtype_of_config(values)
         files = None if dtype else _size_of_files(folder)
-        vocabulary = _vocabulary(folder / "tokenizer.json")
     except ModelError as error:
         raise ModelError(f"{file}: {error}") from None
     weights, modules = weights_of(config, config.num_hidden_layers), module_bytes(config, stored)
@@ -75,7 +72,6 @@ def _of_folder(text: str, dtype: str | None) -> Model:
         weight_bytes=files or counted,
         weights_counted=files is None,
         config=config,
-        vocabulary=vocabulary,
     )
 
 
@@ -89,25 +85,10 @@ def _size_of_files(folder: Path) -> int | None:
     return sum(file.stat().st_size for file in folder.glob("model*.safetensors")) or None
 
 
-def _vocabulary(file: Path) -> str | None:
-    """Return a digest of the tokens and their ids; other parts of a tokenizer may differ."""
-    if not file.exists():
-        return None
-    document = _json(file, file.name)
-    model, listed = document.get("model"), document.get("added_tokens")
-    tokens = model.get("vocab") if isinstance(model, dict) else None
-    added = [
-        (token.get("id"), token.get("content"))
-        for token in (listed if isinstance(listed, list) else [])
-        if isinstance(token, dict)
-    ]
-    return hashlib.sha256(json.dumps([tokens, added], sort_keys=True).encode()).hexdigest()
-
-
-def _json(file: Path, name: str, limits: tuple[int, int] = OTHERS) -> Mapping[str, Any]:
+def _json(file: Path, name: str) -> Mapping[str, Any]:
     """Return the JSON object of a file; errors call the file ``name``."""
     try:
-        document = decode(read_bounded(file, limits[0]), limits[1])
+        document = decode(read_bounded(file, MAX_BYTES), MAX_VALUES)
     except (OSError, TooManyValuesError) as error:
         raise ModelError(f"{name} cannot be read: {getattr(error, 'strerror', '') or error}") from None
     except ValueError:

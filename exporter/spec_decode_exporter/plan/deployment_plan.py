@@ -91,17 +91,16 @@ class DeploymentPlan(SpeedupPlan):
         """Target and draft."""
         return [self.target, *([self.draft] if self.draft else [])]
 
-    def sequence_bytes(self, model: Model, element_bytes: int | None = None) -> int | None:
+    def sequence_bytes(self, model: Model) -> int | None:
         """Return the bytes of a sequence in the KV cache over all GPUs; None if unknown."""
-        element = element_bytes or self.kv_cache_element_bytes
-        return model.sequence_bytes(self.context_tokens, self.gpus, element)
+        return model.sequence_bytes(self.context_tokens, self.gpus, self.kv_cache_element_bytes)
 
-    def room(self, *models: Model, element_bytes: int | None = None) -> Room:
-        """Return the memory that models leave; ``element_bytes`` is that of the plan by default."""
+    def room(self, *models: Model) -> Room:
+        """Return the memory that models leave."""
         weights = sum(model.weight_bytes for model in models)
         usable = round(self.gpu_memory_bytes * self.gpu_memory_utilisation_ratio) - self.overhead_bytes
         cache = self.gpus * usable - weights
-        sizes = [self.sequence_bytes(model, element_bytes) for model in models]
+        sizes = [self.sequence_bytes(model) for model in models]
         known = sum(size or 0 for size in sizes)
         size = None if None in sizes else known
         return Room(

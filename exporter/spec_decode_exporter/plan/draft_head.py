@@ -77,7 +77,6 @@ def _typical(target: Model, method: str, dtype: str | None) -> Model:
 
 
 def _head_weights(config: ModelConfig, method: str) -> Weights:
-    """Return the weights of a head with its own config.json."""
     hidden, weights = config.hidden_size, weights_of(config, config.num_hidden_layers)
     layers = weights.layers + HEADS[method] * (config.target_hidden_size or hidden) * hidden
     if method != EAGLE3:
@@ -88,7 +87,6 @@ def _head_weights(config: ModelConfig, method: str) -> Weights:
 
 
 def _module(config: ModelConfig) -> Weights:
-    """Return the weights of an MTP module."""
     whole, rest = (weights_of(config, config.num_hidden_layers - less) for less in (0, 1))
     experts = whole.experts - rest.experts
     layer = whole.layers - rest.layers + HEADS[MTP] * config.hidden_size**2

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from fractions import Fraction
 from typing import Final, NamedTuple
+
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 GPUS: Final[Mapping[str, int]] = {
     "A10G": 23_028, "L4": 23_034, "RTX-4090": 24_564, "RTX-5090": 32_607, "A100-40GB": 40_960, "L40S": 46_068,
@@ -15,7 +16,7 @@ GPUS: Final[Mapping[str, int]] = {
 }  # fmt: skip
 """Memory in MiB, as nvidia-smi or rocm-smi shows it."""
 DEFAULT: Final = "H100"
-_SIZE: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s?([KMGT]?)(i?)B", flags=re.ASCII)
+_SIZE: Final = TypeAdapter(ByteSize)
 
 
 class Gpu(NamedTuple):
@@ -49,9 +50,10 @@ def memory(text: str) -> int:
     Raises:
         ValueError: The text is no amount of memory; the message has examples.
     """
-    match = _SIZE.fullmatch(text.strip())
-    if text == "0":
-        return 0
-    if match is None or (match[3] and not match[2]):
-        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB")
-    return int(Fraction(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
+    wrong = f"{text[:60]!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB"
+    if text != "0" and not text.strip().upper().endswith("B"):
+        raise ValueError(wrong)
+    try:
+        return int(_SIZE.validate_python(text.strip()))
+    except (ValidationError, OverflowError):
+        raise ValueError(wrong) from None

@@ -221,7 +221,6 @@ def weights_of(config: ModelConfig, layers: int) -> Weights:
 
 
 def _attention_weights(config: ModelConfig) -> int:
-    """Return the weights of one layer's attention."""
     hidden, heads = config.hidden_size, config.num_attention_heads
     if not config.kv_lora_rank:
         return 2 * hidden * config.head_width * (heads + config.kv_heads)
@@ -266,8 +265,6 @@ class Model(View):
     guessed: bool = at("Whether the size is only typical for such models.", default=False)
     config: ModelConfig | None = Field(default=None, exclude=True)
     """None if its config.json is unknown."""
-    vocabulary: str | None = Field(default=None, exclude=True)
-    """Digest of its tokens; None without a tokenizer."""
 
     # fmt: off
     parameters = fact("All parameters.", int, lambda model: model.weights.total)
@@ -279,10 +276,3 @@ class Model(View):
         """Return the bytes of a sequence in the KV cache over all of ``gpus``; None if unknown."""
         elements = None if self.config is None else sequence_elements(self.config, context, gpus)
         return None if elements is None else gpus * element_bytes * elements
-
-    def quantized(self, dtype: str) -> Model:
-        """Return the model with its weights in another dtype, if that is smaller."""
-        if DTYPES[dtype] >= DTYPES[self.dtype]:
-            return self
-        size = min(self.weights.bytes_in(dtype), self.weight_bytes)
-        return self.model_copy(update={"dtype": dtype, "weight_bytes": size})

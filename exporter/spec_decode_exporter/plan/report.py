@@ -18,17 +18,6 @@ _TONES: Final = {
     **dict.fromkeys((Verdict.UNCLEAR, PlanOutcome.TIGHT, PlanOutcome.WEIGHTS_FIT), "unsure"),
     **dict.fromkeys((*NOT_PAYING, PlanOutcome.DOES_NOT_FIT, PlanOutcome.REFUSED), "bad"),
 }
-_CACHE: Final = "the KV cache in 8 bits (--kv-cache-dtype fp8)"
-_CHANGES: Final = (
-    ("the draft in 8 bits", "", "int8", None),
-    (_CACHE, "", "", 1),
-    ("the target in 8 bits", "int8", "", None),
-    ("both in 8 bits", "int8", "int8", None),
-    ("the target in 4 bits", "int4", "", None),
-    ("both in 4 bits", "int4", "int4", None),
-    (f"both in 4 bits and {_CACHE}", "int4", "int4", 1),
-)
-"""Changes by which models fit, the smallest first: dtypes of target and draft, bytes of a KV element."""
 
 
 def as_json(plan: SpeedupPlan) -> str:
@@ -53,21 +42,16 @@ def as_text(plan: SpeedupPlan, style: TextStyle) -> str:
         searches=plan.method in SEARCHES,
         source=plan.cost and SOURCES[plan.cost.source],
         capacity=[] if deployed is None else list(_capacity(deployed)),
-        chart=list(_chart(plan, style)),
+        chart=list(_chart(plan)),
     )
 
 
 def remedy(plan: DeploymentPlan) -> str | None:
-    """Return the smallest change by which models fit, and whether the target fits alone; None if they fit."""
+    """Return what makes models smaller, and whether the target fits alone; None if they fit."""
     if plan.outcome is not PlanOutcome.DOES_NOT_FIT:
         return None
     alone = " Without the draft it fits." if plan.draft and plan.without_draft.fits else ""
-    for words, target, draft, element_bytes in _CHANGES:
-        dtypes = zip(plan.models, (target, draft), strict=False)
-        models = [model.quantized(dtype) if dtype else model for model, dtype in dtypes]
-        if plan.room(*models, element_bytes=element_bytes).fits:
-            return f"It would fit with {words}.{alone}"
-    return f"Take more or larger GPUs, or a shorter --context.{alone}"
+    return f"Take more or larger GPUs, weights or a KV cache of fewer bits, or a shorter --context.{alone}"
 
 
 def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
@@ -84,16 +68,16 @@ def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
             yield title, write(both), write(alone), write(both - alone) if both != alone else ""
 
 
-def _chart(plan: SpeedupPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
+def _chart(plan: SpeedupPlan) -> Iterator[tuple[str, ...]]:
     """Yield the speed-up by number of draft tokens; that of none is 1. Nothing if the cost is unknown."""
     if not plan.depths:
         return
     largest = max(1.0, *(depth.speedup_ratio for depth in plan.depths))
-    yield "0", "1.00", "", "", f"{bar(1 / largest, style)} no speculation"
+    yield "0", "1.00", "", "", f"{bar(1 / largest)} no speculation"
     for depth in plan.depths:
         is_best = depth.tokens == plan.best_tokens
         marks = {"planned": depth.tokens == plan.draft_tokens, "best": is_best}
-        drawn = bar(depth.speedup_ratio / largest, style)
+        drawn = bar(depth.speedup_ratio / largest)
         yield (
             f"**{depth.tokens}**" if is_best else str(depth.tokens),
             plain(depth.speedup_ratio),

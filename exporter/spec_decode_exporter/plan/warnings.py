@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spec_decode_exporter.core.number_formats import percent, plural
+from spec_decode_exporter.core.number_formats import percent
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
 from spec_decode_exporter.plan.draft_head import HEADS
@@ -18,17 +18,12 @@ _DRAFT_SHARE: Final = 0.15
 
 def warnings(plan: SpeedupPlan) -> dict[str, str]:
     """Return the texts of the warnings by name."""
-    memory = [*_of_memory(plan), *_of_draft(plan)] if isinstance(plan, DeploymentPlan) else []
-    return dict([*memory, *_of_speedup(plan)])
+    return dict([*_of_memory(plan), *_of_draft(plan)]) if isinstance(plan, DeploymentPlan) else {}
 
 
 # fmt: off
 def _of_memory(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
     context, wanted, alone = plan.context_tokens, plan.wanted_sequences, plan.without_draft
-    if not alone.fits and alone.kv_cache_bytes <= 0:
-        yield "target_alone", "The target does not fit without a draft either: more GPUs, or fewer bits a weight."
-    elif not alone.fits:
-        yield "target_alone", f"Not one sequence of {context:,} tokens fits without a draft either: a shorter --context, more GPUs, or a KV cache in 8 bits."
     if plan.outcome is PlanOutcome.TIGHT:
         most, others = plan.with_draft.concurrent_sequences or 0, alone.concurrent_sequences or 0
         without = f"; without the draft {min(others, wanted):,} would" if others > most else ""
@@ -45,10 +40,6 @@ def _of_draft(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
     share, config = draft.weight_bytes / (plan.gpus * plan.gpu_memory_bytes), draft.config
     if share > _DRAFT_SHARE:
         yield "draft_share", f"The draft takes {percent(share)} of the GPUs' memory, more than 15 %: take a smaller one."
-    if (plan.draft_to_target_ratio or 0) >= 1:
-        yield "draft_larger", "The draft is no smaller than the target: are the two swapped?"
-    if plan.method == DRAFT_MODEL and len({draft.vocabulary, plan.target.vocabulary, None}) > 2:  # noqa: PLR2004  two that differ
-        yield "vocabulary", "The tokenizers have different tokens: the target would misread the draft."
     if plan.method == DRAFT_MODEL and plan.gpus > 1:
         yield "tensor_parallel", f"vLLM runs a draft model at the target's tensor parallelism: each of its short steps waits for all {plan.gpus} GPUs. Measured for 70B + 8B on 4 GPUs: 0.37 to 0.47 times as fast as without speculation. Prefer an EAGLE-3 or MTP head, or measure it first."
     if config and 0 < config.max_position_embeddings < context:  # vllm-project/vllm issues 48894 and 49343
@@ -58,13 +49,4 @@ def _of_draft(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
         yield "other_width", f"The head is of a target whose hidden states are {width:,} wide, and these are {target.hidden_size:,}: is it another model's?"
 
 
-def _of_speedup(plan: SpeedupPlan) -> Iterator[tuple[str, str]]:
-    depth, tokens = plan.depth, plural(plan.draft_tokens, "token")
-    if depth and depth.break_even_acceptance_ratio > 1:
-        yield "never_pays", f"With {tokens} at a time no acceptance is enough: drafting costs more than it can give."
-    elif depth and depth.speedup_ratio < 1:
-        remedy = (
-            f"draft {plural(plan.best_tokens, 'token')} at a time" if plan.best_tokens else "do not speculate"
-        )
-        yield "loses", f"At {plan.acceptance_basis}, {tokens} at a time make it slower, {depth.speedup_ratio:.2f} times as fast as without: {remedy}."
 # fmt: on

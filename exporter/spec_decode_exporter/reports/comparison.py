@@ -9,7 +9,7 @@ Statistics in Medicine 27, 2008):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from enum import StrEnum
 from math import hypot
 from typing import Any, Final
@@ -253,22 +253,19 @@ def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> C
     )
 
 
-def tables(model: ModelComparison) -> Iterator[tuple[str, list[Row]]]:
-    """Yield title and rows of each table, the most important first."""
+def tables(model: ModelComparison) -> Mapping[str, list[Row]]:
+    """Return the rows of each table by its title."""
     sections: dict[str, list[Row]] = {}
     lines = [(each.compared, each) for each in COMPARED if each.compared and each.compared.section]
     for line, figure in sorted(lines, key=lambda each: each[0].place):
         if figure.key in model.figures:
             row = _row(line.name, model.figures[figure.key], figure.unit)
             sections.setdefault(line.section, []).append(row)
-    order = dict.fromkeys(line.section for line, _ in lines)
-    positions = [
-        _row(f"position {place}", each, Unit.SHARE)
-        for place, each in enumerate(model.position_acceptance_ratio)
-        if each
+    positions = enumerate(model.position_acceptance_ratio)
+    sections["Accepted up to and including each position"] = [
+        _row(f"position {place}", each, Unit.SHARE) for place, each in positions if each
     ]
-    first, *others = ((title, sections.get(title, [])) for title in order)
-    yield from (first, ("Accepted up to and including each position", positions), *others)
+    return sections
 
 
 def _row(name: str, change: Difference, unit: Unit) -> Row:

@@ -17,9 +17,8 @@ from spec_decode_exporter.core.number_formats import bounds, long_time, plain, t
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.history.baseline_reader import hidden_drafts
 from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.events import EVENTS, event_text
-from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
 from spec_decode_exporter.reports.exit_status import ExitStatus, worst
 from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import report
@@ -111,12 +110,10 @@ def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
     if not slots:
         return []
     first = slots[0].begin
-    days = ceil((slots[-1].end - first) / _DAY / most)
+    seconds = _DAY * ceil((slots[-1].end - first) / _DAY / most)
     keys: Sequence[Callable[[Slot], object]] = (
         lambda slot: (slot.era, slot.process, slot.outcome),
-        lambda slot: (slot.era, slot.tokens > 0, slot.outcome is SlotOutcome.HURT),
-        lambda slot: (slot.era, slot.begin // _DAY),
-        lambda slot: (slot.begin - first) // (_DAY * days),
+        lambda slot: (slot.begin - first) // seconds,
     )
     found = list[Slot]()
     for key in keys:

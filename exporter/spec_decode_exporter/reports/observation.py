@@ -32,9 +32,9 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.replay import RecordingClock, replay
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observation_view import ObservationView
@@ -232,25 +232,20 @@ class Observation:
 
     async def _hopeless(self, pollers: Sequence[Poller], *, needs_all: bool) -> None:
         """Return when every server has failed since the begin, or one if all are needed; else never."""
-        records = [poller.record for poller in pollers]
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
             is_late = self._clock.monotonic() >= self._began + HOPELESS_SECONDS
             failed = [
-                record.up is False and bool(is_late or _HOPELESS.fullmatch(record.failure))
-                for record in records
+                record.last_success is None and bool(is_late or _HOPELESS.fullmatch(record.failure))
+                if record.up is False
+                else needs_all and is_late and record.up is True and not record.engines
+                for record in (poller.record for poller in pollers)
             ]
-            if needs_all and is_late:
-                failed += [record.engines == 0 for record in records]
             if any(failed) if needs_all else all(failed):
                 return
-            is_known = is_late and all(record.up is not None for record in records)
-            if is_known if needs_all else any(record.last_success is not None for record in records):
-                await asyncio.Event().wait()
 
 
 def _missing(target: TargetView) -> str:
-    """Return why a server was not measured, with the remedy."""
     if target.up:
         return f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
     reason = target.error or "no answer came in time"

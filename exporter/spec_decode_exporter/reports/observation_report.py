@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
-from math import ceil, inf
+from math import inf
 from typing import Any, Final, TypeVar
-
-from markupsafe import Markup
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import event_text
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle, json_text, name, render
@@ -34,7 +29,6 @@ from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
 from spec_decode_exporter.views.words import WORDS, Standing
 
-_Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
 
 _DOUBTS: Final = ("few_drafts", "few_requests", "wide_bounds")
@@ -51,36 +45,18 @@ FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.REQUESTS: numbers.plain,
 }
 """Formats of figures in all reports."""
-_NO_ANSWER: Final = Headline("bad", "Internal error", "An internal error of this program: it has no answer.")
-_ROUND: Final = 10
-"""Estimated times are rounded up to a multiple, in seconds."""
-_SPARE: Final = 1.1
-"""Margin of an estimated time: the present rate varies."""
-_MAX_SECONDS: Final = 86_400.0
-"""Longest estimated time; beyond it the advice is more traffic."""
 
 
 def report(view: ObservationView, style: TextStyle, *, sections: bool = True) -> str:
-    """Return an observation as text. Engines and events that cannot be written are omitted.
-
-    Without ``sections`` engines are a table alone.
-    """
-    errors = Isolation()
-
-    def written(macro: Callable[..., Markup], items: Iterable[_Item]) -> dict[str, Markup]:
-        texts = {each.id: errors.attempt("report", {"id": each.id}, partial(macro, each)) for each in items}
-        return {id_: text for id_, text in texts.items() if text is not None}
-
+    """Return an observation as text; without ``sections`` engines are a table alone."""
     absent = {target.target for target in view.targets if not target.engines}
-    events = [each for each in view.events if each.type not in _QUIET and each.target not in absent]
     context = {
         "view": view,
         "moment": datetime.fromtimestamp(view.time, UTC),
-        "events": events,
+        "events": [each for each in view.events if each.type not in _QUIET and each.target not in absent],
         "sections": sections,
-        "written": written,
-        "headline": errors.attempt("report", NO_ITEM, partial(answer, view)) or _NO_ANSWER,
-        "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
+        "headline": answer(view),
+        "saved": time_saved(view.engines, view.time),
     }
     return render("observation.md.jinja", style, **_CONTEXT, **context)
 
@@ -104,15 +80,12 @@ def _no_advice(engine: EngineView) -> str:
 
 
 def _again(engine: EngineView) -> str:
-    """Advise how long to observe an engine: this observation has ended before its countdown."""
+    """Advise how to observe an engine: this observation has ended before its countdown."""
     if is_past(engine):
         return "Report a longer time: --since 30d."
     if engine.longest is not None and not engine.longest.counts.drafts:
         return "Observe it while it drafts."
-    few = [each for each in doubts(engine) if "threshold" in each.values]
-    if engine.longest is None or not few:
-        return "Observe it again, for longer."
-    return longer(few[-1], engine.longest, "Observe it again with")
+    return "Observe it again, for longer."
 
 
 def is_past(engine: EngineView) -> bool:
@@ -159,18 +132,6 @@ def doubts(engine: EngineView) -> list[Finding]:
     )
 
 
-def longer(doubt: Finding, window: WindowView, begin: str = "At this rate that takes") -> str:
-    """Advise a length of the observation, extrapolated at the present rate."""
-    values = doubt.values
-    if "threshold" not in values:
-        return "Four times as long halves the distance of the bounds."
-    present = values.get("counted", values.get("drafts", 0.0))
-    seconds = window.seconds * values["threshold"] / present * _SPARE if present else _MAX_SECONDS
-    if seconds >= _MAX_SECONDS:
-        return "Observe while there is more traffic."
-    return f"{begin} --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
-
-
 def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str, ...]]:
     """Return name, value, bounds and meaning of the known figures of a section of the figure table.
 
@@ -211,7 +172,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     **{
         each.__name__: each
         for each in (
-            *(doubts, event_text, failure, figures, format_duration, gist, is_past, longer, percentiles),
+            *(doubts, event_text, failure, figures, format_duration, gist, is_past, percentiles),
             *(no_verdict, present_speedup, standing, title),
         )
     },

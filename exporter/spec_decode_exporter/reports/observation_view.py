@@ -179,7 +179,6 @@ def _bounds(evaluation: WindowEvaluation, figure: Figure) -> Estimate | None:
 
 
 def _shares(evaluation: WindowEvaluation) -> Iterator[Measured | None]:
-    """Yield the share of drafts that were accepted up to each position."""
     shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
     accepted = position_columns(evaluation.increments, len(shares))
     (drafts,) = columns(evaluation.increments, "drafts")

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TextIO
 
-from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import count
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_view import ObservationView
@@ -42,7 +41,7 @@ class ProgressBar:
         """Replace the line; ``share`` of the work is done, 0 to 1."""
         if self.is_shown:
             style = text_style(self._streams.err, self._streams.environ)
-            line = f"{bar(share, style):20} {words}"[: style.width]
+            line = f"{bar(share):20} {words}"[: style.width]
             write_report(self._streams.err, f"{ERASE_LINE}{line}")
 
     def end(self) -> None:
@@ -56,22 +55,10 @@ class ProgressBar:
         write_report(self._streams.err, f"spec-decode-exporter: {text}\n")
 
 
-def progress_words(view: ObservationView, seconds: float) -> str:
-    """Return the time, the drafts, the acceptance rate and the missing targets in a few words.
-
-    ``seconds`` is the length of the observation; 0 if it has no end.
-    """
-    counts = [engine.longest.counts for engine in view.engines if engine.longest]
-    drafts, drafted, accepted = (
-        sum(getattr(each, name) or 0 for each in counts)
-        for name in ("drafts", "draft_tokens", "accepted_tokens")
-    )
-    missing = sum(not target.engines for target in view.targets)
-    words = [f"{count(drafts)} drafts"]
-    words += [f"acceptance {accepted / drafted:.3f}"] if drafted else []
-    words += [f"{missing} of {len(view.targets)} unseen"] if missing else []
-    time = f"{view.seconds:.0f} of {format_duration(seconds)}" if seconds else f"{view.seconds:.0f} s"
-    return f"{time}  {', '.join(words)}  Ctrl-C ends it"
+def progress_words(view: ObservationView) -> str:
+    """Return the time and the drafts so far in a few words."""
+    drafts = sum(engine.longest.counts.drafts or 0 for engine in view.engines if engine.longest)
+    return f"{view.seconds:.0f} s  {count(drafts)} drafts  Ctrl-C ends it"
 
 
 def write_report(stream: TextIO, text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +10,7 @@ from pydantic import ConfigDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.files import read_bounded, size_text
-from spec_decode_exporter.core.numbers import TooManyValuesError, UnixTime, check_values, decode
+from spec_decode_exporter.core.numbers import TooManyValuesError, UnixTime, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
 from spec_decode_exporter.reports.text import json_text
@@ -21,12 +20,8 @@ from spec_decode_exporter.views.fleet_view import TargetView
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""
-MAX_VALUES: Final = 500_000
+MAX_VALUES: Final = 1_000_000
 """Maximum number of its JSON values."""
-_OLD_REFERENCE: Final = b'"spec-decode-exporter reference"'
-"""Format that ``observe --save`` wrote before; it is in the first line."""
-_HEAD: Final = 200
-_TAKEN: Final = "is there already; name another, or remove it"
 
 
 class SavedFileError(ExporterError):
@@ -86,13 +81,7 @@ def read(path: Path) -> SavedSnapshot:
         SavedFileError: The file cannot be read, or is neither.
     """
     try:
-        content = read_bounded(path, MAX_BYTES)
-        if _OLD_REFERENCE in content[:_HEAD]:
-            raise SavedFileError(
-                f"{path} was saved by an earlier version, in a format that is no longer read: measure again, "
-                "and save with `observe --save`"
-            )
-        return parsed(content)
+        return parsed(read_bounded(path, MAX_BYTES))
     except (OSError, TooManyValuesError) as error:
         raise SavedFileError(f"{path} cannot be read: {getattr(error, 'strerror', '') or error}") from None
     except ValueError:
@@ -135,37 +124,23 @@ def read_rates(path: Path, model_name: str | None) -> dict[int | None, float]:
 
 def check_free(path: Path) -> None:
     """Check before the measurement that a file can be written, or raise SavedFileError."""
-    try:
-        if path.exists():
-            raise SavedFileError(f"{path} {_TAKEN if path.is_file() else 'is not a plain file'}")
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass  # creating a file proves that the folder is writable
-    except OSError as error:
-        raise SavedFileError(f"{path} cannot be written: {error.strerror or error}") from None
+    if path.exists():
+        raise SavedFileError(f"{path} is there already; name another, or remove it")
+    if not os.access(path.parent, os.W_OK):
+        raise SavedFileError(f"{path} cannot be written: its folder is missing, or not yours to write")
 
 
 def write(path: Path, view: ObservationView) -> None:
     """Write an observation into a new file.
 
     Raises:
-        SavedFileError: The file exists, cannot be written, or could not be read again.
+        SavedFileError: The file exists, cannot be written, or would be too large to be read again.
     """
     content = json_text(view.model_dump(mode="json")).encode()
     if len(content) > MAX_BYTES:
         raise SavedFileError(f"{path} would be larger than {size_text(MAX_BYTES)}; measure fewer targets")
     try:
-        check_values(content, MAX_VALUES)
         with path.open("xb") as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            except OSError:
-                path.unlink()
-                raise
-    except TooManyValuesError as error:
-        raise SavedFileError(f"{path} cannot be written: {error}; measure fewer targets") from None
-    except FileExistsError:
-        raise SavedFileError(f"{path} {_TAKEN}") from None
+            file.write(content)
     except OSError as error:
         raise SavedFileError(f"{path} cannot be written: {error.strerror or error}") from None

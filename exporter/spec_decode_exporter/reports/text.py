@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from textwrap import fill
 from typing import Final, TextIO
 
 from jinja2 import Environment, pass_context
@@ -36,8 +37,6 @@ _DELETE: Final = "\x7f"
 """The only control character that ``json.dumps`` does not escape."""
 _TICKS: Final = re.compile("`+")
 _COLOR: Final = re.compile(r"\x1b\[[\d;]*m")
-_BREAK: Final = re.compile(r" (?=(?!\d+[.)](?: |$))[^\W_]|[(\"']|`(?!``)|\*\*)")
-"""Space at which a line may be broken: what follows begins no block of Markdown, not even in a code span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,6 @@ class TextStyle:
     color: bool = False
     width: int | None = None
     """Columns of the terminal; None: lines are not broken."""
-    blocks: str = _BLOCKS
-    guess: str = "░"
-    """Character of the bar of an extrapolated value."""
 
 
 def text_style(stream: TextIO, environ: Mapping[str, str]) -> TextStyle:
@@ -57,11 +53,10 @@ def text_style(stream: TextIO, environ: Mapping[str, str]) -> TextStyle:
 
     ``NO_COLOR`` (https://no-color.org) and the terminal ``dumb`` have no colors.
     """
-    drawing = (_BLOCKS, "░") if _can_draw(stream.encoding) else ("#", ":")
     if not is_terminal(stream):
-        return TextStyle(False, None, *drawing)
+        return TextStyle()
     color = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-    return TextStyle(color, max(shutil.get_terminal_size().columns, MIN_WIDTH), *drawing)
+    return TextStyle(color, max(shutil.get_terminal_size().columns, MIN_WIDTH))
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -96,14 +91,12 @@ def badge(word: str, tone: str, style: TextStyle) -> Markup:
     return Markup(f"\x1b[1;{_COLORS.get(tone, _NEUTRAL)}m{text}\x1b[0m" if style.color else text)  # noqa: S704
 
 
-def bar(share: float | None, style: TextStyle, *, guessed: bool = False) -> Markup:
+def bar(share: float | None, *, guessed: bool = False) -> Markup:
     """Return a share as a bar of at most ``BAR`` columns; a share above 0 is always visible."""
-    share = min(max(share or 0.0, 0.0), 1.0)
-    if guessed:
-        return Markup(style.guess * max(round(share * BAR), int(share > 0)))  # noqa: S704
-    parts = len(style.blocks)
+    share, parts = min(max(share or 0.0, 0.0), 1.0), len(_BLOCKS)
     full, rest = divmod(max(round(share * BAR * parts), int(share > 0)), parts)
-    return Markup(style.blocks[-1] * full + (style.blocks[rest - 1] if rest else ""))  # noqa: S704
+    drawn = _BLOCKS[-1] * full + (_BLOCKS[rest - 1] if rest else "")
+    return Markup("░" * len(drawn) if guessed else drawn)  # noqa: S704
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
@@ -147,12 +140,8 @@ def render(
     terminal, prose is broken at its width.
     """
     text = _environment(package).get_template(template).render(context, style=style)
-    return fitted(re.sub(r"\s*\n\s*\n", "\n\n", _joined(text)).strip() + "\n", style.width)
-
-
-def fitted(text: str, width: int | None) -> str:
-    """Break prose at a terminal's width; None: leave it."""
-    return "".join(f"{line}\n" for each in text.splitlines() for line in _lines(each, width))
+    lines = re.sub(r"\s*\n\s*\n", "\n\n", _joined(text)).strip().splitlines()
+    return "".join(f"{_fitted(line, style.width)}\n" for line in lines)
 
 
 def json_text(document: object) -> str:
@@ -170,14 +159,6 @@ def _joined(text: str) -> str:
     return re.sub(r"\n +(?=\S)", " ", text)
 
 
-def _can_draw(encoding: str | None) -> bool:
-    try:
-        f"{_BLOCKS}░".encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
-
-
 def _cell(value: object) -> str:
     return str(printable(value)).replace("|", "\\|")
 
@@ -193,28 +174,14 @@ def _padded(text: str, width: int, at_right: bool) -> str:  # noqa: FBT001
     return space + text if at_right else text + space
 
 
-def _lines(line: str, width: int | None) -> list[str]:
-    """Break a line of prose or of a list; tables, titles and code stay."""
-    if (
-        width is None
-        or line.startswith(("|", "#", "    ", "--", "`"))
-        or cells(line) <= min(width, MAX_PROSE)
-    ):
-        return [line]
+def _fitted(line: str, width: int | None) -> str:
+    """Break a line of prose or of a list between words; tables, titles and code stay."""
+    if width is None or line.startswith(("|", "#", "    ", "--", "`")):
+        return line
     indent = "  " if line.startswith("- ") else ""
-    first, *more = _wrapped(line, min(width, MAX_PROSE) - len(indent))
-    return [first, *(indent + each for each in more)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Break a text between words into lines of at most ``width`` columns, if the words fit."""
-    lines: list[str] = []
-    for word in _BREAK.split(text):
-        if lines and cells(lines[-1]) + 1 + cells(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
+    return fill(
+        line, min(width, MAX_PROSE), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _columns(char: str) -> int:
@@ -231,16 +198,10 @@ def _badge(context: Context, word: str, tone: str) -> Markup:
     return badge(word, tone, context["style"])
 
 
-@pass_context
-def _bar(context: Context, share: float | None, *, guessed: bool = False) -> Markup:
-    return bar(share, context["style"], guessed=guessed)
-
-
 @cache
 def _environment(package: str) -> Environment:
-    """Return the environment of a package's templates."""
     templates = environment(package, html=False)
     templates.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
     templates.finalize = printable
-    templates.globals.update(name=name, table=table, aligned=aligned, badge=_badge, bar=_bar)
+    templates.globals.update(name=name, table=table, aligned=aligned, badge=_badge, bar=bar)
     return templates

@@ -165,8 +165,6 @@ class Phase(ScenarioPart):
     """Changes at one moment; everything else stays."""
 
     at: Duration
-    over: Duration | None = None
-    """Time in which the mean acceptance changes linearly to its new value."""
     acceptance: Acceptance | None = None
     load: Load | None = None
     coverage: Share | None = None
@@ -175,11 +173,6 @@ class Phase(ScenarioPart):
     mix: tuple[RequestKind, ...] | None = None
     restart: Restart | None = None
 
-    def mistakes(self) -> Iterator[Mistake]:
-        """Yield a mistake if the acceptance glides to nowhere."""
-        if self.over is not None and not (self.acceptance and "mean" in self.acceptance.model_fields_set):
-            yield (), "has `over` but no `acceptance.mean` to glide to; add it or remove `over`"
-
 
 class Scenario(ScenarioPart):
     """A simulated vLLM server, its load and its phases."""
@@ -187,7 +180,6 @@ class Scenario(ScenarioPart):
     description: str = ""
     model_name: ModelName = "meta-llama/Llama-3.1-8B-Instruct"
     engines: Processes = 1
-    api_servers: Processes = 1
     dev_mode: bool = False
     cost_known: bool = True
     """Whether its operator knows the cost of drafting."""
@@ -242,29 +234,8 @@ class Conditions:
     prompts: Prompts
     outputs: Outputs
     mix: tuple[RequestKind, ...]
-    glide: tuple[float, float, float] | None = None
-    """Linear change of the mean acceptance: its begin, its end, and the mean before it."""
 
-    def mean_acceptance(self, moment: float) -> float:
-        """Return the mean acceptance at the first position of a request that arrives at ``moment``."""
-        goal = self.acceptance.mean
-        if self.glide is None or moment >= self.glide[1]:
-            return goal
-        begin, end, mean = self.glide
-        return mean + (goal - mean) * (moment - begin) / (end - begin)
-
-    def after(self, phase: Phase, begin: float) -> Conditions:
-        """Return the conditions after ``phase``, which starts at ``begin``."""
-        end = begin + (phase.over or 0.0)
-        glide = None if phase.over is None else (begin, end, self.acceptance.mean)
-        return replace(self._with(phase), glide=glide)
-
-    def of(self, kind: RequestKind) -> Conditions:
-        """Return the conditions of requests of this ``kind``; its own mean acceptance does not glide."""
-        own_mean = kind.acceptance is not None and "mean" in kind.acceptance.model_fields_set
-        return replace(self._with(kind), glide=None if own_mean else self.glide)
-
-    def _with(self, part: Phase | RequestKind) -> Conditions:
+    def after(self, part: Phase | RequestKind) -> Conditions:
         """Return the conditions with what ``part`` has instead."""
         names = ("load", "coverage", "prompts", "outputs", "mix")
         own: dict[str, Any] = {name: getattr(part, name, None) for name in names}
@@ -285,7 +256,7 @@ def changes(scenario: Scenario) -> Iterator[tuple[float, Conditions, Restart | N
         begin, conditions = cycle * (scenario.repeat or 0.0), first
         yield begin, conditions, None
         for phase in scenario.phases:
-            conditions = conditions.after(phase, begin + phase.at)
+            conditions = conditions.after(phase)
             yield begin + phase.at, conditions, phase.restart
         if scenario.repeat is None:
             return

@@ -159,7 +159,7 @@ class SimulatedEngine:
         """Use ``conditions`` for requests that arrive from ``moment`` on."""
         self._conditions = conditions
         kinds: Sequence[RequestKind | None] = conditions.mix or [None]
-        self._mix = [(kind, conditions if kind is None else conditions.of(kind)) for kind in kinds]
+        self._mix = [(kind, conditions if kind is None else conditions.after(kind)) for kind in kinds]
         self._shares = [1.0 if kind is None else kind.share for kind in kinds]
         self._rate = (conditions.load.rate or 0.0) / self._engines
         self._arrival = self._after(moment)

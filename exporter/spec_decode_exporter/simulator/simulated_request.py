@@ -107,7 +107,7 @@ def draw_request(
     share = draw_share(random, its.prompts.cached, _CACHED_SPREAD)
     cached = int(share * (prompt - 1)) // CACHE_BLOCK * CACHE_BLOCK
     output = min(draw_length(random, its.outputs), max_tokens)
-    first = draw_share(random, its.mean_acceptance(moment), its.acceptance.spread)
+    first = draw_share(random, its.acceptance.mean, its.acceptance.spread)
     conditional = (first * its.acceptance.decay**position for position in range(tokens))
     survival = tuple(accumulate(conditional, lambda survived, accepted: survived * accepted))
     return SimulatedRequest(

@@ -82,20 +82,16 @@ def metrics_page(
         speed: Seconds of the simulation in one second of Unix time.
     """
     scenario = simulation.scenario
-    is_merged = scenario.api_servers > 1
-    if names and is_merged:
-        return b""  # as vLLM does
     asked = frozenset(names)
-    unread = _unread_text(scenario.model_name, scenario.engines, asked, is_merged=is_merged)
+    unread = _unread_text(scenario.model_name, scenario.engines, asked)
     read = [family for family in _recorded() if not family.samples]
     metrics = [
         _metric(each, simulation)
         for each in read
         if simulation.speculation.tokens or "spec_" not in each.name
     ]
-    if not is_merged:
-        for metric in metrics:
-            _add_times(metric, start + simulation.began / speed, start + simulation.process_began / speed)
+    for metric in metrics:
+        _add_times(metric, start + simulation.began / speed, start + simulation.process_began / speed)
     if names:
         for metric in metrics:
             metric.samples = [sample for sample in metric.samples if sample.name in asked]
@@ -109,16 +105,13 @@ def _recorded() -> Sequence[RecordedFamily]:
 
 
 @lru_cache(256)
-def _unread_text(model_name: str, engines: int, names: frozenset[str], *, is_merged: bool) -> str:
-    """Return the families that are not simulated; only the samples of ``names`` if there are any.
-
-    A page that is merged from several processes has neither families of a process nor creation times.
-    """
+def _unread_text(model_name: str, engines: int, names: frozenset[str]) -> str:
+    """Return the families that are not simulated; only the samples of ``names`` if there are any."""
     text = ""
     for family in _recorded():
         lines = family.samples.splitlines(keepends=True)
         kept = "".join([line for line in lines if not names or re.split("[{ ]", line)[0] in names])
-        if kept and not (is_merged and re.match("p|.*_created$", family.name)):
+        if kept:
             kept = kept.replace("MODEL", _escaped(model_name))
             samples = (kept.replace('"ENGINE"', f'"{engine}"') for engine in range(engines))
             text += "".join((family.header, *dict.fromkeys(samples)))
@@ -148,7 +141,7 @@ def _metric(family: RecordedFamily, simulation: Simulation) -> Metric:
 
 
 def _add_times(metric: Metric, created: float, process_began: float) -> None:
-    """Add the Unix times of a page of one process: prometheus_client's creation times, and its start."""
+    """Add Unix times: prometheus_client's creation times, and its start."""
     if metric.type == "gauge":
         if metric.name == "process_start_time_seconds":
             metric.add_sample(metric.name, {}, round(process_began, 2))

@@ -28,13 +28,12 @@ from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
 from spec_decode_exporter.views.setting_text import (
-    SpeculativeConfig,
     measure_text,
     obstacle_text,
     ranges,
@@ -87,12 +86,6 @@ class CountsView(View):
     preemptions: int | None = at("Preemptions.")
     prefix_cache_queries: int | None = at("Prompt tokens looked up in the prefix cache.")
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
-
-
-class TotalsView(CountsView):
-    """Counts since the exporter first saw the engine, over the server's restarts."""
-
-    covered_seconds: float = at("Time between successful polls, which the counts cover.")
 
 
 class _Window(View):
@@ -249,13 +242,13 @@ def view_of_setting(
     setting: SpeculationSetting, speculation: Speculation, text: str, measure: str, *, is_vllm: bool = True
 ) -> SettingView:
     """Return the document of a setting with its texts: what to set, and what to measure."""
-    config = speculative_config(setting, speculation) if is_vllm else SpeculativeConfig("", is_complete=False)
+    config, is_complete = speculative_config(setting, speculation) if is_vllm else ("", False)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
         schedule=ranges(setting),
-        speculative_config=config.text,
-        complete=config.is_complete,
+        speculative_config=config,
+        complete=is_complete,
         text=text,
         measure=measure,
         obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],
@@ -324,12 +317,6 @@ def _quantiles(buckets: Buckets) -> QuantilesView:
     )
 
 
-def _totals(snapshot: EngineSnapshot) -> TotalsView:
-    its = snapshot.totals
-    more = {"position_accepted_tokens": its.positions, "covered_seconds": its.covered_seconds}
-    return TotalsView.of(its.counters, **more)
-
-
 def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
     its = view.snapshot.evaluation
     return ways_to_know(its.verdict_window) if needs_cost(its.verdict_window, its.verdict) else ()
@@ -383,7 +370,6 @@ class EngineView(View):
     latency_comparison = _row("Latencies compared with those of a baseline without speculation; null without its histograms.", LatencyComparisonView | None, lambda its: latency_comparison_view(its.evaluation))
     engine_reported_acceptance_ratio = _row("Acceptance rate that the engine itself reports, if it has no usable counters.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))
     engine_reported_acceptance_length_tokens = _row("Likewise the acceptance length.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))
-    totals = _row("Counts since the exporter first saw the engine, over the server's restarts.", TotalsView, _totals)
     resets = _row("Resets of the server's counters, by cause.", dict[Reset, int], lambda its: its.totals.resets)
 
     # fmt: on

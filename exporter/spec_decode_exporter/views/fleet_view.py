@@ -16,9 +16,8 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, engine_id, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus, engine_id, id_of
 from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.views.document import Estimated, View, at, fact

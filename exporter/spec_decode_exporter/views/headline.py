@@ -24,7 +24,6 @@ FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
 MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
-"""Distance of two moments that are shown as one."""
 
 
 class Headline(NamedTuple):

@@ -9,8 +9,7 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.latency_comparison import Incomparable
-from spec_decode_exporter.core.number_formats import ABSENT, count, duration, three_digits, within
-from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.core.number_formats import duration, within
 from spec_decode_exporter.figures.quantile import (
     Edges,
     Quantile,
@@ -66,7 +65,8 @@ def latency_comparison_view(evaluation: Evaluation) -> LatencyComparisonView | N
         }
         for latency, quantiles in found.latencies.items()
     }
-    return LatencyComparisonView.of(found, text=reason_text(evaluation), latencies=latencies)
+    text = f"Not comparable with the {found.reason} of that time." if found.reason else ""
+    return LatencyComparisonView.of(found, text=text, latencies=latencies)
 
 
 def _view(each: Quantile, found: QuantileRatio | Incomparable, *histograms: Buckets) -> ComparedQuantileView:
@@ -99,26 +99,5 @@ def ratio_text(its: QuantileRatio) -> str:
     return bounds if its.bounds.are_far_apart else f"{its.value:.2f} ({bounds})"
 
 
-def reason_text(evaluation: Evaluation) -> str:
-    """Write why a baseline is not comparable, with the figures of both; empty if it is."""
-    comparison, its = evaluation.latency_comparison, evaluation.longest
-    if comparison is None or comparison.reason is None:
-        return ""
-    before, requests = comparison.baseline, its.total.first_tokens
-    if comparison.reason is Incomparable.LOAD:
-        arrivals = ratio(requests, its.window.seconds)
-        then = f"{_number(before.running_requests)} requests ran and {_number(before.requests_per_second)}"
-        now = f"{_number(its.busy_requests)} run and {_number(arrivals)} begin"
-        return f"Not comparable: then {then} began a second; now {now}."
-    what, tokens, own = "prompt", before.prompt_tokens, ratio(its.total.prompt_tokens, requests)
-    if comparison.reason is Incomparable.CONTEXTS:
-        what, tokens, own = "context", before.context_tokens, its.context_tokens
-    return f"Not comparable: the mean {what} had {count(tokens)} tokens, and has {count(own)} now."
-
-
 def _factor(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else three_digits(value, 1)

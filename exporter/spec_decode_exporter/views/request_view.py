@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from spec_decode_exporter.core.isolation import Isolation, Item
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
 from spec_decode_exporter.requests.store import RequestFindings
@@ -151,16 +151,11 @@ def lists(findings: RequestFindings, errors: Isolation) -> dict[str, Iterator[Vi
         "users": [(RequestUserView, each, {}) for each in findings.users],
         "prompts": [(RequestPromptsView, each, {}) for each in findings.prompts],
     }
-    return {name: errors.each("requests", each, _labels, _document) for name, each in members.items()}
+    return {
+        name: errors.each("requests", each, lambda _: NO_ITEM, _document) for name, each in members.items()
+    }
 
 
 def _document(member: _Member) -> View:
     view, record, fields = member
     return view.of(record, **fields)
-
-
-def _labels(member: _Member) -> Item:
-    """Return the labels of a record, for the log."""
-    record = getattr(member[1], "key", member[1])
-    names = ("model_name", "request_type", "temperature", "user")
-    return {name: getattr(record, name) for name in names if hasattr(record, name)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.views.verdict_text import SOURCES, know_text, recommendation_text
 
 OBSTACLES: Final[Mapping[Obstacle, str]] = {
@@ -44,24 +44,9 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:+-]{0,255}|/[A-Za-z0-
 def setting_text(snapshot: EngineSnapshot) -> str:
     """Return what to set and why; the advice about the present load if no setting by load is known."""
     setting = snapshot.evaluation.setting
-    has_bands = setting.tokens is not None and setting.bands
-    text = by_load_text(setting) if has_bands else recommendation_text(snapshot)
-    acceptance = _acceptance(snapshot.evaluation) if has_bands else ""
-    return " ".join(filter(None, (text, acceptance)))
-
-
-def by_load_text(setting: SpeculationSetting) -> str:
-    """Return what to set by load, what it gains, and for which loads the cost is known."""
-    return " ".join(filter(None, (_statement(setting), *_gains(setting.bands), _known(setting))))
-
-
-def uncertain_text(setting: SpeculationSetting) -> str:
-    """Return at which loads the cost is too uncertain for a setting by load."""
-    widest = max(setting.bands, key=lambda band: band.regret_ratio)
-    return (
-        f"{_loads(widest)} it is so uncertain that a wrong number of draft tokens could lose "
-        f"{percent(widest.regret_ratio)} of the speed."
-    )
+    if setting.tokens is None or not setting.bands:
+        return recommendation_text(snapshot)
+    return " ".join(filter(None, (_statement(setting), _known(setting), _acceptance(snapshot.evaluation))))
 
 
 def measure_text(evaluation: Evaluation) -> str:
@@ -76,7 +61,11 @@ def measure_text(evaluation: Evaluation) -> str:
     way = know_text(evaluation.verdict_window)
     if not setting.bands:
         return f"For draft tokens by load, measure the cost at several loads. {way}"
-    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {way}"
+    widest = max(setting.bands, key=lambda band: band.regret_ratio)
+    return (
+        f"Measure the cost of drafting at more loads: {_loads(widest)} it is so uncertain that a wrong "
+        f"number of draft tokens could lose {percent(widest.regret_ratio)} of the speed. {way}"
+    )
 
 
 def obstacle_text(obstacle: Obstacle, setting: SpeculationSetting) -> str:
@@ -94,16 +83,6 @@ def _statement(setting: SpeculationSetting) -> str:
     steps = [f"{_tokens(first[2], 'none')} up to {plural(first[1], 'running request')}"]
     steps += [f"{tokens or 'none'} from {begin}" for begin, _, tokens in further]
     return f"{verb} {', '.join(steps[:-1])} and {steps[-1]}."
-
-
-def _gains(bands: Sequence[LoadBand]) -> Iterator[str]:
-    """Yield a sentence for each band in which the recommended tokens are notably faster."""
-    for band in bands:
-        if not band.is_improvable:
-            continue
-        now, other = _tokens(band.present_tokens, "nothing"), _tokens(band.tokens, "none")
-        faster = band.speedup_ratio / band.present_speedup_ratio
-        yield f"{_loads(band).capitalize()} it drafts {now}; {other} would be {faster:.2f} times as fast."
 
 
 def _tokens(number: int, without: str) -> str:
@@ -145,37 +124,24 @@ def _measure_acceptance(pause: Pause) -> str:
     )
 
 
-class SpeculativeConfig(NamedTuple):
-    """JSON for the flag."""
+def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> tuple[str, bool]:
+    """Return vLLM's JSON of a setting, empty without a number of tokens, and whether it has all keys.
 
-    text: str
-    """Empty without a number of tokens."""
-    is_complete: bool
-    """True if it has every key that vLLM needs; otherwise it has the keys to change."""
-
-
-def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> SpeculativeConfig:
-    """Return vLLM's JSON of a setting."""
-    return config_of(setting.tokens, ranges(setting), speculation)
-
-
-def config_of(
-    tokens: int | None, schedule: Sequence[tuple[int, int, int]], speculation: Speculation
-) -> SpeculativeConfig:
-    """Return vLLM's JSON of K and a schedule, of the keys that the exporter knows; nothing is guessed."""
-    if not tokens:
-        return SpeculativeConfig("", is_complete=False)
+    It has the keys that the exporter knows; nothing is guessed.
+    """
+    if not setting.tokens:
+        return "", False
     named = _named(speculation)
-    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": tokens}
+    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
     if named is not None and speculation.rejection_method:
         keys["rejection_sample_method"] = speculation.rejection_method
     if speculation.is_adaptive:
         keys["enable_adaptive_verification"] = True
     if speculation.drafts_in_parallel and speculation.method not in _PARALLEL_METHODS:
         keys["parallel_drafting"] = True
-    if schedule:
+    if schedule := ranges(setting):
         keys[SCHEDULE_KEY] = schedule
-    return SpeculativeConfig(json.dumps(keys), named is not None)
+    return json.dumps(keys), named is not None
 
 
 def ranges(setting: SpeculationSetting) -> list[tuple[int, int, int]]:

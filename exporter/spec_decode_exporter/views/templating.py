@@ -23,7 +23,6 @@ NOTHING: Final = Markup('<span class="none" title="no value">\u2013</span>')
 
 _MOMENT: Final = Markup('<time datetime="%s" title="%s">%s</time>')
 _CODE: Final = Markup("<code>%s</code>")
-_AGE_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _THIN_SPACES: Final = str.maketrans({" ": "\u202f", ",": "\u202f"})
 
 _FORMATS: Final[dict[str, Callable[..., str]]] = {
@@ -80,17 +79,6 @@ def _thin(write: Callable[..., str]) -> Callable[..., str]:
     return lambda *values, **options: write(*values, **options).translate(_THIN_SPACES)
 
 
-def steady_rate(per_second: float) -> str:
-    """Write a rate per second with one decimal: it changes often."""
-    return f"{per_second:,.1f} /s".translate(_THIN_SPACES)
-
-
-def steady_duration(seconds: float) -> str:
-    """Write a time in seconds or milliseconds with fixed decimals: it changes often."""
-    text = f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
-    return text.translate(_THIN_SPACES)
-
-
 def number(value: float | None, write: Format) -> Markup:
     """Return a number with its exact value, or a dash if it is absent."""
     if value is None:
@@ -108,9 +96,8 @@ def between(lower: float | None, upper: float | None, write: Format) -> Markup:
 
 def moment(unix: float, now: float) -> Markup:
     """Return a moment as its age, with the exact time in the element; both in Unix time."""
-    exact, seconds = datetime.fromtimestamp(unix, UTC), now - unix
-    ages = (f"{seconds // size:.0f} {unit} ago" for size, unit in _AGE_UNITS if seconds >= size)
-    return _MOMENT % (exact.isoformat(timespec="milliseconds"), f"{exact:%F %T} UTC", next(ages, "just now"))
+    exact, age = datetime.fromtimestamp(unix, UTC), number_formats.ago(now - unix)
+    return _MOMENT % (exact.isoformat(timespec="milliseconds"), f"{exact:%F %T} UTC", age)
 
 
 def sentences(text: str) -> Markup:
@@ -123,5 +110,5 @@ def sentences(text: str) -> Markup:
 
 _HTML: Final[dict[str, Any]] = {
     "NOTHING": NOTHING,
-    **{each.__name__: each for each in (between, moment, number, sentences, steady_duration, steady_rate)},
+    **{each.__name__: each for each in (between, moment, number, sentences)},
 }

@@ -19,7 +19,7 @@ from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.decision import STAYED_SECONDS
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import tokens_setting
 from spec_decode_exporter.views.words import LIKELY, STATES, VERDICTS
 

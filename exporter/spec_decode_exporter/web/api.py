@@ -9,30 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
-    Engines,
     EventsView,
-    GroupView,
     SnapshotView,
     TargetsView,
     experiment_view,
@@ -121,11 +118,13 @@ async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
         for labels, engine in taken.engines
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
-    groups = [each async for each in _groups(engines, query, errors)] if query["group_by"] else []
+    groups = grouped(engines, query["group_by"]) if query["group_by"] else []
     experiments = experiments_of(taken.experiments)
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
-        "groups": errors.each("snapshot", groups, attrgetter("labels"), encoded),
+        "groups": errors.each(
+            "snapshot", groups, itemgetter(0), lambda each: encoded(group_view(*each, shown))
+        ),
         "experiments": errors.each(
             "snapshot",
             experiments,
@@ -135,20 +134,6 @@ async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
     }
     first = {"time": now, "version": state.version, "last_event": taken.last_event}
     return await packed_response(request, await joined(first, members), JSON)
-
-
-async def _groups(engines: Engines, query: Query, errors: Isolation) -> AsyncIterator[GroupView]:
-    """Yield groups with their figures, computed one after the other: one of 1,000 engines takes milliseconds."""
-    groups = grouped(engines, query["group_by"])
-    for view in errors.each(
-        "snapshot", groups, itemgetter(0), lambda each: group_view(*each, query["window"])
-    ):
-        for window in view.windows:
-            for name in type(window).model_computed_fields:
-                with suppress(Exception):  # it is raised again, and isolated, when the group is encoded
-                    getattr(window, name)
-                await yield_to_event_loop()
-        yield view
 
 
 async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
@@ -239,11 +224,11 @@ _HEADERS: Final = (
 )
 ENDPOINTS: Final = (
     Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, SnapshotView, SNAPSHOT),
-    Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView, problems=(404, 500)),
+    Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView),
     Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, TargetsView),
     Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, EventsView, EVENTS),
     Endpoint("GET", INGEST_PATH, "requests", "Findings of single requests by type and temperature, and of their mix", requests, RequestsView, REQUESTS),
-    Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, problems=(404, 408, 413, 415, 429, 503), body=SentRequest, headers=_HEADERS),
+    Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, body=SentRequest, headers=_HEADERS),
     Endpoint("GET", "/api/v1/openapi.json", "openapi", "This document", openapi),
 )
 # fmt: on

@@ -23,7 +23,7 @@ from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
-from spec_decode_exporter.web.state import STATE, AppState
+from spec_decode_exporter.web.state import STATE, ExporterState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ async def reload(request: web.Request) -> web.Response:
     return web.Response(text="The configuration was reloaded.\n")
 
 
-def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
+def create_app(state: ExporterState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler."""
     guards = [host_guard(state.allowed_hosts), *([guard.middleware] if guard else [])]
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, *guards, _reject_bodies])

@@ -144,7 +144,6 @@ class Endpoint:
     respond: Callable[[web.Request, Query], Awaitable[web.StreamResponse]]
     model: type[View] | None = None  # of the response
     parameters: Sequence[Parameter] = ()
-    problems: Sequence[int] = ()  # status codes besides those of every endpoint
     body: type[Struct] | None = None  # one item of a POST body
     headers: Sequence[Parameter] = ()  # that it reads
 

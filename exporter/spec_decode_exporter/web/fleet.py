@@ -14,9 +14,9 @@ from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Pace
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.web.query import PageQuery, terms

@@ -1,7 +1,6 @@
-"""Names of the exporter's own site: its address, protection from cross-site requests and DNS rebinding.
+"""Names of the exporter's own site: its address, and protection from DNS rebinding.
 
-A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` reveal them.
-With DNS rebinding, the other site's name leads to this address; only the ``Host`` header reveals it.
+With DNS rebinding, another site's name leads to this address; only the ``Host`` header reveals it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _EXTERNAL_URL: Final = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
     re.ASCII,
 )
-_OWN_SITE: Final = frozenset({"same-origin", "none"})  # the own page, and a user who typed the address
 
 
 def parse_authority(text: str) -> tuple[str, int | None] | None:
@@ -84,17 +82,6 @@ class AllowedHosts(NamedTuple):
 EVERY_HOST: Final = AllowedHosts()
 
 
-def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts) -> bool:
-    """Return whether a page of another site made a browser send a request.
-
-    A page without TLS is another site for one with TLS: there, browsers send ``Sec-Fetch-Site``.
-    """
-    if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
-        return True
-    origins = [parse_authority(origin.partition("://")[2]) for origin in headers.getall(hdrs.ORIGIN, ())]
-    return any(not own or (own != _host(headers) and not allowed.by_name(own[0])) for own in origins)
-
-
 def _host(headers: MultiMapping[str]) -> tuple[str, int | None] | None:
     """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
     values = headers.getall(hdrs.HOST, ())
@@ -102,7 +89,7 @@ def _host(headers: MultiMapping[str]) -> tuple[str, int | None] | None:
 
 
 def host_guard(allowed: AllowedHosts) -> Middleware:
-    """Return the middleware that rejects requests for other hosts, and unsafe requests of other sites."""
+    """Return the middleware that rejects requests for other hosts."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -110,12 +97,6 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
         if request.remote and not allowed.allow(request.raw_path, request.headers):
             text = "The Host header or the request line names no host of --web.allowed-hosts."
             return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
-        if request.method not in {"GET", "HEAD"} and is_foreign(request.headers, allowed):
-            text = (
-                "The Origin or Sec-Fetch-Site header shows a request of another site, which must not change "
-                "anything. If a proxy changes the Host header, name its URL's host with --web.allowed-hosts."
-            )
-            return error_response(HTTPStatus.FORBIDDEN, text, close=True)
         return await handler(request)
 
     return check

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.snapshot import Snapshot
 
-SHARED_SECONDS: Final = 1.0
-"""Seconds for which requests share a snapshot."""
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.document import View
-from spec_decode_exporter.web.endpoint import JSON, MAX_PARAMETERS, PROBLEM, Endpoint, ProblemView
+from spec_decode_exporter.web.endpoint import JSON, PROBLEM, Endpoint, ProblemView
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 """Bytes of a body."""
@@ -31,18 +31,6 @@ _INFO: Final = {
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 _SCHEMAS: Final = "#/components/schemas/"
-# fmt: off
-_ERRORS: Final = {
-    400: f"A parameter is unknown or invalid, a request has more than {MAX_PARAMETERS} parameters, or a body is not JSON.",
-    404: "The engine does not exist, or the ingest of requests is disabled.",
-    408: f"The body did not arrive within {BODY_SECONDS:.0f} seconds.",
-    413: f"The body exceeds {MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests.",
-    415: "The type, charset or encoding of the body is not supported.",
-    429: "All requests exceed the rate limit; retry after `Retry-After` seconds.",
-    500: "The engine cannot be shown because of an internal error; see the exporter's log.",
-    503: "Too many concurrent requests; retry after `Retry-After` seconds.",
-}
-# fmt: on
 
 
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
@@ -79,7 +67,6 @@ def _schemas(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     schema = {"$ref": _SCHEMAS + endpoint.model.__name__} if endpoint.model else {}
     problem = {PROBLEM: {"schema": {"$ref": _SCHEMAS + ProblemView.__name__}}}
-    statuses = [400, *endpoint.problems, 503]
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -87,8 +74,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         **({"requestBody": _body(endpoint.body.__name__)} if endpoint.body else {}),
         "responses": {
             "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
-            **{str(each): {"description": _ERRORS[each], "content": problem} for each in statuses},
-            "default": {"description": "Any other error.", "content": problem},
+            "default": {"description": "An error; `detail` says what it is.", "content": problem},
         },
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import groupby
+from operator import itemgetter
 from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -15,16 +16,14 @@ from aiohttp import web
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
-from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS
-from spec_decode_exporter.monitor.snapshot import ExporterStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
-from spec_decode_exporter.requests.summary import Effect, Percentiles, RequestSummary, bucket_text
+from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
-    ArmWindowView,
     TargetView,
     experiment_view,
     experiments_of,
@@ -55,15 +54,15 @@ from spec_decode_exporter.web.fleet import (
 )
 from spec_decode_exporter.web.limits import packed_response
 from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
-from spec_decode_exporter.web.state import STATE, AppState
+from spec_decode_exporter.web.state import STATE, ExporterState
 from spec_decode_exporter.window.history import Means, Window
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    from spec_decode_exporter.core.isolation import Isolation, Item
-    from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
+    from spec_decode_exporter.core.isolation import Isolation
+    from spec_decode_exporter.monitor.snapshot import Snapshot
 
 Facts = dict[str, Any]
 """What the templates read, by name."""
@@ -79,8 +78,8 @@ _FORMATS: Final = {
     **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
     Unit.FACTOR: "times",
-    Unit.SECONDS: "steady_duration",
-    Unit.PER_SECOND: "steady_rate",
+    Unit.SECONDS: "duration",
+    Unit.PER_SECOND: "rate",
 }
 """Functions of the templates by unit."""
 _NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})
@@ -121,7 +120,7 @@ async def html_response(request: web.Request, text: str) -> web.Response:
     return await packed_response(request, text.encode(errors="replace"), "text/html; charset=utf-8")
 
 
-async def page_facts(state: AppState, query: PageQuery) -> Facts:
+async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
     snapshot, errors = await state.snapshot(), state.errors
     monotonic, now = state.clock.monotonic(), state.clock.wall()
@@ -191,16 +190,11 @@ def _environment() -> Environment:
 
 async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
     """Return the targets, those with trouble first; yield to the event loop after each ``SLICE``."""
-
-    def ranked(target: tuple[Item, TargetStatus]) -> tuple[tuple[float, ...], TargetView]:
-        view = target_view(target[1])
-        return target_trouble(view), view
-
     views, pace = [], Pace(SLICE)
-    for view in errors.each("page", snapshot.targets, lambda target: target[0], ranked):
+    for view in errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1])):
         views.append(view)
         await pace.done()
-    return [view for _, view in sorted(views, key=lambda view: view[0])]
+    return sorted(views, key=target_trouble)
 
 
 def trace(engine: EngineView, now: float) -> Trace | None:
@@ -287,41 +281,10 @@ def prompt_bucket(label: str) -> str:
     return f"{words} {int(bound):,}"
 
 
-def why_unclear(summary: RequestSummary, lower: float | None, upper: float | None) -> str:
-    """Return why the effect on some requests is unclear; the bounds are those of the speed-up."""
-    if not summary.draft_tokens:
-        return "nothing was drafted"
-    if not summary.drafts:
-        return "the sender reports a rate only"
-    if not summary.evaluated:
-        return "the cost of drafting is unknown"
-    if lower is None or upper is None:
-        return "too few requests"
-    return "the bounds include\u00a01" if lower <= 1 <= upper else "the cost of drafting is only a default"
-
-
-def no_winner(window: ArmWindowView) -> str:
-    """Return why an arm with comparable traffic does not win by its longest window, to follow its name."""
-    speedups = window.speedup_ratio.values()
-    bounds = [
-        (each.lower, each.upper) for each in speedups if each.lower is not None and each.upper is not None
-    ]
-    if not window.engines:
-        return "has no engine"
-    if not speedups:
-        return "has no speed-up yet: too little data in it or in the baseline"
-    if not bounds:
-        return "has no bounds yet: too few requests"
-    if all(lower <= 1 <= upper for lower, upper in bounds):
-        return "is neither faster nor slower, statistically significant (95 %)"
-    return "needs the same result for a whole longest window"
-
-
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
     bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
-    lengths_by_load, marks, no_winner, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
-    why_unclear,
+    lengths_by_load, marks, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
 )
 # fmt: on
 _VALUES: Final[dict[str, object]] = {

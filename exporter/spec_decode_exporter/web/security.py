@@ -1,4 +1,4 @@
-"""Access control by ``--web.config.file``: TLS, passwords, rate limit; the format of exporter-toolkit.
+"""Access control by ``--web.config.file``: TLS and passwords, in the format of exporter-toolkit.
 
 Settings that Python's TLS does not support are rejected. So are settings that silently disable protection.
 """
@@ -21,20 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import structlog
 from aiohttp import hdrs, web
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, SecretStr, WithJsonSchema
 
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, MistakesError, Problem
 from spec_decode_exporter.config.source import read_source
-from spec_decode_exporter.config.types import (
-    Context,
-    NotEmpty,
-    ReadableFile,
-    Section,
-    matches,
-    parse_duration,
-)
+from spec_decode_exporter.config.types import Context, NotEmpty, ReadableFile, Section, matches
 from spec_decode_exporter.core.files import Stamp, stamps
-from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import PASSWORDS, WEB_CONFIGURATION
 from spec_decode_exporter.web.limits import error_response
 
@@ -51,8 +44,8 @@ MAX_CHECKS: Final = 64  # passwords that wait to be compared, as many as there a
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the files
 _MAX_CACHED: Final = 1000  # right passwords
 _SIGNIFICANT_BYTES: Final = 72  # of a password: bcrypt ignores the rest
-_IGNORED: Final = frozenset({"http_server_config", "prefer_server_cipher_suites"})
-"""Keys of exporter-toolkit that concern HTTP/2, headers that are sent anyway, and old versions of TLS."""
+_IGNORED: Final = frozenset({"http_server_config", "prefer_server_cipher_suites", "rate_limit"})
+"""Keys of exporter-toolkit: HTTP/2, headers that are sent anyway, old TLS, a rate beside other limits."""
 _VERIFY: Final = {"NoClientCert": ssl.CERT_NONE, IF_GIVEN: ssl.CERT_OPTIONAL, VERIFIED: ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -140,20 +133,6 @@ class TlsServer(Section):
         return self.client_allowed_sans is None or not names.isdisjoint(self.client_allowed_sans)
 
 
-class RateLimit(Section):
-    """Rate limit: ``burst`` requests immediately, and one more per ``interval`` in seconds."""
-
-    interval: Annotated[
-        float, BeforeValidator(parse_duration), WithJsonSchema({"type": ["string", "integer"]})
-    ] = 0.0
-    burst: Annotated[int, Field(ge=0)] = 0
-
-    def mistakes(self) -> Iterator[Mistake]:
-        """Yield a limit that rejects every request."""
-        if self.interval and not self.burst:
-            yield (), "would reject every request; add a `burst` of at least 1"
-
-
 Users = Annotated[
     Mapping[Annotated[str, matches(r"[^\x00-\x1f\x7f]*", "is not a user name")], SecretStr],
     AfterValidator(_valid_users),
@@ -165,7 +144,6 @@ class WebSettings(Section):
     """A web configuration."""
 
     tls_server_config: TlsServer | None = None
-    rate_limit: RateLimit = Field(default_factory=RateLimit)
     basic_auth_users: Users | None = None
 
 
@@ -184,7 +162,7 @@ def read_web_config(path: Path) -> WebConfig:
     source = read_source(path)
     tls_keys = source.data.get("tls_server_config")
     sections = (source.data, tls_keys if isinstance(tls_keys, dict) else {})
-    ignored = [name for keys in sections for name in _IGNORED if keys.pop(name, None) is not None]
+    ignored = [name for keys in sections for name in sorted(_IGNORED) if keys.pop(name, None) is not None]
     for key in source.empty:  # an absent value here could disable protection unnoticed
         if not {*key} & _IGNORED:
             source.add_problem(key, "has no value; remove it, or give it one")
@@ -333,20 +311,14 @@ def _matches(password: bytes, password_hash: str) -> bool:
 class Guard:
     """Accepts or rejects requests by the web configuration that is active at the moment of the request."""
 
-    def __init__(self, live: LiveWebConfig, clock: Clock) -> None:
-        self._live, self._clock = live, clock
-        self._passwords = Passwords()
-        self._limit: RateLimit | None = None
-        self._bucket: TokenBucket | None = None
+    def __init__(self, live: LiveWebConfig) -> None:
+        self._live, self._passwords = live, Passwords()
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request on, or reject it and close the connection: clients without access hold none."""
         users = self._live.current.settings.basic_auth_users
         credentials = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
-        if not self._is_within_rate():
-            text = "Too many requests; retry later."
-            return error_response(HTTPStatus.TOO_MANY_REQUESTS, text, retry_after=1, close=True)
         try:
             is_known = not users or (credentials and await self._passwords.match(users, *credentials))
         except TooManyChecksError:
@@ -355,13 +327,6 @@ class Guard:
         if not is_known:
             return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", headers=_CHALLENGE, close=True)
         return await handler(request)
-
-    def _is_within_rate(self) -> bool:
-        limit = self._live.current.settings.rate_limit
-        if limit != self._limit:
-            self._limit, now = limit, self._clock.monotonic
-            self._bucket = TokenBucket(limit.burst, limit.interval, now) if limit.interval else None
-        return self._bucket is None or self._bucket.take()
 
 
 def _credentials(header: str) -> tuple[str, bytes] | None:

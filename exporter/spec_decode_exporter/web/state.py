@@ -1,56 +1,173 @@
-"""Interface of the handlers to the exporter."""
+"""Data sources of all handlers: the fleet, its experiments, requests and events."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from math import inf
+from typing import Final
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+from spec_decode_exporter.config.load import active_yaml
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import format_duration
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import Pace
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.discovery.target import CONFIGURED
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.metrics.subject import ENGINE
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
+from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
+from spec_decode_exporter.requests.store import RequestFindings
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
+from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 
-    from spec_decode_exporter.core.clock import Clock
-    from spec_decode_exporter.core.isolation import Isolation
-    from spec_decode_exporter.metrics.page import MetricsPage
-    from spec_decode_exporter.monitor.event_log import EventLog
-    from spec_decode_exporter.monitor.snapshot import Snapshot
-    from spec_decode_exporter.requests.receiver import RequestReceiver
-    from spec_decode_exporter.views.fleet_view import TargetView
-    from spec_decode_exporter.web.hosts import AllowedHosts
+SHARED_SECONDS: Final = 1.0
+"""Seconds for which requests share a snapshot."""
+_SLICE: Final = 32
+"""Engines between two yields to the event loop: less than a millisecond of work."""
 
 
-class AppState(Protocol):
-    """Data sources of all handlers; ``app.exporter_state`` has them. Its methods return quickly."""
+class ExporterState:
+    """What an exporter serves; also what a command knows of a fleet that no exporter serves."""
 
-    version: str
-    clock: Clock
-    events: EventLog
-    metrics: MetricsPage
-    """Writer of ``/metrics``."""
-    errors: Isolation
-    """Omits items that fail with an internal error, and logs each error once."""
-    reload: Callable[[], Awaitable[None]] | None
-    """Reload the configuration or raise ConfigError; None if the lifecycle API is disabled."""
-    allowed_hosts: AllowedHosts
-    """Host names that clients may request."""
+    version = __version__
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        events: EventLog,
+        clock: Clock,
+        *,
+        errors: Isolation | None = None,
+        status: Callable[[], ExporterStatus] | None = None,
+        collectors: Sequence[Collector] = (),
+    ) -> None:
+        """Adopt the configuration of ``fleet``.
+
+        ``status`` returns the status of the exporter; ``collectors`` have further metrics, as of the process.
+        """
+        self.fleet, self.events, self.clock = fleet, events, clock
+        self.errors = errors = errors or Isolation(clock.monotonic)  # logs each error once
+        self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
+        fleet.shared.prepare = self.metrics.prepare
+        self.reload: Callable[[], Awaitable[None]] | None = (
+            None  # with the lifecycle API; or raises ConfigError
+        )
+        self.allowed_hosts: AllowedHosts = EVERY_HOST
+        self._experiments = ExperimentMonitor(errors)
+        self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
+        self._status = status or self._plain_status
+        self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
+        self._shared: Snapshot | None = None
+        self._shared_until = -inf
+        self.adopt(fleet.config)
+
+    def adopt(self, config: Config) -> None:
+        """Use another configuration."""
+        self.fleet.config = config
+        self._experiments.adopt(config.experiments)
+        if config.requests != self._receiver.settings:
+            self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
+        self._config_text = active_yaml(config)
+        self.adopted_at = self.clock.wall()
 
     async def snapshot(self) -> Snapshot:
-        """Take a snapshot of every engine, experiment and request, at most once a second."""
+        """Take a snapshot, at most once in ``SHARED_SECONDS`` for all callers of that time.
 
-    def labels(self) -> Sequence[str]:
-        """Return the label names of engines."""
+        A longer one is shared for twice its duration, so snapshots take at most half of the time.
+        """
+        called = self.clock.monotonic()
+        async with self._lock:
+            if self._shared is None or called >= self._shared_until:
+                self._shared = None  # the next one may need its memory
+                changes, begun = self._changes, self.clock.monotonic()
+                self._shared = await self.take()
+                duration = self.clock.monotonic() - begun
+                is_current = changes == self._changes
+                self._shared_until = begun + max(SHARED_SECONDS, 2 * duration) if is_current else -inf
+            return self._shared
 
-    def windows(self) -> Sequence[str]:
+    def forget_snapshot(self) -> None:
+        """Take a new snapshot for the next call, whatever the time."""
+        self._changes += 1
+        self._shared_until = -inf
+
+    async def take(self) -> Snapshot:
+        """Evaluate experiments and requests, and take a snapshot of everything.
+
+        The values of an engine are those of its last evaluation, its counters those of the newest poll.
+        """
+        last_event = self.events.last
+        requests = await self.evaluate()
+        engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
+        pace = Pace(_SLICE)
+        for engine in self.fleet.engines():
+            engines.append(engine)
+            await pace.done()
+        # All series of a metric have the same label names; a target without such a label has it empty.
+        empty = dict.fromkeys(self._own_labels(), "")
+        return Snapshot(
+            [({**empty, **labels}, snapshot) for labels, snapshot in engines],
+            list(self.fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
+            list(self.errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
+            list(self._experiments.findings()),
+            last_event,
+            requests,
+            number=next(self._numbers),
+        )
+
+    async def evaluate(self) -> RequestFindings:
+        """Compare the arms of experiments, and evaluate requests; emit events of the comparisons."""
+        now, windows = self.clock.monotonic(), self.fleet.config.windows
+        requests = await self._receiver.findings(windows)
+        work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
+        await self.errors.attempt_async("comparison", work)
+        return requests
+
+    async def metrics_text(self) -> str:
+        """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
+        return self.metrics.text(await self.take())
+
+    def labels(self) -> list[str]:
+        """Return the names of the labels that engines have."""
+        return [*ENGINE.labels, *self._own_labels()]
+
+    def windows(self) -> list[str]:
         """Return the configured windows, as in the label ``window``."""
-
-    def targets(self) -> Sequence[TargetView]:
-        """Return the view of every target."""
+        return [format_duration(length) for length in self.fleet.config.windows]
 
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
+        return self._receiver if self._receiver.settings.ingest else None
+
+    def targets(self) -> list[TargetView]:
+        """Return the view of every target."""
+        return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
 
     def config_text(self) -> str:
         """Return the active configuration as YAML, without its secrets."""
+        return self._config_text
+
+    def _costs(self) -> TargetCosts:
+        return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
+
+    def _own_labels(self) -> list[str]:
+        return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
+
+    def _plain_status(self) -> ExporterStatus:
+        return ExporterStatus(
+            targets={CONFIGURED: len([*self.fleet])}, reload_success_timestamp=self.adopted_at
+        )
 
 
-STATE: Final = web.AppKey("state", AppState)
+STATE: Final = web.AppKey("state", ExporterState)

@@ -22,7 +22,7 @@
 {{- $config := .Values.web.config -}}
 {{- $unknown := and .Values.web.existingSecret (not $config) -}}
 {{- $auth := get (get $config "tls_server_config" | default dict) "client_auth_type" | default "NoClientCert" -}}
-{{- if or $unknown (get $config "basic_auth_users") (get $config "rate_limit") (ne $auth "NoClientCert") }}true{{ end -}}
+{{- if or $unknown (get $config "basic_auth_users") (ne $auth "NoClientCert") }}true{{ end -}}
 {{- end -}}
 
 {{/* "true" if clients without a certificate may be hung up on. */}}

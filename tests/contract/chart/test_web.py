@@ -10,7 +10,6 @@ FILES = {"cert_file": "tls.crt", "key_file": "tls.key"}
 TLS = {"tls_server_config": FILES}
 USERS = {"basic_auth_users": {"prometheus": HASH}}
 MUTUAL = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "ca.crt"}
-LIMIT = {"rate_limit": {"interval": "100ms", "burst": 20}}
 NAME = "spec-decode-exporter-web"
 
 
@@ -29,11 +28,10 @@ HEALTHY = {"path": "/-/healthy", **PORT}
         ({}, {"httpGet": HEALTHY}),
         ({"config": TLS, "existingSecret": "tls"}, {"httpGet": {**HEALTHY, "scheme": "HTTPS"}}),
         ({"config": USERS}, {"tcpSocket": PORT}),
-        ({"config": LIMIT}, {"tcpSocket": PORT}),
         ({"existingSecret": "all"}, {"tcpSocket": PORT}),
         ({"config": {"tls_server_config": {**FILES, **MUTUAL}}, "existingSecret": "tls"}, {"tcpSocket": PORT}),
     ],
-    ids=["open", "TLS", "passwords", "rate limit", "all from a Secret", "client certificates"],
+    ids=["open", "TLS", "passwords", "all from a Secret", "client certificates"],
 )  # fmt: skip
 def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web, way):
     probe = render({"web": web}).container()["livenessProbe"]

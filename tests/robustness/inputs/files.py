@@ -124,13 +124,13 @@ ROWS: tuple[Row, ...] = (
         name="config.json of a model",
         read=in_file(lambda path: checkpoint.model_of(str(path), None), ModelError, name="config.json"),
         worst={
-            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.CONFIG[1] // 2 - 20)}),
-            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.CONFIG[0] - 1000)}),
+            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.MAX_VALUES // 2 - 20)}),
+            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.MAX_BYTES - 1000)}),
         },
         beyond={
-            "bytes": filled(b"", b" ", b"", checkpoint.CONFIG[0] + 1),
+            "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
-            "nesting": lambda: b"[" * checkpoint.CONFIG[1],
+            "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
         },
     ),
 )

@@ -10,10 +10,8 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.baseline_reader import (
-    KEYS,
     MAX_BODY,
-    MAX_VALUES,
-    PAGES,
+    PAGE,
     SCRAPES_SLICE,
     BaselineReader,
     server_of,
@@ -36,7 +34,7 @@ def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
         async with served_json(data) as url:
             client = Client(HttpSettings(), timeout=60.0, max_body=MAX_BODY)
             try:
-                return await use(QueryApi(url, client, remedies=KEYS, max_values=MAX_VALUES))
+                return await use(QueryApi(url, client))
             except HistoryError as error:
                 raise RejectedError(str(error)) from None
             finally:
@@ -52,7 +50,7 @@ async def _servers(api: QueryApi) -> object:
 
 async def _samples(api: QueryApi) -> object:
     pace, found = Pace(SCRAPES_SLICE), []
-    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, frozenset()), PAGES)
+    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, frozenset()), PAGE)
     for _, samples in reader.scrapes(await api.samples(Selector(_NAME), _SECONDS, int(_SECONDS))):
         found.append(samples)
         await pace.done()

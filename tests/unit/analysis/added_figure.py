@@ -27,7 +27,6 @@ LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 
 
 def snapshot():
-    """Return an engine after the first 25 s of a recorded trace."""
     from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
     from spec_decode_exporter.scrape.sample import EngineName, SampleReader
     from tests.fakes.engines import poll, trace
@@ -51,7 +50,6 @@ def comparison_report(observation):
 
 
 def outputs():
-    """Return the outputs by name."""
     from docs.generate.metrics import markdown
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.reports.observation_report import report
@@ -81,7 +79,6 @@ def outputs():
 
 
 def add():
-    """Add the row of the figure, and that of its metric."""
     figure_table.FIGURES += (ROW,)
     figure_table.FIGURE[ROW.key] = ROW
     figure_table.COMPARED += (ROW,)

@@ -65,11 +65,6 @@ def test_the_fewest_tokens_that_are_nearly_the_best_and_pay_are_recommended(dept
     assert depths.recommended(price, tolerance) == tokens
 
 
-def test_a_drafter_that_costs_nothing_has_no_marginal_benefit():
-    for price in (StepCost(0.0, 0.1), StepCost(1e-320, 0.1)):  # p over the second exceeds a float
-        assert {depth.marginal_benefit for depth in GOOD.each(price)} == {None}
-
-
 class TestChangeOfDepth:
     """S(1) … S(4) at c = .1 and p = .8 .6 .4 .2: 1.636 2.000 2.154 2.143."""
 
@@ -171,13 +166,11 @@ def test_with_more_tokens_it_gets_better_until_it_gets_worse_and_nearly_the_best
 
 
 def second(drafts, *positions):
-    """Increment of one second."""
     counts = {"drafts": drafts, "draft_tokens": drafts * len(positions), "accepted_tokens": sum(positions)}
     return {**counts, "positions": positions, "first_tokens": 20}
 
 
 def depths_over(seconds, *, running=20.0, **more):
-    """Depths of a window of one increment a second."""
     length = float(len(seconds))
     return depths_of(summed(seconds, length=length, seconds=length, gauges=(running, 0.0, 0.5), **more))
 

@@ -46,25 +46,11 @@ def served(first_token=0.2, decoding=0.6, *, requests=2, changing=0.0, running=8
     return WindowFigures(summed(rows, length=300.0, seconds=300.0, **more))
 
 
-def test_without_a_baseline_the_share_of_decoding_weighs_its_speed_up_and_no_bounds_are_known():
-    """Amdahl's formula: a quarter of the time of a request is before its first token."""
-    found = end_to_end(served(), 2.0, DECODING, None)
-    assert (found.value, found.basis, found.bounds) == (pytest.approx(0.25 + 0.75 * 2), SAME, None)
-
-
 def test_with_a_baseline_the_time_of_its_requests_is_compared():
     """The first token takes 0.1 s instead of 0.2, give or take a tenth."""
     found = end_to_end(served(), 2.0, DECODING, BASELINE)
     assert (found.value, found.basis) == (pytest.approx((0.1 + 1.2) / 0.8), OF_BASELINE)
     assert found.bounds[1:3] == pytest.approx(((0.09 + 1.8 * 0.6) / 0.8, (0.11 + 2.2 * 0.6) / 0.8))
-
-
-def test_a_lost_prefix_cache_makes_requests_slower_though_decoding_is_faster():
-    """The case of the study: time to first token 51 to 537 ms, decoding reported as 1.87 times as fast."""
-    baseline = replace(BASELINE, first_token_seconds=0.051)
-    found = end_to_end(served(0.537, 0.2), 1.87, Estimate(1.87, 1.82, 1.91, 0.02, 12), baseline)
-    assert found.is_slower
-    assert found.capped(Verdict.HEALTHY) is Verdict.POOR
 
 
 @pytest.mark.parametrize(
@@ -91,11 +77,6 @@ def test_without_bounds_of_decoding_it_has_none_and_limits_nothing():
     found = end_to_end(served(), 2.0, None, BASELINE)
     assert (found.value, found.bounds, found.is_slower) == (pytest.approx(1.3 / 0.8), None, False)
     assert EndToEnd(0.5, OF_BASELINE, None).capped(Verdict.OPTIMAL) is Verdict.OPTIMAL
-
-
-def test_varying_times_to_first_token_widen_the_bounds():
-    steady, varying = (end_to_end(served(changing=each), 2.0, DECODING, BASELINE).bounds for each in (0, 0.9))
-    assert varying.upper - varying.lower > steady.upper - steady.lower
 
 
 @pytest.mark.parametrize(("requests", "error"), [(1e6, 0.1), (1600.0, 0.1), (400.0, 0.2)])

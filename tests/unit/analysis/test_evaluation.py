@@ -36,7 +36,6 @@ def at(cost, method="eagle3", **more):
 
 
 def counted(its, **counters):
-    """The window with other counters."""
     return replace(its, total=its.total._replace(**counters))
 
 
@@ -74,32 +73,6 @@ class TestWorkedExamples:
         assert its.pays_share_ratio == sure.get(verdict, its.verdict_window.pays_share_ratio)
 
 
-class TestCost:
-    def test_what_depends_on_an_unknown_one_is_absent(self):
-        its = evaluation(at(None, ""))
-        assert (its.longest.cost, its.depths, its.decision.advice.tokens, its.longest.speedup_bounds) == (
-            None,
-            [],
-            None,
-            None,
-        )
-        assert its.longest.acceptance_length_bounds is not None
-        assert its.longest.break_even_cost_bounds.value == pytest.approx(2.3 / 4, abs=0.01)
-
-
-class TestRequests:
-    @pytest.mark.parametrize("first_token", [0.2, 0.5, 1.7])
-    def test_the_longer_they_wait_for_the_first_token_the_less_they_gain_and_the_verdict_is_about_decoding(
-        self, first_token
-    ):
-        """Two requests begin a second, of 4 s; decoding is 3.3 / 1.4 times as fast."""
-        its, share = evaluation(at(0.1), first_token=first_token), first_token / 2
-        expected = share + (1 - share) * 3.3 / 1.4
-        assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
-        assert its.longest.request.bounds is None
-        assert its.verdict is Verdict.OPTIMAL
-
-
 class TestEvaluatedWindow:
     @pytest.mark.parametrize(
         ("seconds", "requests", "is_enough"),
@@ -119,9 +92,6 @@ class TestEvaluatedWindow:
         assert (its.verdict_window.is_partial, its.is_advisable) == (not is_enough, False)
         assert (its.verdict is not Verdict.INSUFFICIENT) == is_enough
         assert bool(its.missing) != is_enough
-
-    def test_a_short_longest_window_needs_only_its_half(self):
-        assert not Evaluation([busy_window(length=20.0, seconds=10)], at(0.1)).verdict_window.is_partial
 
     @pytest.mark.parametrize(("seconds", "is_early"), [(34, True), (160, False), (250, False)])
     def test_gives_a_verdict_before_it_gives_advice(self, seconds, is_early):
@@ -180,14 +150,6 @@ class TestNoGain:
 
 
 class TestContradiction:
-    @pytest.mark.parametrize(("length", "is_so"), [((2.0, 2.89), True), ((2.0, 2.9), False)])
-    def test_lengths_whose_bounds_have_nothing_in_common_contradict(self, length, is_so):
-        longer = bounded((2.9, 3.1), verdict=Verdict.OPTIMAL)
-        assert bounded(length).contradicts(longer) is is_so
-
-    def test_tokens_per_step_contradict_too(self):
-        assert bounded(None, (1.0, 1.05)).contradicts(bounded(None, (1.8, 2.2)))
-
     @pytest.mark.parametrize(
         ("verdict", "speedup", "is_so"),
         [
@@ -223,11 +185,6 @@ class TestContradiction:
         )
         expected = any(own.upper < low or own.lower > high for own, low, high in ranges)
         assert its.contradicts(longer) is expected
-
-    def test_bounds_of_a_window_whose_values_agree_are_not_computed(self):
-        its = Evaluation((busy_window(length=30.0), busy_window()), at(0.1))
-        assert (its.basis, its.is_excluded, its.gains_nothing) == (Basis.LONGEST, False, False)
-        assert not [name for name in vars(its.windows[0]) if name.endswith("bounds")]
 
 
 class TestSharePaying:

@@ -35,7 +35,6 @@ def evaluated(
     faster=None,
     **more,
 ):
-    """1000 drafts with a verdict and a cost, and bounds of their length."""
     policy = Policy(depth=DepthPolicy(tolerance=tolerance))
     its = WindowEvaluation(
         window(1000, 1000 * len(positions), sum(positions), positions=positions, gauges=(running,), **more),
@@ -123,21 +122,6 @@ def test_requests_that_are_significantly_slower_than_their_baseline_are_no_reaso
     its = evaluated(Verdict.POOR, cost=at(0.1))
     its.request = EndToEnd(0.8, EndToEndBasis.BASELINE, Estimate(0.8, 0.7, upper, 0.1))
     assert its.advice(None) == expected
-
-
-class TestHarmful:
-    @pytest.mark.parametrize(
-        ("positions", "cost", "expected"),
-        [
-            (USUAL, at(1.0), (Action.DISABLE, 0)),
-            (USUAL, at(0.1, high=1.0), (Action.DISABLE, 0)),  # none pay at the highest cost
-            (USUAL, None, (Action.DISABLE, 0)),
-            (POOR, at(0.3), (Action.DECREASE, 1)),  # one token pays, four are harmful
-            ((300, 268), at(0.3), (Action.DECREASE, 1)),  # S(1) = 1.0 and S(2) = 0.98, within the tolerance
-        ],
-    )
-    def test_it_is_disabled_if_no_number_of_tokens_pays(self, positions, cost, expected):
-        assert evaluated(Verdict.HARMFUL, positions, cost=cost).advice(None) == expected
 
 
 class TestFewRequests:

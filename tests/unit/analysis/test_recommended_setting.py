@@ -37,12 +37,6 @@ def test_a_cost_at_several_loads_gives_a_schedule(present, is_change):
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
 
-def test_more_tokens_than_now_are_scheduled_with_the_advice_to_increase():
-    more = evaluated(curve((1, 0.01), (16, 0.02), (64, 0.9), method="eagle3"))
-    assert more.action is Action.INCREASE
-    assert more.setting.tokens == more.decision.advice.tokens > 4
-
-
 @pytest.mark.parametrize(
     ("survival", "cost", "expected"),
     [
@@ -86,7 +80,7 @@ class TestPause:
         found, drafting = self.setting(RISING, last_drafts=self.LAST), setting(RISING, schedule=self.SCHEDULE)
         assert drafting.bands
         assert found == replace(drafting, pause=Pause(8, 1_000.0))
-        assert [(band.first, band.tokens) for band in found.bands if band.is_improvable] == [(8, 4), (24, 3)]
+        assert [(band.first, band.tokens) for band in found.bands[1:]] == [(8, 4), (24, 3), (48, 0)]
 
     @pytest.mark.parametrize(
         ("curves", "more", "expected"),

@@ -36,20 +36,8 @@ BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_met
         (Settings(draft_model="pardner/eagle"), "", None, None, Speculation(draft_model="pardner/eagle")),
         (None, "", None, POD, BY_POD),
         (None, "", SERVED, POD, replace(BY_POD, is_adaptive=True, varies_tokens=True)),
-        (
-            None,
-            "",
-            SERVED,
-            Served(tokens=2),
-            replace(BY_SERVER, tokens=2, has_served_tokens=False),
-        ),
-        (
-            Settings(tokens=6),
-            "suffix",
-            None,
-            POD,
-            Speculation("suffix", "label", "pod/draft", 6, TO_8, rejection_method="block"),
-        ),
+        (None, "", SERVED, Served(tokens=2), replace(BY_SERVER, tokens=2, has_served_tokens=False)),
+        (Settings(tokens=6), "suffix", None, POD, Speculation("suffix", "label", "pod/draft", 6, TO_8, rejection_method="block")),
         (
             Settings(method="ngram", draft_model="mine", schedule=((1, 7, 4), (8, 64, 0)), rejection_method="standard", expected_positions=(0.9, 0.8), adaptive=True),
             "suffix",

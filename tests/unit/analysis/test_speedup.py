@@ -89,25 +89,6 @@ def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_
     assert tokens_of(known.cost) == (0.1, 0.1, 0.1)
 
 
-@pytest.mark.parametrize(
-    "counters",
-    [
-        {},
-        {"drafts": 0, "draft_tokens": 0, "accepted": 0},
-        {"drafts": 0, "draft_tokens": 0, "accepted": 0, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
-        # torn: drafts, but no step yet; more first tokens than tokens
-        {"drafts": 2, "draft_tokens": 8, "accepted": 4, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
-        {"drafts": 50, "draft_tokens": 200, "accepted": 100, "decode_steps": 100, "generation_tokens": 10, "first_tokens": 11},
-        {"decode_steps": 10, "generation_tokens": 10, "first_tokens": 0},
-    ],
-)  # fmt: skip
-def test_an_unknown_or_idle_window_has_no_speedup(counters):
-    found = evaluated(window(**counters), at(0.1, 0.1))
-    assert (found.estimated_speedup_ratio, found.speedup_bounds, found.speedup_range) == (None, None, None)
-    assert found.break_even_acceptance_ratio is None
-    assert found.break_even_cost_bounds is None
-
-
 counts = st.integers(1, 10**9)
 
 
@@ -146,7 +127,6 @@ def same(**more):
 
 
 def whole(rows):
-    """The window of one increment a second."""
     return summed(rows, length=float(len(rows)), seconds=float(len(rows)), gauges=(20.0, 0.0, 0.5))
 
 
@@ -163,13 +143,6 @@ class TestBounds:
         found = evaluated(whole(same()), at(0.1))
         expected = (found.draft_variance * found.total.drafts) ** 0.5 / at(0.1).guess.plain_steps(found.work)
         assert found.speedup_bounds.standard_error == pytest.approx(expected)
-
-    def test_drafts_of_different_lengths_may_make_them_narrower(self):
-        # Two of three tokens at a time: how many were drafted and how many accepted may go together.
-        found = evaluated(whole(same(tokens=2)), at(0.1))
-        speedup, plain = found.estimated_speedup_ratio, at(0.1).guess.plain_steps(found.work)
-        certain = found.draft_variance**0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
-        assert found.speedup_bounds.standard_error == pytest.approx(certain * found.total.drafts**0.5 / plain)
 
     def test_they_are_within_the_possible_range(self):
         # Nearly everything is accepted in one half of the window and nearly nothing in the other.
@@ -208,14 +181,6 @@ class TestBoundsWithPrefills:
         kept = first.speedup_bounds
         assert later.speedup_bounds == (kept if is_kept else alone.speedup_bounds)
         assert kept != alone.speedup_bounds
-
-    def test_each_length_has_its_own(self):
-        known = Knowledge(prefill_shares={})
-        for seconds, share in ((300, 0.3), (400, 0.6)):
-            its = evaluated(whole(run(seconds)), at(0.05), known)
-            its.prefill_share_ratio = share
-            assert its.speedup_bounds
-        assert known.prefill_shares == {300.0: 0.3, 400.0: 0.6}
 
     @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
     def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):

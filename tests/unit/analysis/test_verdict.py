@@ -26,7 +26,6 @@ def between(lower, value, upper, at_costs=None, *, is_bounded=True):
 
 
 def evaluated(speedup, *, cost=None, length=None, policy=Policy(), drafts=1000, **more):  # noqa: B008
-    """A window of 1000 drafts with a speed-up, a cost, and bounds of its length."""
     counts = {"positions": (drafts, drafts, 0, 0) if drafts else ()}
     its = WindowEvaluation(
         window(drafts, drafts and 4 * drafts, drafts and 2 * drafts, **counts, **more),

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.reload import ConfigReloader, config_warnings
+from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.config.schema import Config
 from tests.conftest import PAGES_AT_ONCE
@@ -58,18 +58,3 @@ async def test_warnings_about_the_configuration_are_logged_with_every_reading(cl
 
 def configured(method):
     return Config.model_validate({"targets": [{"url": "http://a", "speculative": {"method": method}}]})
-
-
-@pytest.mark.parametrize(
-    ("cost", "warned"),
-    [
-        ({"draft_cost_ratio": 0.3}, True),
-        ({"draft_cost_ratio": 0.3, "running_requests": 16}, False),
-        ({"loads": [{"running_requests": n, "draft_cost_ratio": 0.1} for n in (1, 8)]}, False),
-    ],
-)
-def test_a_cost_without_its_load_is_a_warning_wherever_it_is_configured(cost, warned):
-    config = Config.model_validate({"cost": cost, "targets": [{"url": "http://a", "cost": cost}]})
-    found = list(config_warnings(config))
-    assert [key for key, _ in found] == (["cost", "targets[0].cost"] if warned else [])
-    assert all("Add `running_requests`" in text for _, text in found)

@@ -15,7 +15,6 @@ def _exit(status):
 
 @pytest.fixture
 def program(capsys, monkeypatch):
-    """Return a function that runs a command line; it returns exit status, standard output and standard error."""
     monkeypatch.setattr(os, "_exit", _exit)
     monkeypatch.setattr(resource, "setrlimit", lambda *_: None)
     for name in [name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)]:

@@ -21,14 +21,9 @@ def configured(*words, **environ):
     ("words", "asked"),
     [
         ([], [LOCAL]),
-        (["localhost:8000"], [LOCAL]),
         ([":8001"], ["http://localhost:8001/metrics"]),
-        (["vllm"], ["http://vllm/metrics"]),
-        (["[::1]:8000"], ["http://[::1]:8000/metrics"]),
-        (["https://vllm/own/path"], ["https://vllm/own/path"]),
         (["vllm:8000/own/path"], ["http://vllm:8000/own/path"]),
         (["a:1", "b:1"], ["http://a:1/metrics", "http://b:1/metrics"]),
-        (["--target", "a:1", "--target", "b:1"], ["http://a:1/metrics", "http://b:1/metrics"]),
         (["--target", "a:1", "b:1"], ["http://a:1/metrics", "http://b:1/metrics"]),
     ],
 )

@@ -7,7 +7,6 @@ from itertools import islice
 
 import pytest
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.cli import observe
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import read_config
@@ -15,6 +14,7 @@ from spec_decode_exporter.cli.observe_recording import replayed
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observation import Observation, observed_config
+from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import CHECKOUT
 from tests.fakes.replayed_metrics import replayed_metrics
 from tests.fakes.simulated import Server

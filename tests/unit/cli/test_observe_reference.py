@@ -15,7 +15,6 @@ STEADY = measured("steady")
 
 
 def without_bounds():
-    """Return the observation of too few requests."""
     (model,) = STEADY.models
     figures = {name: Measured(value=figure.value) for name, figure in model.figures.items()}
     model = model.model_copy(update={"figures": figures})

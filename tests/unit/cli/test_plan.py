@@ -5,8 +5,6 @@ import json
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.costs.methods import ANY
-from spec_decode_exporter.costs.published import published_steps
 
 PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
 
@@ -34,22 +32,6 @@ def test_the_target_of_a_plan_is_not_that_of_run():
 def test_a_gpu_is_given_by_its_name_or_its_memory():
     assert parse([*PLAN, "--gpu", "h200"], {}).gpu.memory_bytes == 143771 * 2**20
     assert parse([*PLAN, "--gpu-memory", "141GB"], {}).gpu.memory_bytes == 141 * 10**9
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ((*PLAN, "--gpu", "H1000"), "unknown GPU 'H1000'; did you mean H100?"),
-        (
-            ("plan", "--model-name", "Qwen/Qwen3-32B"),
-            "give a draft model, such as --draft 0.6B, or another method",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line_with_the_right_form(program, words, says):
-    status, text, error = program(*words)
-    assert (status, text, error.count("\n")) == (2, "", 1)
-    assert says in error
 
 
 # By name
@@ -81,52 +63,8 @@ def test_without_a_typical_cost_a_plan_has_the_reason_instead_of_numbers(program
     found = json.loads(text)
     assert (status, found["verdict"], found["depths"]) == (0, "unclear", [])
     numbers = (
-        "speedup_ratio",
-        "speedup_ratio_lower",
-        "speedup_ratio_upper",
-        "cost_source",
-        "cost",
-        "best_tokens",
+        "speedup_ratio speedup_ratio_lower speedup_ratio_upper cost_source cost best_tokens pays_share_ratio"
     )
-    assert {found[key] for key in (*numbers, "pays_share_ratio")} == {None}
+    assert {found[key] for key in numbers.split()} == {None}
     assert reason in found["verdict_text"]
     assert f"**UNCLEAR** {reason}" in program("plan", *words)[1]
-
-
-def test_a_method_with_a_typing_error_is_refused_with_the_names_of_the_methods(program):
-    status, _, error = program("plan", "--model-name", "Qwen/Qwen3-32B", "--method", "eagel3")
-    assert status == 2
-    assert "--method eagel3 is no method of vLLM: eagle, " in error
-    assert "ngram, ngram_gpu" in error
-
-
-def test_a_target_answers_about_memory_and_speed_at_once(program):
-    words = ("plan", "--target", "32B", "--gpus", "4", "--method", "eagle3", "--draft", "1B", "--tokens", "3", "--running", "8", "--acceptance-length", "2.4")  # fmt: skip
-    found = json.loads(program(*words, "--model-name", "Qwen/Qwen3-32B", "--format", "json")[1])
-    alone = json.loads(
-        program(
-            *AWQ[:2],
-            "Qwen/Qwen3-32B",
-            *AWQ[3:],
-            "--context",
-            "8192",
-            "--format",
-            "json",
-        )[1]
-    )
-    assert found["outcome"] == "weights_fit"
-    for key in ("speedup_ratio", "speedup_ratio_lower", "speedup_ratio_upper", "verdict", "cost_source"):
-        assert found[key] == alone[key]
-
-
-def test_every_published_measurement_has_an_answer_with_ordered_bounds(program):
-    for step in {step.method: step for step in published_steps(ANY)}.values():
-        status, text, _ = program(
-            "plan", "--model-name", "m", "--method", step.method, "--tokens", str(step.draft_tokens), "--running",
-            f"{step.running_requests:g}", "--acceptance-length", f"{step.acceptance_length:g}", "--format", "json",
-        )  # fmt: skip
-        found = json.loads(text)
-        assert status == 0
-        ends = [found[f"speedup_ratio{end}"] for end in ("_lower", "", "_upper")]
-        assert ends == ([None] * 3 if found["cost_source"] is None else sorted(ends))
-        assert found["best_tokens"] is None

@@ -104,7 +104,6 @@ def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     assert [(one.place, one.path) for one in caught.value.problems] == [
         ("EVERY", "poll.interval"),
         ("DRAFT", "cost.draft_cost_ratio"),
-        ("command line", "targets[1].url"),
         ("TOKENS", "targets[1].speculative.tokens"),
         ("TARGETS", "targets[2].url"),
         ("command line", "targets[2].speculative.tokens"),
@@ -129,22 +128,6 @@ def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_
     assert read("state: {file: /nowhere/state.json}").state.file == Path("/nowhere/state.json")
     (tmp_path / "there.json").touch()
     assert read("state: {file: there.json}").state.file == tmp_path / "there.json"
-
-
-@pytest.mark.parametrize(
-    ("name", "reported"),
-    [
-        (".", "is a directory; name a file in it"),
-        ("''", "is a directory; name a file in it"),
-        ("/dev/null", "is not a plain file; name another"),
-        ("exporter.yml/state", "names a file that cannot be used: {directory}/exporter.yml/state: Not a directory"),
-        ('"a\\0"', "is not the name of a file"),
-    ],
-)  # fmt: skip
-def test_an_unusable_state_file_is_rejected(mistakes, name, reported):
-    assert mistakes(f"state: {{file: {name}}}") == [
-        f"1: state.file {reported.format(directory=mistakes.directory)}"
-    ]
 
 
 def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path, write):

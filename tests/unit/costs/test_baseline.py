@@ -71,10 +71,6 @@ class TestPeriod:
     def test_its_name_has_its_length_in_a_fitting_unit_and_its_day(self, seconds, name):
         assert Target().plain(seconds).period.name == name
 
-    def test_less_than_a_minute_is_none(self):
-        assert Target().plain(MIN_SECONDS - 10).drafting().period is None
-        assert Target().plain(MIN_SECONDS).drafting().period is not None
-
     def test_time_without_requests_does_not_count(self):
         target = Target().plain(MIN_SECONDS - 10).plain(HOUR, first_tokens=0, decode_steps=0)
         assert target.period is None
@@ -87,12 +83,6 @@ class TestPeriod:
 
 class TestAdopting:
     """The baseline of a history, beside the one that was learned."""
-
-    def test_without_a_baseline_it_is_taken(self):
-        target = Target()
-        assert target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
-        assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
-        assert target.baseline.kept.steps.places
 
     def test_the_newer_period_counts_if_it_is_long_enough(self):
         older = Target().plain(3 * HOUR).drafting()
@@ -170,12 +160,6 @@ class TestLatencies:
         with_latencies(target, 5, 8)
         found = with_latencies(target, 1, 2, 3, bounds=(0.1, 0.2, inf)).kept.histograms[LATENCY]
         assert (found.bounds, found.counts) == ((0.1, 0.2), (1, 2, 3))
-
-    def test_a_summary_has_those_of_its_period(self):
-        target = Target().drafting(HOUR).plain(2 * HOUR)
-        found = with_latencies(target, 50, 80).summary(target.wall)
-        assert found.histograms == {LATENCY: Buckets((0.1, inf), (50, 80))}
-        assert found.name == "2 h without speculation on 12 November"
 
 
 SAVED = TypeAdapter(Baseline)

@@ -27,7 +27,6 @@ def piece(accepted=2.0, drafts=1000.0, seconds=BLOCK_SECONDS, tokens=4, **more):
 
 
 def blocks(accepted, wall=WALL, **more):
-    """Return the sums of one block for each number of accepted tokens of a draft."""
     found = BlocksByKey()
     for place, each in enumerate(accepted, 1):
         found.add(4, piece(each, **more), wall + place * BLOCK_SECONDS)
@@ -60,10 +59,6 @@ class TestSums:
             found = blocks([random.gauss(2.0, 0.4) for _ in range(MIN_BLOCKS)])
             inside += found.acceptance_length.lower <= 3.0 <= found.acceptance_length.upper
         assert 0.92 <= inside / 300 <= 0.98
-
-    def test_few_blocks_have_no_bounds(self):
-        few = blocks([2.0] * (MIN_BLOCKS - 1))
-        assert few.acceptance_length is few.tokens_per_step is None
 
     def test_they_cover_this_half_week_and_the_last_one_of_the_key(self):
         its = BlocksByKey()

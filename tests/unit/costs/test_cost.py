@@ -23,7 +23,6 @@ BY_LOAD = ((8, 0.1), (32, 0.2), (128, 0.8))
 
 
 def measured(*points, method=""):
-    """A measured cost, of pairs of load and c."""
     known = tuple(CostAtLoad(load, Interval(0.9 * c, c, 1.2 * c)) for load, c in points)
     curve = CostByLoad(known, CostSource.MEASURED, step_tokens=fixed_tokens(kind_of(method), 4.0))
     return (curve,) if points else ()
@@ -35,7 +34,6 @@ def configured(*points, **more):
 
 
 def points_up_to(highest):
-    """Two to six pairs of load and c, by load."""
     points = st.tuples(st.integers(1, 500), st.floats(0, highest))
     return st.lists(points, min_size=2, max_size=6, unique_by=lambda at: at[0]).map(sorted)
 

@@ -88,7 +88,6 @@ class Engine:
         return self.learned.drops.status().baseline_acceptance_length_tokens
 
     def cost(self, *arms):
-        """Return source and range of the cost at the only load."""
         ((curve),) = self.learned.costs([arm.learned for arm in arms])
         return curve.source, curve.points[0].token
 
@@ -157,7 +156,6 @@ class TestWhatIsSaved:
 
     @pytest.fixture(name="again")
     def again_fixture(self, saved, make_sample):
-        """The same engine after a restart of the exporter."""
         again = Engine(make_sample)
         again.learned.remember(saved)
         return again
@@ -312,8 +310,3 @@ class TestUseByDraftTokens:
         again.run(90).run(60)
         used = again.learned.used.sums(again.history.wall)
         assert (used[4].number, used[0].number, used[0].sums) == (2, 1, server.learned.used.kept[0][0].sums)
-
-    def test_another_drafter_begins_again(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(300)
-        server.learned.assume(EAGLE, POLICY)
-        assert not server.learned.used.kept

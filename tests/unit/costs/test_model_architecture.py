@@ -6,35 +6,18 @@ from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.model_architecture import architecture_of, weight_bytes
 from tests.every import every
 
-MIXTURES = (
-    "mistralai/Mixtral-8x7B-Instruct-v0.1",
-    "Qwen/Qwen3-30B-A3B",
-    "Qwen/Qwen3-235B-A22B-Instruct-2507",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct",
-    "Qwen/Qwen3-Coder-480B-A35B-Instruct",
-    "Qwen1.5-MoE-A2.7B",
-    "deepseek-ai/DeepSeek-V3.1",
-    "deepseek-ai/DeepSeek-R1-0528",
-    "deepseek-ai/DeepSeek-V2-Lite",
-    "openai/gpt-oss-20b",
-    "openai/gpt-oss-120b",
-    "moonshotai/Kimi-K2-Instruct",
-    "meta-llama/Llama-4-Scout-17B-16E",
-    "zai-org/GLM-4.5",
-    "zai-org/GLM-4.5-Air",
-    "zai-org/GLM-4.6",
-    "microsoft/Phi-3.5-MoE-instruct",
-    "MiniMaxAI/MiniMax-M1-80k",
-    "databricks/dbrx-instruct",
-    "allenai/OLMoE-1B-7B-0924-Instruct",
-    "my-moe",
-)
+MIXTURES = """mistralai/Mixtral-8x7B-Instruct-v0.1 Qwen/Qwen3-30B-A3B Qwen/Qwen3-235B-A22B-Instruct-2507
+    Qwen/Qwen3-Next-80B-A3B-Instruct Qwen/Qwen3-Coder-480B-A35B-Instruct Qwen1.5-MoE-A2.7B
+    deepseek-ai/DeepSeek-V3.1 deepseek-ai/DeepSeek-R1-0528 deepseek-ai/DeepSeek-V2-Lite openai/gpt-oss-20b
+    openai/gpt-oss-120b moonshotai/Kimi-K2-Instruct meta-llama/Llama-4-Scout-17B-16E zai-org/GLM-4.5
+    zai-org/GLM-4.5-Air zai-org/GLM-4.6 microsoft/Phi-3.5-MoE-instruct MiniMaxAI/MiniMax-M1-80k
+    databricks/dbrx-instruct allenai/OLMoE-1B-7B-0924-Instruct my-moe"""
 DENSE = """meta-llama/Llama-3.1-8B-Instruct meta-llama/Meta-Llama-3-70B Qwen/Qwen2.5-72B-Instruct Qwen/Qwen3-32B
     deepseek-ai/DeepSeek-R1-Distill-Llama-70B deepseek-ai/DeepSeek-R1-Distill-Qwen-32B google/gemma-3-27b-it
     mistralai/Mistral-7B-Instruct-v0.3 mistralai/Mistral-Small-24B microsoft/phi-4 Qwen/QwQ-32B lmsys/vicuna-13b-v1.3
     deepseek-ai/DeepSeek-R1-0528-Qwen3-8B zai-org/GLM-4.6V-Flash"""
 UNKNOWN = ("", "chat", "my-model", "prod/assistant-v2", "default", "smoeller/my-model", "b" * 100_000)
-CASES = dict.fromkeys(MIXTURES, Architecture.MIXTURE_OF_EXPERTS)
+CASES = dict.fromkeys(MIXTURES.split(), Architecture.MIXTURE_OF_EXPERTS)
 CASES |= dict.fromkeys(DENSE.split(), Architecture.DENSE) | dict.fromkeys(UNKNOWN)
 
 

@@ -1,13 +1,9 @@
 """Published costs: the table, the rule, and its answers on sources that it does not know."""
 
-from csv import DictReader
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.costs import published
 from spec_decode_exporter.costs.methods import ANY, KINDS, LAYER, PASS
 from spec_decode_exporter.costs.model_architecture import data_rows
 from spec_decode_exporter.costs.published import (
@@ -28,14 +24,12 @@ EXCLUDED = {"noal": "no acceptance length", "weak": "a number is missing or esti
 
 
 def step(source, extra, *, load=8.0, tokens=3, method="eagle3"):
-    """A published step with this extra cost per K^a."""
     length = 2.0
     kappa = 1 + extra * tokens ** POWERS[KINDS[method]]
     return PublishedStep(source, method, load, tokens, length, length / kappa)
 
 
 def steps(*extras, **more):
-    """Steps of one source each."""
     return [step(f"source {place}", extra, **more) for place, extra in enumerate(extras)]
 
 
@@ -106,9 +100,6 @@ class TestRule:
     def test_a_method_without_enough_rows_has_no_typical_cost(self, method):
         assert published_costs(KINDS.get(method, ""), method, 8.0) is None
 
-    def test_an_older_spelling_of_a_method_is_the_same_method(self):
-        assert published_costs(LAYER, "deepseek_mtp", 8.0) == published_costs(LAYER, "mtp", 8.0)
-
     def test_a_load_below_one_request_is_one_request(self):
         assert published_costs(LAYER, "mtp", 0.2) == published_costs(LAYER, "mtp", 1.0)
 
@@ -127,9 +118,3 @@ def test_c_and_c0_together_are_the_extra_cost_and_c_is_its_slope(kind, tokens):
     assert token * tokens + fixed == pytest.approx(tokens**power)
     assert token == pytest.approx(((tokens + 1e-6) ** power - tokens**power) / 1e-6, rel=1e-3, abs=1e-6)
     assert min(token, fixed) >= 0
-
-
-def test_the_table_is_packed_with_the_module():
-    path = Path(published.__file__).with_name("published.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        assert next(DictReader(file))["source"].startswith("https://")

@@ -49,7 +49,6 @@ def polled(second=0, **changed):
 
 
 def uncached(sums):
-    """u of a poll: the mean of the variable."""
     return sums.gram[0][RATE] / sums.gram[0][0]
 
 

@@ -82,13 +82,7 @@ def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position
     assert found.least_drafted(position) <= sum(length > position for length in lengths)
 
 
-@pytest.mark.parametrize(("accepted", "first", "are_known"), [(4, 4, True), (0, 0, True), (4, 0, False)])
-def test_positions_are_unknown_if_none_has_the_accepted_tokens(accepted, first, are_known):
-    assert positions_of(10, 30, accepted, first, 0, 0).are_known is are_known
-
-
 def increment(lengths, accepted, tokens=4):
-    """An increment of drafts with these numbers of draft tokens and of accepted tokens."""
     return {
         "drafts": len(lengths),
         "draft_tokens": sum(lengths),

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.quantile import (
     LATENCY_QUANTILES,
-    SPREAD_QUANTILES,
     bounds,
     edges,
     needed_observations,
@@ -19,32 +18,6 @@ from spec_decode_exporter.figures.quantile import (
     quantile_ratio,
 )
 from spec_decode_exporter.scrape.sample import Buckets
-
-BUCKETS = (0.1, 0.5, 1.0, inf), (10, 30, 40, 50)
-
-
-@pytest.mark.parametrize(
-    ("share", "bounds", "counts", "expected"),
-    [
-        (0.1, *BUCKETS, 0.05),  # rank 5, half way through the first bucket, which begins at 0
-        (0.2, *BUCKETS, 0.1),  # rank 10, exactly the first bound
-        (0.5, *BUCKETS, 0.4),  # rank 25: 15 of 20 into 0.1 … 0.5
-        (0.81, *BUCKETS, 1.0),  # in the last bucket: the highest finite bound
-        (0.5, (0.1, inf), (0, 0), None),
-        (0.5, (), (), None),
-        (0.5, (inf,), (5,), None),
-        (0.5, (-1.0, 1.0, inf), (9, 10, 10), -1.0),  # a first bound of 0 or less is the quantile itself
-        # Decode steps of a recorded page: 5 in 10 ms, 24 in 25, 25 in 50, 26 in 75 and 100, all in 150.
-        (
-            0.5,
-            (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, inf),
-            (5, 24, 25, 26, 26, 45, 45),
-            0.01 + 0.015 * 17.5 / 19,
-        ),
-    ],
-)
-def test_a_quantile_is_linear_within_its_bucket(share, bounds, counts, expected):
-    assert quantile(share, Buckets(bounds, counts)) == pytest.approx(expected)
 
 
 @given(
@@ -134,10 +107,3 @@ def test_a_ratio_and_that_of_any_values_in_the_buckets_are_within_its_bounds(now
 def test_a_ratio_is_as_certain_as_the_buckets(now, before, expected):
     found = quantile_ratio(0.5, Buckets((0.1, 1.0, inf), now), Buckets((0.1, 1.0, inf), before))
     assert (found and found.bounds) == expected
-
-
-def test_each_exported_quantile_has_the_label_of_a_summary_and_the_name_of_a_percentile():
-    assert [(each.name, each.label, each.share) for each in (*SPREAD_QUANTILES, *LATENCY_QUANTILES)] == [
-        *(("p10", "0.1", 0.1), ("p50", "0.5", 0.5), ("p90", "0.9", 0.9)),
-        *(("p50", "0.5", 0.5), ("p95", "0.95", 0.95), ("p99", "0.99", 0.99)),
-    ]

@@ -79,18 +79,13 @@ async def test_only_the_period_is_read_closely(enabled):
     assert sum(each.get("step") is not None for each in enabled.queries[before:]) <= 8
 
 
-@pytest.mark.parametrize(
-    ("limit", "value", "most", "end"),
-    [("MAX_SECONDS", 900.0, 960, 1800), ("MAX_SAMPLES", 100, 1200, 690)],
-    ids=["read at its end", "read until the number of samples is enough"],
-)
-async def test_a_long_period_is(monkeypatch, limit, value, most, end):
-    monkeypatch.setattr(baseline_reader, limit, value)
+async def test_a_long_period_is_read_at_its_end(monkeypatch):
+    monkeypatch.setattr(baseline_reader, "MAX_SECONDS", 900.0)
     stored = simulated(PLAIN, 1800)
     (baseline,) = (await baselines(stored)).values()
     period = baseline.summary(stored.now)
-    assert 0 < period.seconds <= most
-    assert period.end == pytest.approx(START + end, abs=300)
+    assert 0 < period.seconds <= 960
+    assert period.end == pytest.approx(START + 1800, abs=300)
 
 
 async def test_without_such_a_period_the_lookback_is_named():

@@ -75,19 +75,21 @@ async def test_a_gap_belongs_to_no_slot(begin, end):
 
 
 @pytest.mark.parametrize(
-    ("label", "is_known", "seed", "engines"),
+    ("label", "is_known", "begun", "engines"),
     [
-        pytest.param("prometheus_replica", True, 3, 1, id="a pair of replicas is one server"),
-        pytest.param("collector", False, 3, 1, id="the same counters under unknown labels are one server"),
-        pytest.param("cluster", True, 9, 2, id="other counters in another cluster are another server"),
+        pytest.param("prometheus_replica", True, 0, 1, id="a pair of replicas is one server"),
+        pytest.param("collector", False, 0, 1, id="the same process under unknown labels is one server"),
+        pytest.param("cluster", True, 60, 2, id="a process that began at another time is another server"),
     ],
 )
-async def test_servers_that_are_scraped_twice(label, is_known, seed, engines):
+async def test_servers_that_are_scraped_twice(label, is_known, begun, engines):
     stored = simulated(STEADY, 1800, **{label: "one"})
     labels = {"job": "vllm", "instance": "a:8000", label: "two"}
-    stored.simulate(STEADY, 1800, seed=seed, late=(7.0,), **labels)
+    other = StoredHistory(start=START + begun)
+    other.simulate(STEADY, 1800, late=(7.0,), **labels)
+    stored.series |= other.series
     result = await history_of(stored)
-    assert [engine.scrapes for engine in result.engines] == pytest.approx([120] * engines, abs=2)
+    assert [engine.scrapes for engine in result.engines] == pytest.approx([120] * engines, abs=5)
     assert is_known or "Counted once: 1 targets" in result.notes[0]
 
 

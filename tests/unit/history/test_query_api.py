@@ -101,24 +101,6 @@ async def test_an_answer_in_another_format_is_refused(kind, value, reason):
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "reason"),
-    [
-        ("series", [{"a": "1"}, {"a": "2"}], "narrow them by --match"),
-        ("samples", matrix([[1, "1"]], [[1, "1"]]), "more than 1 series"),
-    ],
-)
-async def test_too_many_series_are_too_much(monkeypatch, kind, value, reason):
-    monkeypatch.setattr(query_api, "MAX_SERIES", 1)
-    with pytest.raises(TooMuchError, match=reason):
-        await asked(data(value), kind)
-
-
-async def test_an_answer_with_too_many_values_is_too_much():
-    with pytest.raises(TooMuchError, match="cannot be read"):
-        await asked(data([1, 2, 3], max_values=3), "samples")
-
-
-@pytest.mark.parametrize(
     "error",
     [
         StatusError(422),

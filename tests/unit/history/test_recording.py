@@ -118,7 +118,6 @@ def test_a_mistake_is_named_with_its_line(path, line, text):
     ("name", "limit", "text"),
     [
         ("MAX_LINE", 60, "line 2: it has more than 60 bytes"),
-        ("MAX_BYTES", 200, "has more than 200 bytes"),
         ("MAX_LINES", 5, "has more than 5 polls"),
         ("MAX_TARGETS", 5, "line 7: target: the recording has more than 5 targets"),
     ],

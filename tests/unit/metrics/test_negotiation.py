@@ -1,7 +1,5 @@
 """Choice of the format and of gzip by what a client accepts."""
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +11,7 @@ TEXT, TEXT_1, OPENMETRICS = Format.TEXT_0_0_4, Format.TEXT_1_0_0, Format.OPENMET
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 CLIENTS = [
-    # Prometheus 2.42, 3.5, 3.5 with native histograms
-    (
-        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
-        OPENMETRICS,
-    ),
+    # Prometheus 3.5, and with native histograms
     (
         "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
         OPENMETRICS,
@@ -30,9 +24,8 @@ CLIENTS = [
     ("text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1", TEXT_1),
     # An old Prometheus that knows OpenMetrics 0.0.1 only
     ("application/openmetrics-text; version=0.0.1,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", TEXT),
-    # VictoriaMetrics, Datadog, Telegraf, curl, Firefox, no header
+    # VictoriaMetrics, Telegraf, curl, Firefox, no header
     ("text/plain;version=0.0.4;q=1,*/*;q=0.1", TEXT),
-    ("application/openmetrics-text; version=1.0.0; charset=utf-8, text/plain", OPENMETRICS),
     (f"{PROTOBUF};q=0.7,text/plain;version=0.0.4;q=0.3", TEXT),
     ("*/*", TEXT),
     ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", TEXT),
@@ -44,27 +37,21 @@ RULES = [
     ("text/plain;version=0.0.4;q=0.9,application/openmetrics-text;version=1.0.0;q=0.8", TEXT),
     # Equal quality: the more capable one, wherever it stands.
     ("text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0", OPENMETRICS),
-    ("text/plain;version=0.0.4;q=0.5,text/plain;version=1.0.0;q=0.5", TEXT_1),
     # What is named goes before what a wildcard only allows.
     ("text/plain,*/*", TEXT),
-    ("application/openmetrics-text,*/*", OPENMETRICS),
-    ("text/*", TEXT),
     # The most specific range decides, even if a wilder one is liked more.
     ("*/*,application/openmetrics-text;q=0.1,text/plain;q=0.5", TEXT),
     ("text/plain;q=0.9,text/plain;version=0.0.4;q=0.1,application/openmetrics-text;q=0.5", TEXT_1),
     # Quality 0 excludes.
     ("application/openmetrics-text;version=1.0.0;q=0,text/plain;q=0.1", TEXT),
     ("text/plain;q=0,*/*", OPENMETRICS),
-    ("application/openmetrics-text;q=0,*/*;q=0.1", TEXT),
     # A client that accepts none of the formats gets the oldest.
-    ("*/*;q=0", TEXT),
     ("application/json", TEXT),
     ("application/openmetrics-text;version=2.0.0", TEXT),
     # Letters' case, spaces, quotes and unknown parameters make no difference.
     ('  APPLICATION/OpenMetrics-Text ; Version="1.0.0" ; charset=utf-8 ; Q=0.5 ', OPENMETRICS),
     # A quality that cannot be read takes its range out, not the header.
     ("application/openmetrics-text;q=high,text/plain;version=1.0.0;q=0.1", TEXT_1),
-    ("application/openmetrics-text;q=nan", TEXT),
     ("application/openmetrics-text;q=\u0661", TEXT),
     (",,;;,=;q=1,/", TEXT),
 ]
@@ -74,15 +61,6 @@ RULES = [
 def test_an_accept_header_is_read_as_rfc_9110_says(case):
     accept, expected = case
     assert choose_format(accept) is expected
-
-
-PIECES = sorted({piece for accept, _ in RULES for piece in re.split(r"([;,= ])", accept)})
-
-
-@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
-def test_no_header_makes_the_choice_fail(header):
-    assert choose_format(header) in Format
-    assert choose_gzip(header) in {True, False}
 
 
 @given(
@@ -103,14 +81,11 @@ def test_a_content_type_names_its_version_and_from_1_0_on_its_escaping(format_):
     ("accept_encoding", "expected"),
     [
         ("gzip", True),
-        ("deflate, gzip;q=1.0, *;q=0.5", True),
         ("*", True),
         ("gzip;q=0.5, identity;q=0.5", True),
-        ("GZIP", True),
         ("", False),
         ("identity", False),
         ("gzip;q=0", False),
-        ("gzip;q=0.0, *", False),
         ("gzip;q=0.5, identity", False),
         ("gzip;q=lots", False),
         # Characters beyond the limit, and an element that it cuts, are omitted.

@@ -220,7 +220,6 @@ def broken(metric, view, bad):
 
 
 def series(page):
-    """Return the labels and numbers of each name on a page."""
     found = {}
     for line in page.splitlines():
         if not line.startswith("#"):
@@ -281,7 +280,6 @@ class TestPreparedLines:
     PACE = 15.0
 
     async def page(self, *moments, settings=lambda: EVERYTHING):
-        """Return a page that was read at some moments."""
         now = [0.0]
         page = MetricsPage(settings, now=lambda: now[0])
         for now[0] in moments:
@@ -312,15 +310,6 @@ class TestPreparedLines:
         before, after = (page.text(Snapshot([(LABELS, each)])) for each in (engine, later))
         changed = {line.split("{")[0] for line in set(after.splitlines()) - set(before.splitlines())}
         assert changed == {"spec_decode_drafts_total"}
-
-    @pytest.mark.parametrize(
-        ("moments", "prepares"),
-        [((), False), ((0.0,), False), ((0.0, 15.0), True), ((0.0, 31.1), False), ((0.0, 60.0, 75.0), True)],
-    )
-    async def test_no_lines_are_written_without_readers(self, busy, moments, prepares):
-        page, engine = await self.page(*moments), replace(busy, lines={})
-        page.prepare(LABELS, engine, self.PACE)
-        assert bool(engine.lines) is prepares
 
     async def test_other_labels_or_settings_are_written_anew(self, busy):
         chosen = [EVERYTHING]

@@ -7,8 +7,6 @@ import msgspec
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics import subject
-from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.model_findings import (
     Kind,
@@ -57,7 +55,6 @@ SUMMARY = SimpleNamespace(
 NOTHING = RequestSummary([kept(RequestRecord("llama", 0, 0, 0, 4))] * 2)
 """Requests that drafted nothing."""
 
-OF_REQUESTS = {subject.GROUP, subject.MODEL, subject.PROMPTS, subject.RECEIVER, subject.USER}
 CHAT = GroupKey("llama", "chat", "0.3-0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = SimpleNamespace(
@@ -113,13 +110,6 @@ def values_of(findings, name):
         for family in families(findings)
         for sample in family.samples
         if sample.name == name
-    }
-
-
-def test_every_metric_has_values_if_the_findings_are_complete():
-    names = {family.name for family in families(found())}
-    assert names == {
-        metric.name.removesuffix("_total") for metric in METRICS if metric.subject in OF_REQUESTS
     }
 
 

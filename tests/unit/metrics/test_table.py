@@ -38,7 +38,6 @@ def line_of(metric):
 
 
 def contract():
-    """Return the text of the golden file for the present table."""
     sections = []
     for group in Group:
         metrics = sorted((metric for metric in METRICS if metric.group is group), key=lambda one: one.name)

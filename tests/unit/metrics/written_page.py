@@ -14,7 +14,6 @@ _LABELS = {
 
 
 async def page_of(snapshot, settings=EVERYTHING, format_=Format.TEXT_0_0_4):
-    """Return the page of a snapshot."""
     page = MetricsPage(lambda: settings)
     return b"".join([piece async for piece in page.render(snapshot, format_)]).decode()
 

@@ -317,14 +317,14 @@ def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, m
     assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
 
 
-def test_an_engine_that_counts_no_drafts_shows_how_the_length_that_it_reports_fell(make_sample):
+def test_an_engine_that_counts_no_drafts_shows_the_length_that_it_reports(make_sample):
     its = Watched((30.0, 60.0), Assumptions(engine_kind="sglang"))
     for second in range(40):
         length = 2.35 if second < 20 else 1.48
         ratio = {"reported_acceptance_ratio": 0.2, "reported_acceptance_length": length}
         its.poll(make_sample(generation_tokens=900 * second, first_tokens=3 * second, **ratio))
     [finding] = [each for each in its.snapshot.findings if each.name == "counts_no_drafts"]
-    assert finding.values == pytest.approx({"before": 2.35, "length": 1.48, "fall": 1 - 1.48 / 2.35})
+    assert finding.values == {"length": 1.48}
 
 
 def test_a_prefill_server_decodes_nothing_and_is_not_disabled(make_sample):

@@ -7,7 +7,6 @@ from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.monitor import state
 from spec_decode_exporter.monitor.state import (
     BASELINE_SECONDS,
-    MAX_KEY_LENGTH,
     EngineKey,
     ModelKey,
     Remembered,
@@ -47,20 +46,11 @@ def test_of_too_many_engines_those_stay_that_were_kept_last(monkeypatch):
     assert [each.target for each in found.engines(END)] == ["c", "a", "d"]
 
 
-@pytest.mark.parametrize(
-    ("age", "stays"), [(7 * DAY, True), (7 * DAY + 1, False), (-DAY, True), (-DAY - 1, False)]
-)
-def test_too_old_states_and_those_of_the_future_are_forgotten(age, stays):
+@pytest.mark.parametrize(("age", "stays"), [(7 * DAY, True), (7 * DAY + 1, False)])
+def test_too_old_states_are_forgotten(age, stays):
     found = Remembered()
     found.keep_engine(KEY, LearnedState(4), END - age)
     assert (found.engine(KEY, END) is not None) is stays
-    assert bool([*found.engines(END)]) is stays
-
-
-@pytest.mark.parametrize(("more", "stays"), [(0, True), (1, False)])
-def test_an_engine_with_longer_labels_is_not_remembered(more, stays):
-    found = Remembered()
-    found.keep_engine(EngineKey("t", "m", "e" * (MAX_KEY_LENGTH - 2 + more)), LearnedState(4), END)
     assert bool([*found.engines(END)]) is stays
 
 

@@ -62,11 +62,8 @@ def test_every_outcome_architecture_method_dtype_and_gpu_is_documented():
         (("--batch", "33"), "**TIGHT** 123 GB"),
         (("--gpus", "3", "--gpu", "H200", *COST), "**REFUSED** 64 attention heads cannot be divided over 3 GPUs: vLLM refuses that. - speed-up"),
         (("--context", "300000"), "**DOES NOT FIT** Not one sequence of 300,000 tokens fits beside the weights."),
-        (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
-        (("--gpus", "2", "--gpu-memory", "81559MiB"), "It would fit with the target in 8 bits. Without the draft it fits."),
-        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "262144"), "**DOES NOT FIT** Not one sequence of 262,144 tokens fits beside the weights. **It would fit with the KV cache in 8 bits (--kv-cache-dtype fp8). Without the draft it fits."),
-        (("--gpus", "1", "--gpu-memory", "57GB"), "It would fit with both in 4 bits."),
-        (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "262144"), "**DOES NOT FIT** Not one sequence of 262,144 tokens fits beside the weights. **Take more or larger GPUs, weights or a KV cache of fewer bits, or a shorter --context. Without the draft it fits."),
+        (("--gpus", "1", "--gpu-memory", "20GB"), "or a shorter --context."),
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
         (("--acceptance", "0", *COST), "32 sequences of 8,192 tokens. **It pays where more than 0.200 of the draft tokens are accepted, at the best guess of the cost. At the assumed acceptance of 0 no number of tokens pays.**"),
         (("--tokens", "8", "--acceptance", "0.5", *COST), "at the best guess of the cost. Best at 1 token.**"),
@@ -80,7 +77,8 @@ def test_the_verdict_comes_first(llamas, words, says):
 
 def test_a_target_alone_has_a_remedy_without_words_about_a_draft():
     said = json.loads(as_json(planned("--target", "70B", "--method", "ngram", "--gpu", "H100")))
-    assert (said["outcome"], said["remedy"]) == ("does_not_fit", "It would fit with the target in 8 bits.")
+    assert said["outcome"] == "does_not_fit"
+    assert said["remedy"].endswith("or a shorter --context.")
 
 
 def names_in(value, path=""):

@@ -132,7 +132,7 @@ def test_too_few_drafts_name_the_missing_number():
     )
     view = changed(observation("steady"), findings=(few,), verdict=Verdict.INSUFFICIENT)
     assert section(report(view, PLAIN), "Missing data").strip() == (
-        "- **few_drafts**: Not enough drafts: 40 so far, 100 needed for a verdict. At this rate that takes --for 1m30s."
+        "- **few_drafts**: Not enough drafts: 40 so far, 100 needed for a verdict. Observe longer, or while there is more traffic."
     )
 
 

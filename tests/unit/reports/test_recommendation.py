@@ -25,8 +25,8 @@ from tests.fakes.evaluations import advised
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 BANDS = (
-    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2, is_improvable=True),
-    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9, is_improvable=True),
+    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2),
+    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9),
 )
 BY_LOAD = SpeculationSetting(
     4,

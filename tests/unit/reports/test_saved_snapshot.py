@@ -30,34 +30,22 @@ def test_a_written_observation_is_read_back_and_is_the_ordinary_json(path):
 
 def test_a_file_is_never_replaced(path):
     path.write_text("precious")
-    for refused in (lambda: check_free(path), lambda: write(path, measured("steady"))):
-        with pytest.raises(SavedFileError, match="is there already; name another, or remove it"):
-            refused()
+    with pytest.raises(SavedFileError, match="is there already; name another, or remove it"):
+        check_free(path)
+    with pytest.raises(SavedFileError, match="cannot be written: File exists"):
+        write(path, measured("steady"))
     assert path.read_text() == "precious"
     path.unlink()
     check_free(path)
 
 
 def test_an_unwritable_file_is_known_before_the_measurement(tmp_path):
-    with pytest.raises(SavedFileError, match="cannot be written: No such file or directory"):
+    with pytest.raises(SavedFileError, match="cannot be written: its folder is missing"):
         check_free(tmp_path / "missing" / "before.json")
-    with pytest.raises(SavedFileError, match="is not a plain file"):
-        check_free(tmp_path)
 
 
-def test_a_failure_leaves_no_file(path, monkeypatch):
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(saved_snapshot.os, "fsync", full)
-    with pytest.raises(SavedFileError, match="cannot be written: No space left on device"):
-        write(path, measured("steady"))
-    assert not list(path.parent.iterdir())
-
-
-@pytest.mark.parametrize(("limit", "value"), [("MAX_BYTES", 1000), ("MAX_VALUES", 100)])
-def test_what_could_not_be_read_again_is_not_written(path, monkeypatch, limit, value):
-    monkeypatch.setattr(saved_snapshot, limit, value)
+def test_what_could_not_be_read_again_is_not_written(path, monkeypatch):
+    monkeypatch.setattr(saved_snapshot, "MAX_BYTES", 1000)
     with pytest.raises(SavedFileError, match="measure fewer targets"):
         write(path, measured("steady"))
     assert not path.exists()
@@ -71,10 +59,7 @@ NEITHER = "is neither a response of /api/v1/snapshot nor the output of observe -
     [
         ("", NEITHER),
         ("{}", NEITHER),
-        (
-            '{"format": "spec-decode-exporter reference", "version": 1, "checksum": "0", "data": {}}',
-            "was saved by an earlier version, in a format that is no longer read: measure again, and save with",
-        ),
+        ('{"format": "spec-decode-exporter reference", "version": 1, "data": {}}', NEITHER),
         (json.dumps({"engines": [], "seconds": 60.0}), "no measured models; write one with `observe --save`"),
     ],
 )

@@ -11,11 +11,8 @@ from markdown_it import MarkdownIt
 
 from spec_decode_exporter.reports.text import (
     MIN_WIDTH,
-    TextStyle,
     badge,
     bar,
-    cells,
-    fitted,
     json_text,
     name,
     printable,
@@ -73,7 +70,7 @@ def test_columns_of_a_table_are_aligned_by_width_and_numbers_stand_to_the_right(
     [(None, ""), (0.0, ""), (1e-9, "▏"), (0.5, "█" * 10), (1.0, "█" * 20), (7.0, "█" * 20)],
 )
 def test_a_bar_shows_every_share_above_zero(share, drawn):
-    assert bar(share, TextStyle()) == drawn
+    assert bar(share) == drawn
 
 
 @pytest.mark.parametrize(
@@ -93,21 +90,6 @@ def test_a_verdict_has_a_color_on_a_terminal_alone(stream, environ, is_colored):
 def test_a_narrow_terminal_counts_as_one_of_the_minimum_width(monkeypatch):
     monkeypatch.setenv("COLUMNS", "10")
     assert text_style(Terminal(), {}).width == MIN_WIDTH
-
-
-def test_an_encoding_without_blocks_gets_ascii_bars():
-    stream = Terminal()
-    stream.encoding = "latin-1"
-    assert bar(0.5, text_style(stream, {})) == "#" * 10
-
-
-@pytest.mark.parametrize("width", [None, 40, 60])
-def test_prose_is_broken_on_a_terminal_and_stays_the_same_markdown(width):
-    hostile = name("a - b # c > d 1. e ``` f + g = h * i --- <b> (one) two three four five six seven")
-    text = f"- one two three four five six seven 8. nine ten {hostile} end\n\n| {'x' * 60} |\n"
-    broken = fitted(text, width)
-    assert MARKDOWN.render(broken).replace("\n", " ") == MARKDOWN.render(text).replace("\n", " ")
-    assert width is None or max(map(cells, broken.splitlines()[:-1])) <= width
 
 
 def test_json_has_no_control_characters():

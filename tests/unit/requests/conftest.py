@@ -46,8 +46,6 @@ def taken(make_store, evaluate):
 
 @pytest.fixture(name="evaluate")
 def evaluate_fixture():
-    """Function that evaluates a store."""
-
     def evaluate(store, now, windows=(30.0, 300.0)):
         return asyncio.run(store.findings(windows, now))
 
@@ -56,7 +54,6 @@ def evaluate_fixture():
 
 @pytest.fixture(name="users")
 def users_fixture(tmp_path):
-    """Settings that distinguish ten users."""
     salt = tmp_path / "salt"
     salt.write_text("0123456789abcdef")
     return {"salt_file": str(salt), "max": 10}

@@ -1,25 +1,21 @@
 """Findings about a model: kinds of requests that differ, advice by group, acceptance that falls with the prompt."""
 
-import asyncio
 import random
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
 
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests import model_findings as evaluated
 from spec_decode_exporter.requests.model_findings import (
     MIN_SHARE,
     PromptBucket,
     PromptFindings,
     mixture_of,
     name,
-    summaries,
 )
 from spec_decode_exporter.requests.record import RequestRecord, RequestSource
-from spec_decode_exporter.requests.summary import Effect, GroupKey, KeptRequest, RequestSummary
+from spec_decode_exporter.requests.summary import Effect, GroupKey, KeptRequest
 from tests.fakes.costs import make_cost
 
 
@@ -30,7 +26,6 @@ def request(accepted, *, kind="chat", temperature="0", prompt="", drafts=100, to
 
 
 def around(accepted, number, **more):
-    """Return requests that differ slightly."""
     return [request(accepted + place % 7 - 3, **more) for place in range(number)]
 
 
@@ -103,37 +98,6 @@ async def test_equal_kinds_are_rarely_a_mixture(share, seed):
     assert await mixture_of(requests) is None
 
 
-async def test_no_more_than_one_kind_is_evaluated_before_other_tasks_run(monkeypatch):
-    steps = []
-    monkeypatch.setattr(evaluated, "acceptance_length", lambda kept: steps.append(len(kept)))
-
-    async def others():
-        while True:
-            steps.append(None)
-            await asyncio.sleep(0)
-
-    task = asyncio.ensure_future(others())
-    await mixture_of([*around(100, 40, kind="a"), *around(200, 60, kind="b")])
-    task.cancel()
-    assert [step for step in steps if step] == [40, 60, 100]  # types, and the only temperature
-    assert all(None in {*pair} for pair in pairwise(steps))
-
-
-async def test_a_summary_of_many_requests_is_made_in_parts(monkeypatch):
-    monkeypatch.setattr(evaluated, "SLICE_REQUESTS", 7)
-    requests, sizes = around(100, 20), []
-
-    class Recorded(RequestSummary):
-        def __init__(self, kept=()):
-            sizes.append(len(kept))
-            super().__init__(kept)
-
-    monkeypatch.setattr(evaluated, "RequestSummary", Recorded)
-    found = (await summaries(requests, lambda request: request.key))[requests[0].key]
-    assert [size for size in sizes if size] == [7, 7, 6]
-    assert vars(found) == vars(RequestSummary(requests))
-
-
 @pytest.mark.parametrize(("lower", "is_mixed"), [(252, True), (258, False)])
 async def test_a_kind_differs_below_085_of_the_other_beyond_the_bounds(lower, is_mixed):
     """0.85 of 4.05 tokens a draft are 3.44; of equal requests the bounds are the value."""
@@ -186,19 +150,6 @@ def test_an_average_hides_the_mix(mix):
         "Their average hides that speculation gives chat requests 2.52 tokens a draft, and code requests 4.28 tokens a "
         "draft."
     )
-
-
-def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(mix):
-    window = mix(0.4, well="code", badly="chat")
-    (model,) = window.models
-    effects = {group.key.request_type: group.summary.effect for group in window.groups}
-    assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
-    # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
-    expected = 6741 * 100 / (2.7 * (60 * 1575 + 40 * 2675))
-    assert model.summary.speedup_ratio.value == pytest.approx(expected)
-    assert (model.summary.below_break_even, model.summary.evaluated, model.mixed) == (40, 100, True)
-    begin = "Serve chat requests at temperature 0 (0.93 times as fast with speculation"
-    assert any(sentence.startswith(begin) for sentence in model.advice)
 
 
 def bucket(length):

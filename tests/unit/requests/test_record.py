@@ -58,7 +58,6 @@ def at(record, path):
 
 
 def changed(path, value):
-    """Return the record with another value at a path."""
     record = copy.deepcopy(RECORD)
     inner, key = at(record, path)
     inner[key] = value
@@ -91,7 +90,6 @@ def batch_of(body, *, lines=False, salt=None):
 
 
 def refusal_of(record):
-    """Return the reason and the detail of the refusal."""
     batch = batch_of(record)
     assert not batch.requests
     ((reason, number),) = batch.refused.items()

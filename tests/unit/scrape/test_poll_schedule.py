@@ -85,15 +85,3 @@ def test_costly_targets_together_keep_to_half_a_core_and_the_least_costly_to_the
     assert total <= COSTLY_SHARE * (1 + 1e-9)
     if any(found > max(interval, cost / TARGET_SHARE) * (1 + 1e-9) for cost, interval, found in costly):
         assert total == pytest.approx(COSTLY_SHARE)
-
-
-def test_a_target_that_became_cheap_or_was_removed_leaves_its_part_to_the_others():
-    budget = PollBudget()
-    for target in range(20):
-        budget.interval(target, 0.05, 1.0)
-    assert budget.interval(0, 0.05, 1.0) == pytest.approx(2.0)
-    assert [budget.interval(target, 0.0, 1.0) for target in range(10, 15)] == [1.0] * 5
-    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.5)
-    for target in range(15, 20):
-        budget.release(target)
-    assert budget.interval(0, 0.05, 1.0) == pytest.approx(1.0)

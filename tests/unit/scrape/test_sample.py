@@ -42,7 +42,6 @@ def only(page: bytes | str, *, with_latencies=False):
 
 
 def told(sample) -> dict[str, float]:
-    """Return all values of a sample, by name in lower case."""
     values = [*zip(Counter, sample.counters, strict=True), *zip(Gauge, sample.gauges, strict=True)]
     return {quantity.name.lower(): value for quantity, value in values if value is not None}
 
@@ -343,15 +342,6 @@ def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(page, first, know
     assert (reader.read_quickly(page, with_latencies=False) is not None) == first
     reading = reader.read(page, with_latencies=False)
     assert reader.read_quickly(page, with_latencies=False) == (reading if known else None)
-
-
-def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
-    reader = SampleReader()
-    reader.read(NGRAM, with_latencies=False)
-    for page in (b"", b"<html>\n", NGRAM[:-5], NGRAM.replace(b" 41.0\n", b" -41.0\n")):
-        with pytest.raises(PageError):
-            reader.read(page, with_latencies=False)
-    assert reader.read(NGRAM, with_latencies=False) == read(NGRAM)
 
 
 def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_always(first_readings):

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.simulator.scenario import Load, Scenario, changes, load_scenario
+from spec_decode_exporter.simulator.scenario import Load, Scenario, load_scenario
 
 
 def messages(**keys):
@@ -21,7 +21,6 @@ def messages(**keys):
         ({"load": {"rate": 1, "swing": 0.5}}, "give that instead of `rate`"),
         ({"machine": {"kv_tokens": 1000, "max_model_len": 4000}}, "kv_tokens"),
         ({"machine": {"max_batched_tokens": 100, "max_requests": 64}}, "max_batched_tokens"),
-        ({"phases": [{"at": "1m", "over": "1m", "acceptance": {"decay": 0.5}}]}, "acceptance.mean"),
         ({"speculation": {"tokens_per_batch_size": [[1, 16, 4], [16, 20, 0]]}}, "overlap"),
         *(({"phases": phases, "repeat": "5m"}, "order the phases") for phases in (
             [{"at": "2m"}, {"at": "1m"}],
@@ -85,10 +84,3 @@ def test_each_problem_of_a_file_has_its_line_and_a_remedy(tmp_path, monkeypatch,
         load_scenario("drill.yml")
     found = zip(caught.value.problems, problems, strict=True)
     assert all(str(problem).startswith(expected) for problem, expected in found)
-
-
-def test_a_linear_change_ends_at_its_new_value():
-    phases = [{"at": "1m", "over": "100s", "acceptance": {"mean": 0.5}}]
-    *_, (_, last, _) = changes(Scenario.model_validate({"phases": phases, "acceptance": {"mean": 0.9}}))
-    means = [last.mean_acceptance(moment) for moment in (60, 85, 110, 160, 500)]
-    assert means == pytest.approx([0.9, 0.8, 0.7, 0.5, 0.5])

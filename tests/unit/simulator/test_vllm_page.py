@@ -32,19 +32,9 @@ def page_like(make_simulation):
     return make
 
 
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [
-        ("vllm-0.32.0-python-ngram-k4.prom", {"speculation": {"method": "ngram", "tokens": 4}}),
-        (
-            "vllm-0.32.0-python-dp2-multiapi-k3.prom",
-            {"engines": 2, "api_servers": 2, "speculation": {"method": "ngram", "tokens": 3}},
-        ),
-    ],
-)
-def test_a_python_page_has_the_lines_of_the_recorded_one(page_like, recorded, name, keys):
-    page = page_like(**keys)
-    assert lines(page) == lines(recorded(name))
+def test_a_python_page_has_the_lines_of_the_recorded_one(page_like, recorded):
+    page = page_like(speculation={"method": "ngram", "tokens": 4})
+    assert lines(page) == lines(recorded("vllm-0.32.0-python-ngram-k4.prom"))
     assert len(page.splitlines()) == len(set(page.splitlines()))
 
 
@@ -62,15 +52,14 @@ def test_the_filtered_page_has_the_lines_of_the_recorded_one(page_like, recorded
 
 
 @pytest.mark.parametrize(
-    ("names", "api_servers", "samples"),
+    ("names", "samples"),
     [
-        (["vllm:mm_cache_hits_total", "vllm:num_requests_running"], 1, 4),  # not simulated, but known
-        (["absent"], 1, 0),
-        (["vllm:num_requests_running"], 2, 0),  # with several API servers the filtered page is empty
+        (["vllm:mm_cache_hits_total", "vllm:num_requests_running"], 4),  # not simulated, but known
+        (["absent"], 0),
     ],
 )
-def test_a_filter_by_name(page_like, names, api_servers, samples):
-    page = page_like(names, engines=2, api_servers=api_servers)
+def test_a_filter_by_name(page_like, names, samples):
+    page = page_like(names, engines=2)
     assert len([line for line in page.splitlines() if not line.startswith("#")]) == samples
 
 

@@ -64,19 +64,15 @@ def test_a_ratio_has_no_more_digits_than_the_buckets_allow(bounds, text):
     assert ratio_text(QuantileRatio(0.62, Edges(*bounds))) == text
 
 
-LOAD = "Not comparable: then 4.0 requests ran and 1.0 began a second; now 20.0 run and 5.0 begin."
-
-
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("changed", "reason"),
     [
-        ({"running_requests": 4.0, "requests_per_second": 1.0}, LOAD),
-        ({"context_tokens": 3000.0}, "Not comparable: the mean context had 3,000 tokens, and has 680 now."),
-        ({"prompt_tokens": 50.0}, "Not comparable: the mean prompt had 50 tokens, and has 500 now."),
+        ({"running_requests": 4.0, "requests_per_second": 1.0}, "load"),
+        ({"context_tokens": 3000.0}, "contexts"),
+        ({"prompt_tokens": 50.0}, "prompts"),
     ],
-    ids=["load", "context", "prompt"],
 )
-def test_a_baseline_of_other_traffic_has_no_ratio_and_says_which_traffic(view, changed, text):
+def test_a_baseline_of_other_traffic_has_no_ratio_and_says_which_traffic(view, changed, reason):
     found = view(**changed)
-    assert found.text == text
+    assert found.text == f"Not comparable with the {reason} of that time."
     assert found.latencies == {}

@@ -15,8 +15,6 @@ from spec_decode_exporter.views.templating import (
     moment,
     number,
     sentences,
-    steady_duration,
-    steady_rate,
 )
 
 HTML = environment("spec_decode_exporter.views", html=True)
@@ -67,20 +65,17 @@ def test_formats_have_thin_spaces_in_html_alone():
     assert HTML.from_string(text).render() == "1\u202f234\u202f567 61.2\u202f% -"
 
 
-def test_a_number_has_its_exact_value_and_a_width_that_stays_and_no_value_is_not_0():
+def test_a_number_has_its_exact_value_and_no_value_is_not_0():
     assert number(0.61249, number_formats.plain) == '<data value="0.61249">0.61</data>'
     assert number(None, number_formats.plain) == NOTHING
     assert between(None, None, number_formats.plain) == ""
     assert Reading(between(1.2, 1.35, number_formats.plain)).text == "1.20\u20131.35"
-    texts = [steady_rate(1677.74), steady_duration(0.01234), steady_duration(1.5)]
-    assert texts == ["1\u202f677.7\u202f/s", "12.3\u202fms", "1.50\u202fs"]
 
 
 @pytest.mark.parametrize(
     ("seconds", "age"),
     [
-        (-5, "just now"), (0.4, "just now"), (3, "3 s ago"), (59.9, "59 s ago"), (90, "1 min ago"),
-        (7200, "2 h ago"), (200_000, "2 d ago"),
+        (-5, "0 s ago"), (3, "3 s ago"), (90, "1 min 30 s ago"), (7200, "2 h 0 min ago"),
     ],
 )  # fmt: skip
 def test_a_moment_is_an_age_with_its_exact_time(seconds, age):

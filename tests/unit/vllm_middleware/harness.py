@@ -57,7 +57,6 @@ def event(**fields):
 
 
 def stream(metrics=METRICS, texts=("Hel", "lo")):
-    """Return the events of a streamed response."""
     tokens = [event(choices=[{"index": 0, "text": text}], usage=None) for text in texts]
     last = event(choices=[], usage=USAGE, metrics=metrics)
     return [one + b"\n\n" for one in (*tokens, last, b"data: [DONE]")]
@@ -165,7 +164,6 @@ class Exporter:
                     self.answer(connection)
 
     def request(self, connection):
-        """Return the head and the body of a request."""
         head = b""
         with connection.makefile("rb") as file:
             while not head.endswith(b"\r\n\r\n"):

@@ -159,38 +159,28 @@ async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter
 
 
 @pytest.mark.parametrize(("pieces", "size"), [(10_000, 10_000), (50, 2**20)])
-async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter, pieces, size):
-    """50 to 100 MB pass; at most 10 MB are kept."""
-    piece = b"data: " + b"x" * size + b"\n\n"
-    incoming = [*[asked(b" " * 65_000, more=True)] * 60, asked(b'{"temperature":0.5}')]
+async def test_a_long_stream_is_not_kept(wrap, exporter, pieces, size):
+    """50 to 100 MB pass; at most 10 MB are kept. Long requests: tests/robustness."""
 
-    async def app(scope, receive, send):
-        while (await receive())["more_body"]:
-            pass
-        await send(start(kind=b"text/event-stream"))
-        for _ in range(pieces):
-            await send(body(bytes(bytearray(piece)), more=True))
-        for last in stream():
-            await send(body(last, more=True))
-        await send(body(b""))
-
-    async def receive():
-        message = incoming.pop(0)
-        return {**message, "body": bytes(bytearray(message["body"]))}
+    def outgoing():
+        yield start(kind=b"text/event-stream")
+        yield from (body(b"data: " + bytes(size) + b"\n\n", more=True) for _ in range(pieces))
+        yield from (body(last, more=True) for last in stream())
+        yield body(b"")
 
     async def send(message):
         pass
 
-    wrapped = wrap(app)
+    wrapped = wrap(application(outgoing()))
     tracemalloc.start()
     try:
-        await wrapped(SCOPE, receive, send)
+        await wrapped(SCOPE, Server(ASKS).receive, send)
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     wrapped._reporter.work(0.0)
     assert most < 10_000_000
-    assert [record["temperature"] for record in exporter.records()] == [0.5]
+    assert len(exporter.records()) == 1
 
 
 @pytest.mark.parametrize(

@@ -66,5 +66,4 @@ def watched_snapshot():
 
 @pytest.fixture
 def engines(watched_snapshot):
-    """Return both."""
     return [EngineView(labels=labels, snapshot=engine) for labels, engine in watched_snapshot.engines]

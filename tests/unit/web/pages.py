@@ -24,7 +24,6 @@ async def watched():
 
 
 def changed(view, **update):
-    """Return a document with other values."""
     return view.model_copy(update=update)
 
 

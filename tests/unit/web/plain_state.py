@@ -32,7 +32,7 @@ async def no_engines():
 
 
 def plain_state(series=1, **overrides):
-    """Make the AppState of an exporter without targets, with one gauge of ``series`` series."""
+    """Make the ExporterState of an exporter without targets, with one gauge of ``series`` series."""
     defaults = {
         "version": "1.2.3",
         "clock": FakeClock(),

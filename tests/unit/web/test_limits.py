@@ -40,7 +40,6 @@ class Handling:
             self.running.remove(ended)
 
     async def end(self, *, fails=False):
-        """End the first request."""
         if self.running and fails:
             self.running[0].set_exception(ZeroDivisionError())
         elif self.running:

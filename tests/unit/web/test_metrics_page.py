@@ -17,8 +17,6 @@ TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
 
 
 class Counted(Gauges):
-    """A page that counts its renderings."""
-
     def __init__(self, series=1):
         super().__init__(series)
         self.rendered = []

@@ -56,7 +56,6 @@ BAD = {
     "plain password": ("basic_auth_users:\n  alice: hunter2\n", "web.yml:2", "basic_auth_users.alice", "is not a bcrypt hash; make one with"),
     "cost": (f"basic_auth_users: {{alice: {HASH.replace('$10$', '$31$')}}}\n", "web.yml:1", "basic_auth_users.alice", "has a cost of 31: it must be 4 to 16; 10 is usual"),
     "colon": (f'basic_auth_users: {{"a:b": {HASH}}}\n', "web.yml:1", "basic_auth_users.a:b", "must not be empty or contain a colon"),
-    "rate without burst": ("rate_limit: {interval: 1s}\n", "web.yml:1", "rate_limit", "would reject every request"),
 }
 # fmt: on
 
@@ -69,12 +68,10 @@ def test_an_error_is_reported_with_its_position_and_remedy(folder, text, place, 
 
 def test_all_errors_are_reported_at_once_and_without_a_hash_or_a_key(folder):
     secret = "$2y$10$secretsecretsecret"
-    text = (
-        CERTIFICATE.replace("server.key", f"[{secret}]") + "  min_version: TLS11\nrate_limit: {interval: 1}\n"
-    )
+    text = CERTIFICATE.replace("server.key", f"[{secret}]") + "  min_version: TLS11\n"
     found = problems(folder.write(f"{text}basic_auth_users: {{alice: {secret}}}\n"))
     tls = "tls_server_config"
-    keys = {f"{tls}.key_file", f"{tls}.min_version", "rate_limit.interval", "basic_auth_users.alice"}
+    keys = {f"{tls}.key_file", f"{tls}.min_version", "basic_auth_users.alice"}
     assert {key for _, key, _ in found} == keys
     assert "secret" not in str(found)
 
@@ -164,6 +161,7 @@ def live(folder, clock):
 
 
 TOOLKIT = f"""
+rate_limit: {{interval: 1s, burst: 5}}
 http_server_config:
   http2: false
   headers: {{Strict-Transport-Security: , X-Frame-Options: deny}}
@@ -178,17 +176,7 @@ async def test_keys_of_exporter_toolkit_without_an_effect_are_named_once(live):
         await settled(config)
     assert config.users() == {"alicia"}
     assert [each["event"] for each in logs] == ["web_config_keys_ignored", "web_config_reloaded"]
-    assert logs[0]["keys"] == ["http_server_config", "prefer_server_cipher_suites"]
-
-
-@pytest.mark.parametrize(
-    "text", ["http_server_config:\n", "tls_server_config: [http2]\n", "http_server: {}\n"]
-)
-def test_only_the_ignored_keys_themselves_are_ignored(folder, text):
-    if text.startswith("http_server_config"):
-        assert read_web_config(folder.write(text)).ignored == []
-    else:
-        assert problems(folder.write(text))
+    assert logs[0]["keys"] == ["http_server_config", "rate_limit", "prefer_server_cipher_suites"]
 
 
 async def test_a_new_user_and_a_new_certificate_with_its_key_apply(live, folder, authority):
@@ -273,7 +261,7 @@ def client_of(aiohttp_client, make_state, folder, clock):
 
     async def make(text, **given):
         live = LiveWebConfig(folder.write(text), clock)
-        client = await aiohttp_client(create_app(make_state(**given), Guard(live, clock)))
+        client = await aiohttp_client(create_app(make_state(**given), Guard(live)))
         client.live = live
         return client
 
@@ -318,23 +306,13 @@ async def test_only_a_user_with_a_password_reads_pages(client_of, users_text):
             assert (await client.get(path, headers={"Authorization": header})).status == 200
 
 
-async def test_requests_above_the_rate_are_rejected_and_a_removed_user_and_a_new_rate_apply_at_once(
-    client_of, users_text, folder, clock
-):
-    client = await client_of(f"rate_limit: {{interval: 1s, burst: 1}}\n{users_text}")
-
-    async def statuses(times):
-        return [(await client.get("/", headers={"Authorization": RIGHT})).status for _ in range(times)]
-
-    for _ in range(2):
-        assert await statuses(2) == [200, 429]
-        answer = await client.get("/")
-        assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
-        await clock.advance(1.0)
-    folder.write(f"rate_limit: {{interval: 1s, burst: 2}}\n{users_text.replace('alice', 'alicia')}")
+async def test_a_removed_user_is_rejected_at_once(client_of, users_text, folder):
+    client = await client_of(users_text)
+    assert (await client.get("/", headers={"Authorization": RIGHT})).status == 200
+    folder.write(users_text.replace("alice", "alicia"))
     with capture_logs():
         await settled(client.live)
-    assert await statuses(3) == [401, 401, 429]
+    assert (await client.get("/", headers={"Authorization": RIGHT})).status == 401
 
 
 async def test_a_full_check_queue_returns_503_with_retry_after(client_of, users_text, monkeypatch):
@@ -444,14 +422,6 @@ async def test_right_passwords_are_cached_and_wrong_ones_are_not(users, compared
         assert await passwords.match(users, name, password)
     assert len(compared) == 5
     assert len(passwords._right) == 1
-
-
-async def test_an_unknown_name_with_the_password_of_a_user_is_never_let_in(users, monkeypatch):
-    """Its comparison is with the hash of some user, whose password is cached."""
-    passwords = Passwords()
-    for name, password in (("alice", b"wonderland"), ("bob", b"builder"), ("long", b"x" * 72)):
-        assert await passwords.match(users, name, password)
-        assert not any([await passwords.match(users, f"{number}", password) for number in range(20)])
 
 
 async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):

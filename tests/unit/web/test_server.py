@@ -1,23 +1,18 @@
 """Connections: what is closed when, what is counted, and which connection a new one replaces."""
 
-import ast
 import asyncio
 import errno
 import gc
 import re
 import ssl
 from asyncio import sslproto
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import trustme
 from aiohttp import web
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web import limits
 from spec_decode_exporter.web import server as module
-from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.limits import Limit
 from spec_decode_exporter.web.server import (
     ANSWER_SECONDS,
@@ -99,7 +94,6 @@ class Serving:
         return sorted(each.stage for each in self.server.connections)
 
     def after(self, seconds):
-        """End what is overdue in ``seconds``."""
         self.server.end_overdue(asyncio.get_running_loop().time() + seconds)
 
     async def close(self):
@@ -118,7 +112,6 @@ def _replaceable(monkeypatch):
 
 @pytest.fixture
 async def idle():
-    """Return a server that the test starts."""
     serving = Serving()
     yield serving
     await serving.close()
@@ -126,20 +119,17 @@ async def idle():
 
 @pytest.fixture
 async def serving(idle):
-    """Return a server that is started, without TLS."""
     await idle.start()
     return idle
 
 
 async def text_of(reader):
-    """Return the body of the next response."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length"))
     return (await reader.readexactly(length)).decode()
 
 
 async def hung_up(reader):
-    """Return whether the other side has closed or reset the connection."""
     try:
         return await reader.read() == b""
     except ConnectionError:
@@ -252,19 +242,6 @@ async def test_at_the_limit_the_longest_idle_connection_is_replaced(idle, until)
             assert await hung_up(reader)
     assert idle.connections == 3
     assert [(entry["event"], entry["reason"]) for entry in logs] == [("connections_full", "limit")]
-
-
-async def test_a_handshake_or_head_that_has_just_begun_is_not_replaced(idle, until, monkeypatch):
-    await idle.start(limit=1)
-    begun, writer = await idle.connect(REQUEST[:9])
-    await until(lambda: idle.stages == [Stage.BEGUN])
-    monkeypatch.setattr(module, "PAUSE", 0)
-    monkeypatch.setitem(module.KEPT_SECONDS, Stage.BEGUN, 60)
-    with capture_logs() as logs:
-        late, _ = await idle.connect(REQUEST)
-        await until(lambda: logs)
-        writer.write(REQUEST[9:])
-        assert [await text_of(begun), await text_of(late)] == ["here", "here"]
 
 
 async def test_a_connection_without_a_byte_yet_is_not_replaced_while_older_heads_do_not_end(
@@ -423,46 +400,6 @@ async def test_bodies_that_end_in_the_middle_are_not_logged(serving, until, capl
     assert not caplog.records
 
 
-def test_no_private_attribute_of_aiohttp_or_asyncio_is_used():
-    nodes = [
-        each
-        for each in ast.walk(ast.parse(Path(module.__file__).read_text()))
-        if isinstance(each, ast.Attribute)
-    ]
-    private = [each for each in nodes if each.attr.startswith("_") and not each.attr.startswith("__")]
-    assert {ast.unparse(each.value) for each in private} == {"self"}
-    assert not {each.attr for each in private} & {
-        name for base in web.RequestHandler.__mro__ for name in vars(base)
-    }
-
-
-async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(
-    idle, make_state, until, caplog
-):
-    waiting, done = asyncio.Event(), asyncio.Event()
-
-    @web.middleware
-    async def check(request, handler):
-        waiting.set()
-        await idle.go_on.wait()
-        try:
-            return await handler(request)
-        finally:
-            done.set()
-
-    await idle.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
-    with capture_logs() as logs:
-        _, writer = await idle.connect(REQUEST)
-        await waiting.wait()
-        writer.transport.abort()
-        await until(lambda: not idle.connections)
-        idle.go_on.set()
-        await done.wait()
-        await until(lambda: len(asyncio.all_tasks()) == 3)  # the test, the accept loop and the sweep
-    assert logs == []
-    assert not caplog.records
-
-
 # TLS
 
 
@@ -524,19 +461,6 @@ async def test_a_handshake_that_is_not_finished_takes_memory_only_while_it_is_op
     assert handshakes() == before
 
 
-@pytest.mark.usefixtures("_uncollected")
-async def test_a_handshake_that_does_not_begin_takes_no_memory_and_is_ended(idle, context, until):
-    await idle.start(Tls(lambda: context))
-    before = handshakes()
-    reader, _ = await idle.connect()
-    await until(lambda: idle.stages == [Stage.IDLE])
-    await settle()
-    assert handshakes() == before
-    idle.after(HEAD_SECONDS + 1)
-    assert await hung_up(reader)
-    await until(lambda: not idle.connections)
-
-
 async def test_with_tls_too_a_large_response_keeps_its_place_until_it_is_read(
     idle, context, encrypted, until, monkeypatch
 ):
@@ -551,15 +475,3 @@ async def test_with_tls_too_a_large_response_keeps_its_place_until_it_is_read(
     monkeypatch.setattr(limits, "WAIT_SECONDS", 0)
     reader, _ = await idle.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", **encrypted)
     assert (await reader.readline()).split()[1] == b"503"
-
-
-async def test_a_rotated_certificate_is_that_of_new_connections(idle, context, encrypted):
-    contexts = [context]
-    await idle.start(Tls(lambda: contexts[-1]))
-    reader, writer = await idle.answered(**encrypted)
-    contexts.append(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    trustme.CA().issue_cert("localhost").configure_cert(contexts[-1])
-    with pytest.raises(ssl.SSLError):
-        await idle.connect(REQUEST, **encrypted)
-    writer.write(REQUEST)  # the open connection stays
-    assert await text_of(reader) == "here"

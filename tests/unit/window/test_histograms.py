@@ -136,22 +136,8 @@ COUNTS = st.lists(st.integers(0, 10_000), min_size=len(LENGTHS), max_size=len(LE
 
 
 def answers(counts):
-    """Return the sums of answers in the buckets that end at these tokens."""
     counts = dict(zip(LENGTHS, counts, strict=True)) if isinstance(counts, list) else counts
     return answers_of(Buckets(LENGTHS, tuple(accumulate(counts.get(bound, 0) for bound in LENGTHS))))
-
-
-@pytest.mark.parametrize(
-    ("counts", "shares"),
-    [
-        ({500: 40}, (1.0, 1.0)),  # answers of one bucket are alike
-        # A few long ones leave little of many short ones. Midpoints: 95 of 141.4 tokens, and 5 of 3162.3.
-        ({200: 95, 5000: 5}, (0.1649, 0.0958)),
-    ],
-)
-def test_lengths_that_differ_leave_little_of_the_requests(counts, shares):
-    found = answers(counts)
-    assert (found.equal_share, found.life_share) == pytest.approx(shares, abs=2e-4)
 
 
 @pytest.mark.parametrize(

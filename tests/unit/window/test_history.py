@@ -15,10 +15,6 @@ from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import (
     History,
     Means,
-    columns,
-    position_columns,
-    scaled,
-    sum_of,
 )
 from spec_decode_exporter.window.poll import Counters, Reset
 from tests.conftest import make_sample
@@ -28,7 +24,6 @@ COUNTERS = Counters._fields
 
 
 def at(moment):
-    """Return the Unix time of a moment."""
     return 1_790_000_000.0 + moment
 
 
@@ -327,20 +322,6 @@ def test_windows_and_totals_are_those_of_adding_up_one_by_one(life):
             assert model.sums(length) == (found.seconds, found.polls, *found.total[:3], *found.positions)
         assert history.totals().counters.drafts == model.drafts
         assert history.totals().covered_seconds == model.seconds
-
-
-def test_the_increments_of_a_window_can_be_read_one_by_one():
-    engine = Fed(busy(0), busy(7, running_requests=1.0))
-    engine.poll(busy(9, positions=(9, 8, 1, 0), kv_cache_usage=0.5), 41.5)
-    found = engine.window(300.0).increments
-    assert columns(found, "drafts", "draft_tokens", "accepted_tokens") == [[7, 2], [28, 8], [14, 4]]
-    assert position_columns(found, 3) == [[7, 2], [7, 1], [0, 1]]
-    assert (scaled(found, "covered_nanoseconds"), found.begins) == ([1.0, 41.5], [1.0, 2.0])
-    assert (columns(found, "polls"), sum_of(found, "polls")) == ([[1, 1]], 2)
-    assert scaled(found, "kv_cache_usage_ratio") == [0.0, 0.5]
-    merged = found.merged(1)
-    assert scaled(merged, "covered_nanoseconds") == [42.5]
-    assert (columns(merged, "polls"), scaled(merged, "running_requests")) == ([[2]], [1.0])
 
 
 def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once():

@@ -26,7 +26,6 @@ def after(before, sample, *, wall=WALL + 11.0):
 
 
 def outcome(taken):
-    """Return the reset of a step, and whether it has an increment."""
     return taken.reset, taken.increment is not None
 
 
@@ -253,7 +252,6 @@ def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_
 
 
 def ended(requests, verifications, generated, steps=3.0):
-    """Read a page of SGLang."""
     counts = {"num_requests": requests, "spec_verify_calls": verifications, "generation_tokens": generated}
     lines = [f"sglang:{name}_total {count}\n" for name, count in counts.items()]
     page = "".join([*lines, f"sglang:spec_num_steps {steps}\n"]).encode()
@@ -326,64 +324,6 @@ def test_a_batch_may_end_at_once_with_more_tokens_than_a_second_allows(kind, res
     pages = [f"{kind}:{tokens} {count}\n".encode() for count in (5, 2 * 10**6)]
     readings = [SampleReader().read(page, with_latencies=False).samples.values() for page in pages]
     assert after(*(sample for (sample,) in readings)).reset is reset
-
-
-@pytest.mark.parametrize(
-    ("steps", "verified", "tokens"),
-    [(3, 4, 3), (3, 16, 3), (1, 2, 1), (1, 6, 5), (0, 6, 5), (None, 6, 5), (0, None, 0), (0, 0, 0), (5, 5, 4), (6, 12, 6)],
-)  # fmt: skip
-def test_blocks_and_searches_draft_all_tokens_but_the_bonus(steps, verified, tokens):
-    """DFLASH shows one step, whatever its block; a tree of EAGLE has more tokens than steps.
-
-    NGRAM has as many steps as it verifies tokens, one of which is no draft, or fewer with a greater breadth.
-    """
-    gauges = {"spec_num_steps": steps, "spec_num_draft_tokens": verified}
-    page = "".join(f"sglang:{name} {value}\n" for name, value in gauges.items() if value is not None)
-    counts = (
-        "sglang:num_requests_total 5\nsglang:spec_verify_calls_total 40\nsglang:generation_tokens_total 100\n"
-    )
-    (sample,) = SampleReader().read((counts + page).encode(), with_latencies=False).samples.values()
-    assert sample[Counter.DRAFT_TOKENS] == (40 * tokens or None)
-
-
-def llamacpp(drafts, drafted, positions, generated=10**9):
-    """Return a sample as llama-server prints it: doubles with six digits, positions with all of them."""
-    counts = {"num_drafts": drafts, "num_draft_tokens": drafted, "num_accepted_tokens": sum(positions)}
-    lines = [f"llamacpp:spec_decode_{name}_total {count:.6g}" for name, count in counts.items()]
-    lines += [f"llamacpp:tokens_predicted_total {generated:.6g}", "llamacpp:requests_processing 4"]
-    name = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
-    lines += [f'{name}{{position="{place}"}} {count}' for place, count in enumerate(positions)]
-    page = "".join(f"{line}\n" for line in lines).encode()
-    (sample,) = SampleReader().read(page, with_latencies=False).samples.values()
-    return sample
-
-
-@given(
-    start=st.integers(0, 10**9),
-    drafts=st.lists(st.integers(0, 3000), min_size=2, max_size=20),
-    rates=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-)
-def test_counters_with_six_digits_neither_reset_nor_break_a_check(start, drafts, rates):
-    """The pages of a server of any age: D, T and G are known to half of their sixth digit, A exactly."""
-    total, poll, first, second = start, None, round(start * rates[0]), round(start * rates[0] * rates[1])
-    for moment, number in enumerate(drafts):
-        total, first = total + number, first + round(number * rates[0])
-        second = min(first, second + round(number * rates[0] * rates[1]))
-        taken = step(poll, llamacpp(total, 2 * total, (first, second), 3 * total), float(moment), WALL)
-        assert taken.reset is None
-        assert taken.poll.broken_checks(taken.poll.tokens) == frozenset()
-        assert taken.poll.counters.accepted_tokens == first + second
-        assert taken.poll.tokens == 2
-        assert abs(taken.poll.counters.drafts - total) <= taken.poll.rounding(total)
-        poll = taken.poll
-
-
-def test_steps_that_follow_from_rounded_tokens_never_fall():
-    before = llamacpp(10**8, 2 * 10**8, (80_000_000, 50_000_000), 300_000_100)
-    after_it = llamacpp(10**8, 2 * 10**8, (80_000_100, 50_000_100), 300_000_400)
-    taken = after(before, after_it)
-    assert before[Counter.GENERATION_TOKENS] - after_it[Counter.GENERATION_TOKENS] == 0
-    assert (taken.reset, taken.increment.counters.decode_steps) == (None, 0)
 
 
 def test_a_replica_that_is_added_to_a_page_brings_no_past_with_it():

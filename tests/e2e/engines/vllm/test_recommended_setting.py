@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
@@ -59,7 +59,7 @@ def validated(text: str) -> list[object]:
 
 def flag(busy: EngineSnapshot, bands: list[tuple[int, int, int]], speculation: Speculation) -> str:
     """Return the value of the flag that ``recommend --format vllm`` prints for these bands."""
-    known = tuple(LoadBand(*band, 1.5, 0.0, 8, 1.0, is_improvable=True) for band in bands)
+    known = tuple(LoadBand(*band, 1.5, 0.0, 8, 1.0) for band in bands)
     setting = SpeculationSetting(
         max(band.tokens for band in known), schedule_of(known), True, known, CostSource.MEASURED, (1.0, 64.0)
     )

@@ -46,7 +46,6 @@ def polled(make_sample):
 
 @pytest.fixture(scope="package")
 def engines(polled):
-    """Labels and monitors of three engines."""
     return [
         (labels("chat", zone="eu"), polled((30, 20, 10))),
         (labels("code", zone="us"), polled((36, 30))),
@@ -66,14 +65,13 @@ def events():
 
 
 def target(name):
-    """Return the document of a target that is up."""
     record = PollRecord(up=True, polls=POLLS, version="0.32.0", engines=1)
     return target_view(TargetStatus(record, engine_kind="vllm", name=name, labels={"target": name}))
 
 
 @pytest.fixture
 def sources(engines, events):
-    """The data sources of AppState for three engines, two targets and six events."""
+    """The data sources of ExporterState for three engines, two targets and six events."""
 
     async def taken():
         return Snapshot([(own, watch.snapshot) for own, watch in engines], last_event=events.last)
@@ -94,8 +92,6 @@ async def client(aiohttp_client, make_state, sources):
 
 @pytest.fixture
 def get(client):
-    """Return a function that requests a path and returns its JSON."""
-
     async def get(path, status=200):
         answer = await client.get(path)
         assert answer.status == status, await answer.text()

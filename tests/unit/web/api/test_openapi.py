@@ -28,4 +28,4 @@ def test_an_endpoint_has_all_its_parameters_its_model_and_its_problems(endpoint,
     content = operation["responses"]["200"]["content"]["application/json"]
     if endpoint.model:
         assert content["schema"] == {"$ref": f"#/components/schemas/{endpoint.model.__name__}"}
-    assert {"400", "503", "default"} <= operation["responses"].keys()
+    assert {"200", "default"} == operation["responses"].keys()

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.event_log import EventSubject
+from spec_decode_exporter.monitor.snapshot import engine_id
 from spec_decode_exporter.views.fleet_view import EventsView
 from spec_decode_exporter.web import limits
 from spec_decode_exporter.web.application import create_app

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import settle
 
 
