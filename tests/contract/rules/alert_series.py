@@ -34,7 +34,7 @@ from tests.paths import CHECKOUT
 _PACKAGE = CHECKOUT / "exporter" / "spec_decode_exporter"
 _ON_THE_WAY = (
     *("simulator", "core", "config", "scrape", "window", "figures", "costs", "analysis", "drops"),
-    *("learned", "findings", "experiments", "requests", "monitor", "metrics", "app"),
+    *("findings", "experiments", "requests", "monitor", "metrics", "app"),
 )
 """Packages from the simulated server to the metrics page."""
 _LIVED = CHECKOUT / "tests" / "fakes" / "moved_fleet.py"
