@@ -62,7 +62,6 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     [
         ("POLL_INTERVAL", "often", r"poll\.interval"),
         ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
-        ("STATE_FILE", "/", r"state\.file"),
     ],
 )
 def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
