@@ -29,7 +29,7 @@ BUDGETS = {
     "metrics": 897,  # a row for each figure, and lines that are written with the evaluation (905 before)
     "views": 2109,  # one table of words (2,325 before), no second API of histories; a row and a description for each JSON field: 1,000; sentences on verdict, setting and fleet: 850; formats of templates
     "plan": 1068,  # and its template of 108: sizes by config.json, memory, speed-up, and the warnings that only a plan has (1,132 before)
-    "reports": 1998,  # lines broken by textwrap, no isolation of texts, no extrapolated times (2,126 before)
+    "reports": 2000,  # lines broken by textwrap, no isolation of texts, no extrapolated times (2,126 before)
     "web": 2875,  # and the data sources of its handlers (167, from app), without a description of them; 2,600 was the plan: OpenAPI and documents stay; accept loop, limits and TLS with a bound for each attack, a sentence for each mistake
     "app": 373,  # its state serves handlers, so web has it (540 before)
     "cli": 1885,  # no thread for the log, no report at the start, one table of flags that exclude each other (2,168 before); the past of the demo, saved comparisons, recordings, plans by a model's name

@@ -40,8 +40,14 @@ def test_the_sums_over_the_requests_are_the_counters_of_the_server(e2e, start, t
 
     ours, theirs = e2e.eventually(ours_and_theirs)
     assert ours["spec_decode_requests_total"] == theirs["vllm:request_success_total"] > 1000
-    found = json.loads(e2e.fetch(f"{exporter.url}/api/v1/requests?window=5m")[2])
-    for name in ("drafts", "accepted_tokens"):
-        assert sum(each[name] for each in found["models"]) == theirs[f"vllm:spec_decode_num_{name}_total"]
+
+    def all_in_the_window():
+        # Readers share a snapshot, which may be older than the last requests.
+        found = json.loads(e2e.fetch(f"{exporter.url}/api/v1/requests?window=5m")[2])
+        names = ("drafts", "accepted_tokens")
+        shown = [sum(each[name] for each in found["models"]) for name in names]
+        return shown == [theirs[f"vllm:spec_decode_num_{name}_total"] for name in names] and found
+
+    found = e2e.eventually(all_in_the_window)
     assert sum(each["requests"] for each in found["models"]) == found["taken"]
     assert set(found["refused"].values()) == {0}

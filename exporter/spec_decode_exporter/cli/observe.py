@@ -229,7 +229,7 @@ async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> N
     while bar.is_shown:
         await asyncio.sleep(_SHOW_INTERVAL)
         view = observation.observed()
-        bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view))
+        bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view, seconds))
 
 
 async def _warn(observation: Observation, bar: ProgressBar) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, TextIO
 
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import count
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.observation_view import ObservationView
@@ -55,10 +56,11 @@ class ProgressBar:
         write_report(self._streams.err, f"spec-decode-exporter: {text}\n")
 
 
-def progress_words(view: ObservationView) -> str:
-    """Return the time and the drafts so far in a few words."""
+def progress_words(view: ObservationView, seconds: float) -> str:
+    """Return the time, of ``seconds`` unless they are 0, and the drafts so far in a few words."""
+    end = f" of {format_duration(seconds)}" if seconds else ""
     drafts = sum(engine.longest.counts.drafts or 0 for engine in view.engines if engine.longest)
-    return f"{view.seconds:.0f} s  {count(drafts)} drafts  Ctrl-C ends it"
+    return f"{view.seconds:.0f} s{end}  {count(drafts)} drafts  Ctrl-C ends it"
 
 
 def write_report(stream: TextIO, text: str) -> None:

@@ -193,10 +193,12 @@ def test_a_link_stays_and_its_destination_is_replaced(path, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("nowhere/state.json", "No such file or directory"), ("a\0", "embedded null byte")]
+    ("name", "reason"), [("nowhere/state.json", "No such file or directory"), ("a\0", "embedded null")]
 )
 def test_a_place_that_cannot_be_written_is_logged_when_the_file_is_loaded(tmp_path, log, name, reason):
     file = StateFile(tmp_path / name)
     assert file.load() == StateDocument()
-    assert events(log) == [("state_file_not_written", reason)]
+    ((event, said),) = events(log)
+    assert event == "state_file_not_written"
+    assert said.startswith(reason)  # versions of Python name such a character differently
     assert file.problem.startswith("The state file cannot be written")

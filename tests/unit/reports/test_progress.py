@@ -31,6 +31,6 @@ def test_progress_is_one_line_on_a_terminal_that_is_erased_at_the_end(err, envir
 
 
 def test_progress_has_the_time_and_the_drafts():
-    words = progress_words(observation("steady", None, seconds=12))
-    assert words.startswith("12 s  ")
+    words = progress_words(observation("steady", None, seconds=12), 600.0)
+    assert words.startswith("12 s of 10m  ")
     assert " drafts" in words
