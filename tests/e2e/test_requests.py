@@ -21,14 +21,20 @@ def sums(page):
 
 
 def test_the_sums_over_the_requests_are_the_counters_of_the_server(e2e, start, tmp_path):
-    port, scenario = e2e.free_port(), tmp_path / "scenario.yml"
+    scenario = tmp_path / "scenario.yml"
     known = load_scenario("mixed").model_dump(mode="json", exclude_unset=True)
     scenario.write_text(json.dumps({**known, "phases": [{"at": ENDS, "load": {"concurrency": 0}}]}))
-    sending = ("--speed", "10", "--requests.url", f"http://127.0.0.1:{port}")
-    server = start(e2e.Simulator, scenario, *sending)
-    target = {"url": server.url, "cost": {"draft_cost_ratio": 0.6, "running_requests": 16}}
+    port = e2e.free_port()
+    target = {
+        "url": f"http://127.0.0.1:{port}/metrics",
+        "cost": {"draft_cost_ratio": 0.6, "running_requests": 16},
+    }
     config = {"targets": [target], "requests": {"ingest": True}, "metrics": {"profile": "full"}}
-    exporter = start(e2e.Exporter, json.dumps(config), port=port)
+    exporter = start(e2e.Exporter, json.dumps(config))
+    # A batch that nobody takes is lost: the exporter listens before the first request ends.
+    exporter.wait_for(f"{exporter.url}/-/healthy")
+    sending = ("--speed", "10", "--requests.url", exporter.url)
+    server = start(e2e.Simulator, scenario, *sending, port=port)
     e2e.eventually(lambda: sums(exporter.metrics())["spec_decode_mixed_workload"])
 
     def ours_and_theirs():
