@@ -21,7 +21,7 @@ COMMANDS: Final = {
     "run": "monitor servers and serve their metrics",
     "check-config": "check a configuration file and list every mistake",
     "observe": "monitor servers for a limited time and report whether speculation pays",
-    "recommend": "print the setting of speculation to paste, by load, and why",
+    "recommend": "print the recommended --speculative-config, with reasons",
     "simulate": "serve a simulated vLLM, for demos, drills and tests",
     "plan": "calculate whether a draft model fits in GPU memory with its target, and when it pays",
 }

@@ -1,4 +1,4 @@
-"""Command ``spec-decode-exporter recommend``: print the setting of speculation to paste."""
+"""Command ``spec-decode-exporter recommend``: print the recommended --speculative-config."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
-Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
-several loads, as the line to paste, and why. What is unknown is not printed; the output says what to measure.
+Print the recommended --speculative-config with the reasons: the number of draft tokens, by load if the cost of
+drafting is known at several loads. What is unknown is not printed; the output says what to measure.
 """
 _EPILOG: Final = """\
 exit status:

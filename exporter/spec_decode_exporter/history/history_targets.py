@@ -276,7 +276,7 @@ async def without_twins(
 def nothing_found(api: QueryApi, match: str) -> HistoryError:
     """Return the error that no engine has series in the time asked for."""
     where = f" with {match}" if match else ""
-    return HistoryError(f"{api.name} has no metrics of an engine that is known{where} in this time")
+    return HistoryError(f"{api.name} has no metrics of vLLM or another known engine{where} in this period")
 
 
 async def nearest_names(api: QueryApi, begin: float, end: float, missing: Sequence[str] = ()) -> str:

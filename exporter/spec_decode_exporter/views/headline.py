@@ -187,7 +187,7 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
     number = len(targets)
     bad = "is down" if worst.up is False else "has no engine"
     matter = f"{worst.target} {bad}." if number == 1 else f"None of the {number} targets gives figures."
-    remedy = target_problem(worst) if number == 1 else "What to do about each of them stands below."
+    remedy = target_problem(worst) if number == 1 else "See below for each target."
     return Headline("bad", matter.removesuffix("."), matter, remedy)
 
 

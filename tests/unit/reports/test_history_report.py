@@ -153,7 +153,7 @@ def test_lost_time_is_called_so():
 @pytest.mark.parametrize(
     ("slot", "words"),
     [
-        (PLAIN, "It decoded without drafts in this time."),
+        (PLAIN, "It decoded without drafts in this period."),
         (UNCOUNTED, "its drafts are not in this Prometheus: add `vllm:spec_decode_.*` to the allow-list"),
         (replace(PLAIN, outcome=SlotOutcome.UNKNOWN), "do not tell whether it drafted"),
         (replace(PLAIN, outcome=SlotOutcome.IDLE), "It decoded nothing"),
