@@ -106,11 +106,12 @@ _COUNT_THEM: Final = {
 def drafts_not_counted(context: FindingContext) -> Found | None:
     text, values = "The page does not say whether the engine speculates: it has no counters of drafts. ", {}
     its, total, tokens = context.its, context.its.total, context.its.effective_tokens_per_step
+    lacking = [name.replace("_", " ") for name in total._fields[:3] if getattr(total, name) is None]
     if context.known.drafting is Drafting.UNCOUNTED and tokens is not None:
         text = "A decode step yields {tokens:.2f} tokens, so the engine drafts, but its page does not count drafts. "
         values = {"tokens": tokens}
-    elif total.drafts is None and (total.draft_tokens or total.accepted_tokens or any(its.window.positions)):
-        text = "The page lacks the number of drafts, so there is no verdict. "
+    elif lacking and (any(total[:3]) or any(its.window.positions)):
+        text = f"The page lacks the number of {' and of '.join(lacking)}, so there is no verdict. "
     elif context.known.drafting is not Drafting.UNKNOWN:
         return None
     return Found(text + _COUNT_THEM.get(context.known.assumed.engine_kind, "Update the server."), values)

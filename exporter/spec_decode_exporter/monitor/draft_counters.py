@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.costs.steps import UNCOUNTED_SHARE, exceeds_steps
 from spec_decode_exporter.scrape.engines import Absence, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.sample import Sample
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Sample
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
@@ -62,16 +62,22 @@ class DraftCounters:
     # Counters
 
     def _with_drafts(self, sample: Sample) -> Sample:
-        """Return a sample with D = T / K if the page lacks D, K is known and each draft has K tokens."""
-        drafted, speculation = sample[Counter.DRAFT_TOKENS], self._speculation
-        tokens = speculation.tokens or len(sample.positions)
-        drafts_all = bool(speculation.method) and not drafts_what_it_finds(speculation.method)
-        is_whole = drafts_all and not (speculation.chooses_tokens or speculation.schedule)
+        """Return a sample with A = Σ a_i, D = T / K or T = D K, if it lacks one and drafts have K tokens."""
+        if sample[Counter.ACCEPTED_TOKENS] is None and 0 < len(sample.positions) < MAX_POSITIONS:
+            sample = _with(sample, Counter.ACCEPTED_TOKENS, sum(sample.positions))
+        drafts, drafted, *_ = sample.counters
+        speculation, tokens = self._speculation, self._speculation.tokens or len(sample.positions)
+        varies = (
+            speculation.chooses_tokens or speculation.schedule or drafts_what_it_finds(speculation.method)
+        )
         # T of an engine that counts ended requests may be of iterations, which are ahead of all others.
-        is_known = sample[Counter.DRAFTS] is not None or sample.kind.counts_at_end
-        if is_known or drafted is None or not tokens or not is_whole:
+        if varies or not (speculation.method and tokens) or sample.kind.counts_at_end:
             return sample
-        return _with(sample, Counter.DRAFTS, drafted // tokens)
+        if drafts is None and drafted is not None:
+            return _with(sample, Counter.DRAFTS, drafted // tokens)
+        if drafted is None and drafts is not None:
+            return _with(sample, Counter.DRAFT_TOKENS, drafts * tokens)
+        return sample
 
     def _with_steps(self, sample: Sample) -> Sample:
         """Return a sample with S = G - F - A if the engine counts each token as a step (vLLM pull 47382)."""

@@ -32,7 +32,7 @@ _ROUTED: Final = re.compile(
 _MAX_ROUTED: Final = 3
 _ROUTED_BYTES: Final = 64 * 2**10
 """Maximum addresses in a remedy, and the bytes of the page in which they are looked for."""
-_ANOTHER_PAGE: Final = f"it is another program's: check port and path, for vLLM `{METRICS_URL}`"
+_ANOTHER_PAGE: Final = f"is it another program? Check port and path, for vLLM `{METRICS_URL}`"
 _CREDENTIALS: Final = "set `authorization`, for `observe` SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 _REMEDIES: Final = {
     "refused": "start the server, or correct the port",

@@ -142,7 +142,7 @@ def target_problem(target: TargetView) -> str:
     """Return why a target gives no figures, with the remedy; empty if it gives some."""
     if target.up is False:
         return f"{target.error}: {target.remedy}." if target.remedy else f"{target.error}."
-    return f"Its page has no engine: {target.remedy}." if target.engines_on_page == 0 else ""
+    return f"No inference engine on this page; {target.remedy}." if target.engines_on_page == 0 else ""
 
 
 def target_trouble(target: TargetView) -> tuple[int, float]:

@@ -12,7 +12,7 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.costs.steps import exceeds_steps
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
-from spec_decode_exporter.scrape.sample import Buckets, SampleReader
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, SampleReader
 from tests.conftest import make_sample
 from tests.paths import DATA
 
@@ -122,14 +122,24 @@ def test_tokens_that_steps_alone_explain_are_no_drafts(steps, torn, share):
         ({"method": "mtp", "tokens": 4, "schedule": BatchSchedule((1, 9), (4, 2))}, None),
     ],
 )  # fmt: skip
-def test_the_number_of_drafts_follows_from_their_tokens_if_each_has_k(speculation, drafts):
+def test_drafts_and_their_tokens_follow_from_each_other_if_each_draft_has_k(speculation, drafts):
     counters = DraftCounters()
     counters.use(Speculation(**speculation))
+    untold = counters.complete(sample("vllm", 100, None, 200, positions=(120, 80)))
+    assert untold[Counter.DRAFT_TOKENS] == (drafts and 100 * (400 // drafts))
     counted = counters.complete(sample("vllm", None, 401, 200, positions=(120, 80)))
     assert counted[Counter.DRAFTS] == drafts
     assert (counted[Counter.DRAFT_TOKENS], counters.drafting) == (401, Drafting.DRAFTS)
     known = counters.complete(sample("vllm", 99, 401, 200))
     assert known[Counter.DRAFTS] == 99
+
+
+def test_accepted_tokens_are_those_of_all_positions():
+    counters = DraftCounters()
+    counted = counters.complete(sample("vllm", 100, 400, None, positions=(120, 80)))
+    assert counted[Counter.ACCEPTED_TOKENS] == 200
+    beyond = counters.complete(sample("vllm", 100, 400, None, positions=(1,) * MAX_POSITIONS))
+    assert beyond[Counter.ACCEPTED_TOKENS] is None
 
 
 def test_the_iterations_of_an_engine_that_counts_ended_requests_give_no_drafts():

@@ -242,7 +242,7 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
 @pytest.mark.parametrize(
     ("page", "remedy"),
     [
-        (b"node_load1 0.5\n", "it is another program's: check port and path, for vLLM `http://HOST:8000/metrics`"),
+        (b"node_load1 0.5\n", "is it another program? Check port and path, for vLLM `http://HOST:8000/metrics`"),
         (b"python_info 1\nhttp_request_duration_highr_seconds_sum 1\n", "vLLM's statistics are off: start it without `--disable-log-stats`"),
         (b"# HELP a A\nray_node_cpu 1\n", "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM"),
         (b"spec_decode_exporter_build_info 1\n", "it is an exporter's page: name the server's, for vLLM `http://HOST:8000/metrics`"),

@@ -177,7 +177,7 @@ def test_no_speculation_names_its_case_and_the_flag(server, part):
         ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
         ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
-        ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
+        ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "No inference engine on this page; it is Ray's."),
     ],
 )  # fmt: skip
 def test_a_fleet_without_an_engine_says_why(targets, tone, matter, remedy):
