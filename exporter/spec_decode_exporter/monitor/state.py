@@ -51,16 +51,17 @@ _POD_SUFFIX: Final = re.compile(
 
 
 def group_of(labels: Mapping[str, str], name: str) -> str:
-    """Return the group of a server: labels that name no process, and its pod's name without the random end.
+    """Return the group of a server: labels that name no process, and its pod's name without a random end.
 
-    It is ``name``, that of the server, without a service and a pod: a job alone may scrape different servers.
+    A pod without such an end counts as one of its job. The group is ``name``, that of the server, without a
+    service and a pod: a job alone may scrape different machines.
     """
     found = {label: labels[label] for label in (*WHERE_LABELS, *SERVICE_LABELS) if labels.get(label)}
     pod = next(filter(None, map(labels.get, _POD_LABELS)), "")
-    if pod and found.keys().isdisjoint(SERVICE_LABELS):
-        found["pod"] = _POD_SUFFIX.sub("", pod)
-    is_named = pod or not found.keys().isdisjoint(SERVICE_LABELS)
-    return ",".join(f"{label}={value}" for label, value in found.items()) if is_named else name
+    is_service, owner = not found.keys().isdisjoint(SERVICE_LABELS), _POD_SUFFIX.sub("", pod)
+    if pod and not is_service and (owner != pod or "job" not in found):
+        found["pod"] = owner
+    return ",".join(f"{label}={value}" for label, value in found.items()) if pod or is_service else name
 
 
 @dataclass(slots=True)

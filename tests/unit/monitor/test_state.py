@@ -91,6 +91,7 @@ def test_present_state_precedes_that_of_the_file():
         ({"job": "vllm", "pod": "chat-6c9f8d7b5-x2x9w"}, "job=vllm,pod=chat"),
         ({"job": "vllm", "pod": "chat-6c9f8-abcde"}, "job=vllm,pod=chat"),
         ({"job": "vllm", "namespace": "prod", "instance": "10.0.0.1:8000"}, "chat-0"),
+        ({"job": "vllm", "pod": "chat-with-drafts"}, "job=vllm"),
         ({"namespace": "prod", "pod": "chat-6c9f8d7b5-x2x9w"}, "namespace=prod,pod=chat"),
         ({"namespace": "prod", "pod": "chat-12"}, "namespace=prod,pod=chat"),
         ({"namespace": "prod", "pod": "llama-3-70b"}, "namespace=prod,pod=llama-3-70b"),
