@@ -353,7 +353,8 @@ def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Draf
     if not (total.decode_steps or total.generation_tokens):
         return SlotOutcome.IDLE
     if not total.drafts:
-        if drafting is Drafting.UNCOUNTED or (total.drafts is None and total.draft_tokens):
+        has_tokens = total.draft_tokens or total.accepted_tokens
+        if drafting is Drafting.UNCOUNTED or (total.drafts is None and has_tokens):
             return SlotOutcome.UNCOUNTED
         return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
     if speedup is None:

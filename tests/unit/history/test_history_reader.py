@@ -276,6 +276,7 @@ async def test_the_newest_time_with_drafts_is_reported_as_an_observation_is(enab
     ("renamed", "slots", "note"),
     [
         pytest.param({"spec_decode_num_drafts_total": ""}, {SlotOutcome.UNCOUNTED}, "vllm:spec_decode_num_drafts_total is missing here.", id="draft tokens alone"),
+        pytest.param({"spec_decode_num_dr": "", "spec_decode_num_accepted_tokens_total": ""}, {SlotOutcome.UNCOUNTED}, "vllm:spec_decode_num_drafts_total is missing here.", id="positions alone"),
         pytest.param({"spec_decode": ""}, {SlotOutcome.UNCOUNTED}, "", id="no counter of speculation"),
         pytest.param({"spec_decode": "", "inter_token_latency": ""}, {SlotOutcome.UNKNOWN}, "vllm:inter_token_latency_seconds_count is missing", id="nor steps"),
     ],

@@ -170,7 +170,7 @@ def test_draft_tokens_without_drafts_name_the_missing_series():
         ENGINES[0], "vllm:", {}, frozenset({Counter.GENERATION_TOKENS, Counter.DRAFT_TOKENS})
     )
     text = written("text", history(replace(engine(UNCOUNTED), target=lacks)))
-    assert "its drafts are not: add `vllm:spec_decode_num_drafts_total` to the allow-list" in text
+    assert "their number is not: add `vllm:spec_decode_num_drafts_total` to the allow-list" in text
 
 
 def test_a_text_of_many_engines_has_an_overview_and_the_worst_five():
