@@ -63,6 +63,8 @@ MIN_SECONDS_BESIDE: Final = 30.0
 """The same beside steps of others without speculation: it has to show those that draft alone."""
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
+MOST_OTHERS: Final = 9.0
+"""Weight of steps of others over that of the engine's own, at most: a day of them would hide a minute."""
 LEAST_ERROR: Final = 0.05
 """Least half-width of the bounds of κ, relative, whatever the amount of data."""
 REACHES: Final = (1, 2)
@@ -202,8 +204,11 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     middle, scaled = longer**CONTEXT_EXPONENT, plain.gram
     for time in (PROMPT, SHARE_PROMPT, TIME):
         scaled = added(scaled, time, time, middle - 1)
-    both = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(own.gram, scaled, strict=True)]
-    found = _fitted(_claimed(both, own), own.polls + plain.polls, hypot(own.slow_error, plain.slow_error))
+    weight = min(1.0, MOST_OTHERS * own.gram[0][0] / plain.gram[0][0])
+    rows = zip(own.gram, scaled, strict=True)
+    both = [[a + weight * b for a, b in zip(*row, strict=True)] for row in rows]
+    polls, slow = own.polls + weight * plain.polls, hypot(own.slow_error, plain.slow_error)
+    found = _fitted(_claimed(both, own), polls, slow)
     if found is None:
         return None
     day = ANOTHER_DAY if another_day else 0.0

@@ -194,6 +194,10 @@ class TestPlainStepsOfOthers:
         assert found.guess == pytest.approx(KAPPA)
         assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
 
+    def test_a_day_of_them_does_not_hide_a_minute_of_drafts(self):
+        found = step_ratio(Server(noise=0.0).sums(always(60)), self.plain(seconds=144.0))
+        assert found.guess == pytest.approx(KAPPA)
+
     def test_those_of_another_day_are_less_certain(self):
         same, other = (step_ratio(self.drafting(), self.plain(), another_day=day) for day in (False, True))
         assert other.guess == same.guess
