@@ -53,6 +53,7 @@ TARGET = [
     (f"labels: {{{'x' * 129}: b}}", f"labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
     (f"labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}", "labels has more than 64 entries; remove some"),
     ("authorization: {credentials: hunter2}", f"authorization.credentials {PLAIN_SECRET}"),
+    ("authorization: {credentials: 'hunter-${T}'}", f"authorization.credentials {PLAIN_SECRET}"),
     ("authorization: {credentials: [hunter2]}", "authorization.credentials must be a text, not a list"),
     ("authorization: {credentials: '${EMPTY}'}", "authorization.credentials is empty: the environment variable in ${EMPTY} holds nothing"),
     ("authorization: {type: Bearer}", "authorization has no token; add `credentials_file`"),
