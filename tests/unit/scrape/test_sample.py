@@ -124,6 +124,12 @@ def test_a_label_of_replicas_or_stages_divides_the_engines_of_a_page(label):
     assert running == {"0@3": 3.0, "0@4": 4.0}
 
 
+def test_replicas_are_told_apart_where_drafts_have_no_number_of_their_engine():
+    drafts = each('sglang:spec_verify_calls_total{model_name="m",ReplicaId="%"} 5', "a", "b")
+    load = each('sglang:num_running_reqs{model_name="m",dp_rank="1",ReplicaId="%"} 2', "a", "b")
+    assert [name.engine for name in read(drafts + load).samples] == ["0@a", "0@b"]
+
+
 def test_stages_have_replicas_and_of_rays_two_labels_the_replica_counts():
     page = each('vllm:num_requests_running{stage="%",replica="1",model_name="m"} 2', "thinker", "talker")
     assert [name.engine for name in read(page).samples] == ["0@thinker/1", "0@talker/1"]
