@@ -29,7 +29,8 @@ def state_set(label, place, engine="0"):
     """Return the series of one engine: 1 for the word that holds, 0 for all others."""
     own = f'job="j", instance="i", model_name="a", engine="{engine}", {label}='
     return {
-        f'm{{{own}"{word.value}"}}': int(number == place) for number, word in enumerate(STATE_SETS[label])
+        f'spec_decode_m{{{own}"{word.value}"}}': int(number == place)
+        for number, word in enumerate(STATE_SETS[label])
     }
 
 
