@@ -11,7 +11,7 @@ from tests.every import every
 from tests.paths import CHECKOUT
 
 from .shipped import PROMETHEUS, RUNBOOKS, alerts, rule_id, rules
-from .test_promtool import cases_of_alerts
+from .test_promtool import CASES
 
 ALERTS = alerts()
 DASHBOARDS = {path.stem for path in (CHECKOUT / "grafana" / "dashboards").glob("*.json")}
@@ -104,7 +104,6 @@ def table():
 
 
 TABLE = table()
-TESTS = dict(cases_of_alerts())
 
 
 def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
@@ -115,10 +114,8 @@ def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
 
 @each
 def test_the_guide_says_when_an_alert_fires_and_ends(alert):
-    measured = [
-        max(sample["value"] for sample in one["exp_samples"])
-        for one in TESTS[rule_id(alert)]["promql_expr_test"]
-    ]
+    case, _ = CASES[rule_id(alert)]
+    measured = map(max, zip(*case["fires"].values(), strict=True))
     severity, means, _, *times = TABLE[rule_id(alert)]
     assert means
     assert [severity, *times] == [
