@@ -23,7 +23,10 @@ pytestmark = pytest.mark.timeout(1200)
 CONFIG = CHECKOUT / "config"
 FOR, KEEP = "30s", "20s"
 
-DROP_AT, RECOVERY_AT = 90, 220
+LATE = 60
+"""Seconds for which a busy machine may keep programs waiting, each of them."""
+DROP_AT, RECOVERY_AT = 120, 300
+"""The exporter is there a minute before the drop, and Prometheus sees enough of it."""
 DROPPING = f"""
 acceptance: {{mean: 0.85, spread: 0.08}}
 phases:
@@ -163,10 +166,10 @@ def sample(exporter, name, target, **labels):
 
 
 def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):
-    assert 0 < alarmed.flagged < 30
+    assert 0 < alarmed.flagged < 30 + LATE
     # More than half of two minutes is five scrapes; then comes an evaluation, and what `for` is here.
-    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15
-    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15
+    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15 + LATE
+    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15 + LATE
 
 
 def test_the_notification_says_what_dropped_where_and_how_far(alarmed):

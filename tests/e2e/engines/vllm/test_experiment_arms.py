@@ -32,7 +32,7 @@ def test_an_experiment_measures_the_truth_and_the_cost(remark):
         vllm("arm-drafting", *QUIET, *draft_model(4, "deep-draft"), model="deep") as drafting,
         watch("arms", drafting.url, window=WINDOW, **arms(plain, drafting)) as watching,
     ):
-        until(lambda: len(ups(watching)) == 2, what="polls of both servers", seconds=30)
+        until(lambda: len(ups(watching)) == 2, what="polls of both servers")
         without, with_drafts = send_both_until(lambda: is_measured(watching), plain.url, drafting.url)
         page = watching.settled()
     truth = without.per_token / with_drafts.per_token
