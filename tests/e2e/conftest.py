@@ -23,11 +23,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 """Debian has another name for it."""
-CEILING = 300.0
+CEILING = 600.0
 """Seconds after which a condition is considered never to come."""
 PROMPTLY = 30.0
 """Seconds in which a process ends, whatever else the machine does: Kubernetes kills it then. What could hold it takes 60 s."""
@@ -70,7 +71,7 @@ def fetch(url, method="GET", **headers):
             return error.code, error.headers, error.read().decode()
 
 
-def eventually(check, within=CEILING):
+def eventually(check, within=CEILING, *, what="", every=0.2):
     """Return the first true result of ``check``, called several times a second; fail with its last result."""
     deadline = time.monotonic() + within
     while True:
@@ -82,8 +83,10 @@ def eventually(check, within=CEILING):
             problem = result
         if result:
             return result
-        assert time.monotonic() < deadline, f"not within {within} s; the last was {problem!r}"
-        time.sleep(0.2)
+        assert time.monotonic() < deadline, (
+            f"not within {within} s: {what or check}; the last was {problem!r}"
+        )
+        time.sleep(every)
 
 
 class Running:
@@ -93,12 +96,17 @@ class Running:
         self.name, self.log_path = name, folder / f"{name}.log"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*map(str, command)], stdout=log, stderr=log, cwd=folder, env={**os.environ, **environ}
+                [*map(str, command)],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, **environ},
+                start_new_session=True,
             )
 
     @property
     def log(self):
-        return self.log_path.read_text()
+        return self.log_path.read_text(encoding="utf-8")
 
     def wait_for(self, url):
         """Wait until the URL is answered with 200."""
@@ -117,16 +125,19 @@ class Running:
         _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
         return int(waited) / 1e9
 
-    def stop(self):
-        """Send SIGTERM; return the exit status and the seconds until the end, or kill it after the ceiling."""
+    def stop(self, patience=CEILING):
+        """Send SIGTERM; return the exit status and the seconds until the end, or kill it when that takes too long."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(timeout=CEILING)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        return status, time.monotonic() - begin
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=patience)
+        return self.kill(), time.monotonic() - begin
+
+    def kill(self):
+        """End it and the processes that it has started, as an out-of-memory killer would; return the exit status."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.wait()
 
 
 class Exporter(Running):
@@ -144,6 +155,16 @@ class Exporter(Running):
         status, _, page = fetch(f"{self.url}/metrics")
         assert status == 200
         return page
+
+    def value(self, name, **labels):
+        """Return the sum over a metric's samples with these labels; None if there is none."""
+        found = [
+            sample.value
+            for family in text_string_to_metric_families(self.metrics())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        return sum(found) if found else None
 
 
 class Simulator(Running):

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.paths import CHECKOUT
 
@@ -131,7 +130,8 @@ def alarmed(stack, start, e2e):
     stack.servers["away"].stop()
     time.sleep(max(0.0, stack.began + DROP_AT - time.monotonic()))
     seen = SimpleNamespace()
-    e2e.eventually(lambda: sample(stack.exporter, "spec_decode_acceptance_dropped", "chat", kind="sudden"))
+    dropped = {"name": "spec_decode_acceptance_dropped", "target": "chat", "kind": "sudden"}
+    e2e.eventually(lambda: stack.exporter.value(**dropped))
     seen.flagged = time.monotonic() - stack.began - DROP_AT
     firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
     e2e.eventually(lambda: prometheus.value(firing))
@@ -153,16 +153,6 @@ def alarmed(stack, start, e2e):
 def notified(webhook, status, alert):
     name, labels = alert
     return webhook.first(status, name, **labels)
-
-
-def sample(exporter, name, target, **labels):
-    """Return a value from the exporter's page; None if it is absent."""
-    wanted = {"target": target, **labels}.items()
-    for family in text_string_to_metric_families(exporter.metrics()):
-        for one in family.samples:
-            if one.name == name and wanted <= one.labels.items():
-                return one.value
-    return None
 
 
 def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):

@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.monitor.state_file import StateFile
 
@@ -67,12 +66,6 @@ def engines(state):
     return StateFile(state).load().engines
 
 
-def value(exporter, name):
-    """The sum of a metric over its labels."""
-    families = text_string_to_metric_families(exporter.metrics())
-    return sum(sample.value for family in families for sample in family.samples if sample.name == name)
-
-
 def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
     path, before, kills = tmp_path / "state.json", 0, 0
     while kills < 20 or before <= 20:
@@ -119,8 +112,8 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(wat
     def goes_on_without(reason, told, prevent):
         # A file that was just being written frees its old place, and may not become read-only.
         e2e.eventually(lambda: prevent() or reason in exporter.log)
-        polls = value(exporter, POLLS)
-        e2e.eventually(lambda: value(exporter, POLLS) > polls + 1)
+        polls = exporter.value(POLLS)
+        e2e.eventually(lambda: exporter.value(POLLS) > polls + 1)
         assert exporter.log.count("state_file_not_written") == told
         assert engines(state)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 
 from clients import Api, Load, driving
-from process import CEILING, until
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
 from watch import Watch
+
+from tests.e2e.conftest import CEILING, eventually
 
 DROPPED = "spec_decode_acceptance_dropped"
 BASELINE = "spec_decode_baseline_acceptance_length_tokens"
@@ -18,8 +19,8 @@ SOON = 30.0
 def drop_and_recovery(watching: Watch, url: str, api: Api, *, worse: float) -> str:
     """Cause a drop by the temperature ``worse``, and end it; return a line about both delays."""
     with driving(url, Load(temperature=0, seconds=CEILING, api=api)):
-        known = f"a baseline; see {watching.server.log}"
-        until(lambda: bool(watching.page().find(BASELINE)), what=known)
+        known = f"a baseline; see {watching.server.log_path}"
+        eventually(lambda: bool(watching.page().find(BASELINE)), what=known)
         page = watching.settled(polls=20)
     baseline = page.sum(BASELINE)
     assert page.sum("spec_decode_acceptance_length_tokens", window="30s") == approx(baseline, rel=0.1)
@@ -47,7 +48,7 @@ def _seconds_until(dropped: int, watching: Watch, url: str, load: Load) -> float
 
     began = time.monotonic()
     with driving(url, load):
-        until(reported, what=f"{DROPPED} {dropped}; see {watching.server.log}")
+        eventually(reported, what=f"{DROPPED} {dropped}; see {watching.server.log_path}")
         seconds = time.monotonic() - began
         watching.settled(polls=10)
         assert reported()

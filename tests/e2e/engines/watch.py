@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from process import HOST, LOGS, Server, get, serve, until
+from process import HOST, LOGS, Server, get, serve
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.e2e.conftest import free_port
+from tests.e2e.conftest import eventually, free_port
 
 TARGET = "server"
 LONG = "10m"
@@ -79,14 +79,14 @@ class Watch:
 
     def wait_until_up(self) -> None:
         """Wait for a successful poll: the starting point that later counts are measured from."""
-        until(self.up, what=f"a successful poll; see {self.server.log}")
+        eventually(self.up, what=f"a successful poll; see {self.server.log_path}")
 
     def settled(self, polls: int = 2) -> Page:
         """Return the page after ``polls`` further successful polls, which include all earlier requests."""
         enough = self._successes() + polls
-        until(
+        eventually(
             lambda: self._successes() >= enough,
-            what=f"{polls} further polls; see {self.server.log}",
+            what=f"{polls} further polls; see {self.server.log_path}",
         )
         return self.page()
 
@@ -97,7 +97,7 @@ class Watch:
         """
         expected = ("event=acceptance_dropped", "event=verdict_changed")
         wrong = ("level=warning", "level=error", *(["event=filtered_page_not_used"] if filtered else []))
-        lines = self.server.log.read_text(encoding="utf-8").splitlines()
+        lines = self.server.log.splitlines()
         complaints = [line for line in lines if any(word in line for word in wrong)]
         return [line for line in complaints if not any(word in line for word in expected)]
 

@@ -5,10 +5,10 @@ import signal
 from pathlib import Path
 
 from clients import Truth
-from process import serve, until
+from process import serve
 from watch import watch
 
-from tests.e2e.conftest import free_port
+from tests.e2e.conftest import eventually, free_port
 
 PROGRAM = Path(__file__).with_name("lmdeploy_page.py")
 K = 4
@@ -29,9 +29,9 @@ def test_the_page_of_lmdeploys_own_classes_gives_what_its_steps_were(record):
         watch("lmdeploy", server.url) as watching,
     ):
         os.kill(server.process.pid, signal.SIGUSR1)
-        until(
+        eventually(
             lambda: printed_truth(server.log) is not None,
-            what=f"the end of all requests; see {server.log}",
+            what=f"the end of all requests; see {server.log_path}",
         )
         counts = printed_truth(server.log)
         tokens = sum(

@@ -3,8 +3,9 @@ from clients import Load, drive, driving
 from counted import check_counters, complete
 from drop import drop_and_recovery
 from llamacpp_server import accepting, draft_model, llamacpp, requests
-from process import CEILING, until
 from watch import LONG, state, watch
+
+from tests.e2e.conftest import CEILING, eventually
 
 RATES = (0.9, 0.7, 0.5, 0.3)
 K = len(RATES)
@@ -30,9 +31,9 @@ def test_acceptance_by_position_is_what_the_server_was_told_to_accept(record):
     told = draft_model(K) | accepting(*RATES)
     with llamacpp("llamacpp-rates", told) as server, watch("llamacpp-rates", server.url) as watching:
         with driving(server.url, Load(temperature=0, seconds=CEILING, api=requests(800))) as sent:
-            until(
+            eventually(
                 lambda: watching.page().sum("spec_decode_drafts_total") > ENOUGH,
-                what=f"{ENOUGH} drafts; see {server.log}",
+                what=f"{ENOUGH} drafts; see {server.log_path}",
             )
         truth = complete(sent.result(), server.url)
         page = watching.settled()

@@ -17,12 +17,12 @@ import pytest
 from clients import Load, Truth, drive
 from compare import check_counters, check_vllm
 from inside import FLAGS
-from process import HOST, get, until
+from process import HOST, get
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import watch
 
 from spec_decode_exporter.web.documentation import served
-from tests.e2e.conftest import free_port
+from tests.e2e.conftest import eventually, free_port
 
 WINDOW = "5m"
 """Longer than all of this takes."""
@@ -63,16 +63,16 @@ def mix(tmp_path_factory):
             return mixed(watching.page()) == [1.0]
 
         alone = drive(server.url, load("0", 20))
-        until(lambda: taken() == alone.requests, what="the first requests")
+        eventually(lambda: taken() == alone.requests, what="the first requests")
         before = watching.page()
         with ThreadPoolExecutor(2) as pool:
             driving = {bucket: pool.submit(drive, server.url, load(bucket, 90)) for bucket in KINDS}
-            what = f"the metric; see {watching.server.log}"
-            until(noticed, what=what)
+            what = f"the metric; see {watching.server.log_path}"
+            eventually(noticed, what=what)
             truths = {bucket: one.result() for bucket, one in driving.items()}
         truths["0"] += alone
         whole = sum(truths.values(), Truth())
-        until(lambda: taken() == whole.requests, what="all requests")
+        eventually(lambda: taken() == whole.requests, what="all requests")
 
         def api(path):
             return json.loads(get(f"{watching.server.url}/api/v1/{path}"))
