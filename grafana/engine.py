@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grafana import style, variables
-from grafana.board import Band, Mark, Section, alerts, board
+from grafana.board import Band, Section, alerts, board, mark
 from grafana.panels import (
     Look,
     Panel,
@@ -338,13 +338,13 @@ _CHECKS = timeline(
 
 _MARKS = [
     alerts(ENGINE),
-    Mark(
+    mark(
         "Restarts",
         f"{ENGINE.increase('engine_resets_total', '$__rate_interval')} > 0",
         "Counters reset: {{cause}}",
         Colour.WATCH,
     ),
-    Mark(
+    mark(
         "New K",
         # The series is gone while the server restarts, so it is compared with the last value of some minutes.
         f"{_K_NOW} != last_over_time({_K_NOW}[15m] offset $__rate_interval)",
