@@ -96,9 +96,6 @@ def test_the_speedup_of_the_fleet_has_a_colour_if_the_cost_of_half_of_the_engine
     assert legends == {"of {{known}} engines with a known cost"}
 
 
-# Requests
-
-
 # The two triggers of KEDA in docs/guide/integrations.md
 
 TIME, LOAD = keda_queries().values()
