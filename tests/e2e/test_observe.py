@@ -16,7 +16,6 @@ from tests.contract.docs.documents import blocks
 from tests.paths import CHECKOUT
 
 COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
-WORSE = "acceptance: {mean: 0.6}"
 
 
 @pytest.fixture(scope="module")
