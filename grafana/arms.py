@@ -7,7 +7,7 @@ from typing import Any
 
 from grafana import style
 from grafana.board import Band
-from grafana.panels import Column, Look, Panel, Query, cell, lines, rows
+from grafana.panels import Column, Look, Query, cell, lines, rows
 from grafana.promql import EXPORTERS, FLEET, by, narrowed
 
 _TIMES: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
@@ -19,12 +19,12 @@ def _arms(expression: str, how: str = "sum", also: str = "") -> str:
     return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
 
 
-def _of_arms(metric: str, **matchers: str) -> str:
-    return narrowed(FLEET(metric, **matchers), '$compare=~"$arm"')
+def _of_arms(selector: str) -> str:
+    return narrowed(selector, '$compare=~"$arm"')
 
 
-def _of_baseline(metric: str, **matchers: str) -> str:
-    return narrowed(FLEET(metric, **matchers), '$compare="$baseline"')
+def _of_baseline(selector: str) -> str:
+    return narrowed(selector, '$compare="$baseline"')
 
 
 def _rate(selector: str) -> str:
@@ -32,16 +32,16 @@ def _rate(selector: str) -> str:
 
 
 def _increase(name: str) -> str:
-    return _arms(_rate(_of_arms(f"spec_decode_{name}_total")))
+    return _arms(_rate(_of_arms(FLEET(f"{name}_total"))))
 
 
 def _after_first(selected: Callable[[str], str]) -> str:
     """Return the tokens a second after the first of each request, engine by engine."""
-    generated, first = (selected(f"spec_decode_{which}_tokens_total") for which in ("generation", "first"))
+    generated, first = (selected(FLEET(f"{which}_tokens_total")) for which in ("generation", "first"))
     return f"{_rate(generated)} - {_rate(first)}"
 
 
-_SECONDS = "spec_decode_decode_seconds_total"
+_SECONDS, _REQUESTS = FLEET("decode_seconds_total"), FLEET.short("running_requests")
 _PER_TOKEN = _arms(
     f"sum by ($compare) ({_rate(_of_arms(_SECONDS))}) / (sum by ($compare) ({_after_first(_of_arms)}) > 0)",
     "max",
@@ -50,95 +50,86 @@ _PER_TOKEN_OF_BASELINE = f"sum({_rate(_of_baseline(_SECONDS))}) / sum({_after_fi
 _SPEEDUP = f"{_PER_TOKEN_OF_BASELINE} / on () group_right () {_PER_TOKEN}"
 _PER_STEP = f"({_arms(_after_first(_of_arms))} > 0) / ({_increase('decode_steps')} > 0)"
 _ACCEPTED = f"{_increase('accepted_tokens')} / ({_increase('draft_tokens')} > 0)"
-_RUNNING = _arms(_of_arms("spec_decode_running_requests", window="$short"), "avg")
-_BASELINE_RUNNING = _of_baseline("spec_decode_running_requests", window="$short")
-_LOAD = f"({_RUNNING}) / on () group_left () (avg({_BASELINE_RUNNING}))"
+_RUNNING = _arms(_of_arms(_REQUESTS), "avg")
+_LOAD = f"({_RUNNING}) / on () group_left () (avg({_of_baseline(_REQUESTS)}))"
 
-
-def _graphs() -> Band:
-    by_arm = style.BY_NAME
-    faster = lines(
-        "Speed-up against $baseline",
-        "Time per output token of the baseline over that of the arm: measured, not estimated, but only as "
-        "good as the loads are alike.",
-        [Query(_SPEEDUP, "{{arm}}", _TIMES)],
-        Look(unit="none", decimals=2, steps=style.PAYS, colour=by_arm, no_value=_MISSING),
-        limit=True,
-    )
-    load = lines(
-        "Load against $baseline",
-        "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same "
-        "work up to one and a half times the load.",
-        [Query(_LOAD, "{{arm}}", _TIMES)],
-        Look(unit="none", decimals=2, least=0, colour=by_arm, no_value=_MISSING),
-    )
-    return Band(8, [(12, faster), (12, load)])
-
-
-def _table() -> Panel:
-    engines = _arms(_of_arms("spec_decode_window_seconds", window="$short"), "count")
-    return rows(
-        "Arms side by side",
-        "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
-        "Speed-up and load are against the baseline, running requests are the mean of an engine.",
-        {"arm": "Arm"},
-        [
-            Column("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **_TIMES)),
-            Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
-            Column("Tokens per step", _PER_STEP, {"decimals": 2}),
-            Column("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
-            Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, **_TIMES)),
-            Column("Running", _RUNNING, {"decimals": 1}),
-            Column("Engines", engines, {"decimals": 0}),
-            Column("Method", _arms(_of_arms("spec_decode_engine_info"), "count", ", method"), label="method"),
-        ],
-        order=("Speed-up", "Arm", "Method"),
-        worst="Speed-up",
-        no_value=_MISSING,
-    )
-
+_FASTER = lines(
+    "Speed-up against $baseline",
+    "Time per output token of the baseline over that of the arm: measured, not estimated, but only as good "
+    "as the loads are alike.",
+    [Query(_SPEEDUP, "{{arm}}", _TIMES)],
+    Look(unit="none", decimals=2, steps=style.PAYS, colour=style.BY_NAME, no_value=_MISSING),
+    limit=True,
+)
+_BUSIER = lines(
+    "Load against $baseline",
+    "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same work "
+    "up to one and a half times the load.",
+    [Query(_LOAD, "{{arm}}", _TIMES)],
+    Look(unit="none", decimals=2, least=0, colour=style.BY_NAME, no_value=_MISSING),
+)
+_SIDE_BY_SIDE = rows(
+    "Arms side by side",
+    "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
+    "Speed-up and load are against the baseline, running requests are the mean of an engine.",
+    {"arm": "Arm"},
+    [
+        Column("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **_TIMES)),
+        Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
+        Column("Tokens per step", _PER_STEP, {"decimals": 2}),
+        Column("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
+        Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, **_TIMES)),
+        Column("Running", _RUNNING, {"decimals": 1}),
+        Column("Engines", _arms(_of_arms(FLEET.short("window_seconds")), "count"), {"decimals": 0}),
+        Column("Method", _arms(_of_arms(FLEET("engine_info")), "count", ", method"), label="method"),
+    ],
+    order=("Speed-up", "Arm", "Method"),
+    worst="Speed-up",
+    no_value=_MISSING,
+)
 
 _KEY = ("instance", "experiment", "arm")
 """What tells one arm of the exporter's own experiments from another."""
 
 
-def _own(metric: str, how: str = "max", **matchers: str) -> str:
+def _own(metric: str, **matchers: str) -> str:
     """Return what the exporter says of its experiments' arms, over the long window."""
-    return by(_KEY, EXPORTERS(f"spec_decode_experiment_{metric}", window="$long", **matchers), how)
+    return by(_KEY, EXPORTERS.long(f"experiment_{metric}", **matchers))
 
 
-_RATIOS = EXPORTERS("spec_decode_experiment_traffic_ratio", window="$long")
-_UNLIKE = f"exp({by(_KEY, f'abs(ln({_RATIOS}))')})"
+def _speedup(basis: str, bound: str = "") -> str:
+    return _own(f"speedup_ratio{bound}", basis=basis)
 
 
-def _own_table() -> Panel:
-    basis = "time_per_output_token"
-    winner = by(_KEY, EXPORTERS("spec_decode_experiment_winner", basis=basis))
-    return rows(
-        "Experiments that the exporter compares",
-        "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
-        "speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is "
-        "the largest factor between arm and baseline.",
-        {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
-        [
-            Column("Speed-up", _own("speedup_ratio", basis=basis), cell(style.AGAINST_BASELINE, **_TIMES)),
-            Column("At least", _own("speedup_ratio_lower", basis=basis), _TIMES),
-            Column("At most", _own("speedup_ratio_upper", basis=basis), _TIMES),
-            Column("Fastest", winner, cell(words=style.WINS)),
-            Column("End to end", _own("speedup_ratio", basis="end_to_end"), _TIMES),
-            Column("Throughput", _own("speedup_ratio", basis="throughput_per_request"), _TIMES),
-            Column("Unlike traffic", _UNLIKE, cell(style.UNLIKE, filled=False, **_TIMES)),
-            Column("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
-            Column("Requests", _own("requests"), {"decimals": 0}),
-            Column("Engines", _own("engines"), {"decimals": 0}),
-        ],
-        order=("Experiment", "Arm", "Speed-up"),
-        last="Exporter",
-        worst="Speed-up",
-        no_value="No exporter compares arms: see `experiments` in its configuration.",
-    )
+_BASIS = "time_per_output_token"
+_TRAFFIC = EXPORTERS.long("experiment_traffic_ratio")
+_UNLIKE = f"exp({by(_KEY, f'abs(ln({_TRAFFIC}))')})"
+_EXPERIMENTS = rows(
+    "Experiments that the exporter compares",
+    "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
+    "speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is the "
+    "largest factor between arm and baseline.",
+    {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
+    [
+        Column("Speed-up", _speedup(_BASIS), cell(style.AGAINST_BASELINE, **_TIMES)),
+        Column("At least", _speedup(_BASIS, "_lower"), _TIMES),
+        Column("At most", _speedup(_BASIS, "_upper"), _TIMES),
+        Column("Fastest", by(_KEY, EXPORTERS("experiment_winner", basis=_BASIS)), cell(words=style.WINS)),
+        Column("End to end", _speedup("end_to_end"), _TIMES),
+        Column("Throughput", _speedup("throughput_per_request"), _TIMES),
+        Column("Unlike traffic", _UNLIKE, cell(style.UNLIKE, filled=False, **_TIMES)),
+        Column("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
+        Column("Requests", _own("requests"), {"decimals": 0}),
+        Column("Engines", _own("engines"), {"decimals": 0}),
+    ],
+    order=("Experiment", "Arm", "Speed-up"),
+    last="Exporter",
+    worst="Speed-up",
+    no_value="No exporter compares arms: see `experiments` in its configuration.",
+)
 
 
 def bands() -> list[Band]:
     """Return the panels about arms."""
-    return [_graphs(), Band(7, [(24, _table())]), Band(7, [(24, _own_table())])]
+    graphs = Band(8, [(12, _FASTER), (12, _BUSIER)])
+    return [graphs, Band(7, [(24, _SIDE_BY_SIDE)]), Band(7, [(24, _EXPERIMENTS)])]

@@ -33,31 +33,26 @@ class Section:
     collapsed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """An event that is drawn as a vertical line on every graph."""
+Mark = dict[str, Any]
+"""An annotation, as Grafana's JSON has it."""
 
-    name: str
-    expr: str
-    title: str
-    colour: Colour
+
+def mark(name: str, expr: str, title: str, colour: Colour) -> Mark:
+    """Return an event that is drawn as a vertical line on every graph."""
+    return {
+        "name": name,
+        "datasource": DATASOURCE,
+        "enable": True,
+        "iconColor": colour,
+        "expr": expr,
+        "titleFormat": title,
+        "textFormat": "{{target}} {{model_name}} {{engine}}",
+    }
 
 
 def alerts(scope: Scope) -> Mark:
     """Return the marks of the alerts that fire."""
-    return Mark("Alerts", firing(scope), "{{alertname}}", Colour.HARM)
-
-
-def _annotation(mark: Mark) -> dict[str, Any]:
-    return {
-        "name": mark.name,
-        "datasource": DATASOURCE,
-        "enable": True,
-        "iconColor": mark.colour,
-        "expr": mark.expr,
-        "titleFormat": mark.title,
-        "textFormat": "{{target}} {{model_name}} {{engine}}",
-    }
+    return mark("Alerts", firing(scope), "{{alertname}}", Colour.HARM)
 
 
 _LINKS = [
@@ -121,7 +116,7 @@ def board(
         "refresh": "30s",
         "graphTooltip": 1,
         "templating": {"list": [*variables, FILTERS]},
-        "annotations": {"list": [_annotation(mark) for mark in marks]},
+        "annotations": {"list": list(marks)},
         "links": _LINKS,
         "panels": panels,
     }

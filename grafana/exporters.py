@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from grafana import style
 from grafana.board import Band
-from grafana.panels import Column, Look, Panel, Query, cell, dashed, line, lines, rows, wide
-from grafana.promql import EXPORTERS, PLACE, by, of_exporters
+from grafana.panels import Column, Look, Query, cell, dashed, line, lines, rows, wide
+from grafana.promql import EXPORTERS, PLACE, PROCESSES, by, of_exporters
 from grafana.style import Colour
 
 _EXPORTER = (*PLACE, "instance")
@@ -13,112 +13,115 @@ _TARGET = (*_EXPORTER, "target")
 _PLACE = {"cluster": "Cluster", "namespace": "Namespace"}
 _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Colour.GOOD))
 _SAVED = (style.Word("0", "not saved", Colour.HARM), style.Word("1", "saved", Colour.GOOD))
+_COUNT = {"decimals": 0}
 
 
-def _own(metric: str, **matchers: str) -> str:
-    return EXPORTERS(f"spec_decode_exporter_{metric}", **matchers)
+def _target(metric: str, *labels: str) -> str:
+    return by((*_TARGET, *labels), EXPORTERS(f"exporter_{metric}"))
 
 
-_AGE = f"time() - {_own('last_success_timestamp_seconds')}"
+def _exporter(metric: str, *labels: str) -> str:
+    return by((*_EXPORTER, *labels), EXPORTERS(f"exporter_{metric}"))
+
+
+_ANSWERS = EXPORTERS("exporter_poll_seconds")
+_AGE = f"time() - {EXPORTERS('exporter_last_success_timestamp_seconds')}"
 # One slow answer is no load; five minutes of them are.
-_SHARE = f"avg_over_time({_own('poll_seconds')}[5m]) / {_own('poll_interval_seconds')}"
+_SHARE = f"avg_over_time({_ANSWERS}[5m]) / {EXPORTERS('exporter_poll_interval_seconds')}"
+_FAILURES = by(_TARGET, EXPORTERS.increase("exporter_poll_failures_total"), "sum")
+_SERVED = {"engine_kind": "Kind", "front_end": "Front end", "version": "Version", "page": "Page"}
+_TARGETS = rows(
+    "Targets",
+    "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures are "
+    "those of the time shown, “left out” are engines beyond `limits.engines`.",
+    {"target": "Target", **_PLACE, "instance": "Exporter"},
+    [
+        Column("Up", _target("target_up"), cell(words=style.YES_NO, width=70)),
+        Column(
+            "Last success",
+            by(_TARGET, _AGE),
+            cell(style.AGE_SECONDS, filled=False, unit="s", decimals=0),
+        ),
+        Column("Answer took", by(_TARGET, _ANSWERS), {"unit": "s", "decimals": 1}),
+        Column("Page size", _target("poll_bytes"), {"unit": "bytes", "decimals": 1}),
+        Column("Polled every", _target("poll_interval_seconds"), {"unit": "s"}),
+        Column(
+            "Server's time",
+            by(_TARGET, _SHARE),
+            cell(style.SHARE_OF_SERVER, filled=False, unit="percentunit", decimals=2),
+        ),
+        Column("Failures", _FAILURES, _COUNT),
+        Column("Left out", _target("engines_not_monitored"), _COUNT),
+        *(Column(title, _target("target_info", label), wide(110), label) for label, title in _SERVED.items()),
+    ],
+    order=("Up", "Target", "Last success", *_SERVED.values()),
+    worst="Last success",
+    no_value="No target is watched.",
+)
+
+_LOST = EXPORTERS.increase("exporter_log_lines_dropped_total")
+_LOADED = f"1000 * {EXPORTERS('exporter_config_last_reload_success_timestamp_seconds')}"
+_BUILT = {"version": "Version", "revision": "Revision"}
 
 
-def _targets() -> Panel:
-    failures = EXPORTERS.increase("spec_decode_exporter_poll_failures_total")
-    labels = {"engine_kind": "Kind", "front_end": "Front end", "version": "Version", "page": "Page"}
-    age = cell(style.AGE_SECONDS, filled=False, unit="s", decimals=0)
-    share = cell(style.SHARE_OF_SERVER, filled=False, unit="percentunit", decimals=2)
-    return rows(
-        "Targets",
-        "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures "
-        "are those of the time shown, “left out” are engines beyond `limits.engines`.",
-        {"target": "Target", **_PLACE, "instance": "Exporter"},
-        [
-            Column("Up", by(_TARGET, _own("target_up")), cell(words=style.YES_NO, width=70)),
-            Column("Last success", by(_TARGET, _AGE), age),
-            Column("Answer took", by(_TARGET, _own("poll_seconds")), {"unit": "s", "decimals": 1}),
-            Column("Page size", by(_TARGET, _own("poll_bytes")), {"unit": "bytes", "decimals": 1}),
-            Column("Polled every", by(_TARGET, _own("poll_interval_seconds")), {"unit": "s"}),
-            Column("Server's time", by(_TARGET, _SHARE), share),
-            Column("Failures", by(_TARGET, failures, "sum"), {"decimals": 0}),
-            Column("Left out", by(_TARGET, _own("engines_not_monitored")), {"decimals": 0}),
-            *(
-                Column(title, by((*_TARGET, label), _own("target_info")), wide(110), label)
-                for label, title in labels.items()
-            ),
-        ],
-        order=("Up", "Target", "Last success", *labels.values()),
-        worst="Last success",
-        no_value="No target is watched.",
-    )
+def _process(selector: str) -> str:
+    return by(_EXPORTER, of_exporters(selector))
 
 
-def _exporters() -> Panel:
-    labels = {"version": "Version", "revision": "Revision"}
-    up = of_exporters(EXPORTERS("up"))
-    cpu = of_exporters(EXPORTERS.rate("process_cpu_seconds_total"))
-    memory = of_exporters(EXPORTERS("process_resident_memory_bytes"))
-    samples = of_exporters(EXPORTERS("scrape_samples_scraped"))
-    lost = EXPORTERS.increase("spec_decode_exporter_log_lines_dropped_total")
-    read = f"1000 * {_own('config_last_reload_success_timestamp_seconds')}"
-    return rows(
-        "Exporters",
-        "Whether Prometheus can scrape each exporter, its version and configuration, and what it uses. "
-        "Different hashes are different configurations; “left out” are targets beyond `limits.engines`.",
-        {"instance": "Exporter", **_PLACE},
-        [
-            Column("Up", by(_EXPORTER, up), cell(words=style.YES_NO, width=70)),
-            Column(
-                "Configuration",
-                by(_EXPORTER, _own("config_last_reload_successful")),
-                cell(words=_READ, filled=False),
-            ),
-            Column("Read", by(_EXPORTER, read), {"unit": "dateTimeFromNow"}),
-            Column(
-                "State file",
-                by(_EXPORTER, _own("state_last_save_successful")),
-                cell(words=_SAVED, filled=False),
-            ),
-            Column("Hash", by(_EXPORTER, _own("config_hash")), wide(160, unit="none", decimals=0)),
-            Column("Targets", by(_EXPORTER, _own("targets"), "sum"), {"decimals": 0}),
-            Column("Left out", by(_EXPORTER, _own("targets_not_monitored")), {"decimals": 0}),
-            Column("Log lines lost", by(_EXPORTER, lost), {"decimals": 0}),
-            Column("CPU", by(_EXPORTER, cpu), {"unit": "percentunit", "decimals": 1}),
-            Column("Memory", by(_EXPORTER, memory), {"unit": "bytes", "decimals": 0}),
-            Column("Series", by(_EXPORTER, samples), {"decimals": 0}),
-            *(
-                Column(title, by((*_EXPORTER, label), _own("build_info")), {}, label)
-                for label, title in labels.items()
-            ),
-        ],
-        order=("Up", "Exporter", *labels.values()),
-        no_value="No exporter is scraped.",
-    )
+_EXPORTERS = rows(
+    "Exporters",
+    "Whether Prometheus can scrape each exporter, its version and configuration, and what it uses. Different "
+    "hashes are different configurations; “left out” are targets beyond `limits.engines`.",
+    {"instance": "Exporter", **_PLACE},
+    [
+        Column("Up", _process(PROCESSES("up")), cell(words=style.YES_NO, width=70)),
+        Column("Configuration", _exporter("config_last_reload_successful"), cell(words=_READ, filled=False)),
+        Column("Read", by(_EXPORTER, _LOADED), {"unit": "dateTimeFromNow"}),
+        Column("State file", _exporter("state_last_save_successful"), cell(words=_SAVED, filled=False)),
+        Column("Hash", _exporter("config_hash"), wide(160, unit="none", decimals=0)),
+        Column("Targets", by(_EXPORTER, EXPORTERS("exporter_targets"), "sum"), _COUNT),
+        Column("Left out", _exporter("targets_not_monitored"), _COUNT),
+        Column("Log lines lost", by(_EXPORTER, _LOST), _COUNT),
+        Column(
+            "CPU",
+            _process(PROCESSES.rate("process_cpu_seconds_total")),
+            {"unit": "percentunit", "decimals": 1},
+        ),
+        Column(
+            "Memory", _process(PROCESSES("process_resident_memory_bytes")), {"unit": "bytes", "decimals": 0}
+        ),
+        Column("Series", _process(PROCESSES("scrape_samples_scraped")), _COUNT),
+        *(Column(title, _exporter("build_info", label), {}, label) for label, title in _BUILT.items()),
+    ],
+    order=("Up", "Exporter", *_BUILT.values()),
+    no_value="No exporter is scraped.",
+)
 
-
-def _polls() -> Band:
-    failures = EXPORTERS.rate("spec_decode_exporter_poll_failures_total")
-    failed = lines(
-        "Failed polls by reason",
-        "Polls a second that failed, over all targets. A few while a server restarts are usual.",
-        [Query(f"{by(('reason',), failures, 'sum')} > 0", "{{reason}}")],
-        Look(unit="cps", least=0, colour=style.BY_NAME, no_value="No poll failed."),
-        stacked=True,
-    )
-    took = lines(
-        "How long servers take to answer",
-        "Median, 99th percentile and longest of the newest answers over the targets.",
-        [
-            Query(f"quantile(0.5, {_own('poll_seconds')})", "median", line(style.QUANTILES["0.5"])),
-            Query(f"quantile(0.99, {_own('poll_seconds')})", "p99", line(style.QUANTILES["0.99"])),
-            Query(f"max({_own('poll_seconds')})", "longest", dashed(Colour.UNKNOWN)),
-        ],
-        Look(unit="s", least=0),
-    )
-    return Band(7, [(12, failed), (12, took)])
+_FAILED = lines(
+    "Failed polls by reason",
+    "Polls a second that failed, over all targets. A few while a server restarts are usual.",
+    [
+        Query(
+            f"{by(('reason',), EXPORTERS.rate('exporter_poll_failures_total'), 'sum')} > 0",
+            "{{reason}}",
+        )
+    ],
+    Look(unit="cps", least=0, colour=style.BY_NAME, no_value="No poll failed."),
+    stacked=True,
+)
+_TOOK = lines(
+    "How long servers take to answer",
+    "Median, 99th percentile and longest of the newest answers over the targets.",
+    [
+        Query(f"quantile(0.5, {_ANSWERS})", "median", line(style.QUANTILES["0.5"])),
+        Query(f"quantile(0.99, {_ANSWERS})", "p99", line(style.QUANTILES["0.99"])),
+        Query(f"max({_ANSWERS})", "longest", dashed(Colour.UNKNOWN)),
+    ],
+    Look(unit="s", least=0),
+)
 
 
 def bands() -> list[Band]:
     """Return the panels about exporters and their targets."""
-    return [Band(8, [(24, _targets())]), Band(6, [(24, _exporters())]), _polls()]
+    polls = Band(7, [(12, _FAILED), (12, _TOOK)])
+    return [Band(8, [(24, _TARGETS)]), Band(6, [(24, _EXPORTERS)]), polls]

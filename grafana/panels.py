@@ -37,7 +37,6 @@ class Look:
     least: float | None = None
     most: float | None = None
     steps: Steps = style.PLAIN
-    words: Words = ()
     colour: Mapping[str, str] | None = None
     no_value: str = "no data"
     axis: tuple[float | None, float | None] = (None, None)
@@ -96,7 +95,7 @@ def _panel(
     named_queries = list(zip(queries, ascii_uppercase, strict=False))
     defaults = {
         **_some(unit=look.unit, decimals=look.decimals, min=look.least, max=look.most, custom=custom),
-        "mappings": style.mappings(look.words) if look.words else [],
+        "mappings": [],
         "thresholds": style.thresholds(look.steps),
         "color": look.colour or style.BY_THRESHOLDS,
         "noValue": look.no_value,

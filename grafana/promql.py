@@ -16,12 +16,22 @@ class Scope:
     """Selection of a dashboard: the variables that every selector matches."""
 
     labels: tuple[str, ...]
+    prefix: str = "spec_decode_"
+    """What the names of all metrics begin with."""
 
     def __call__(self, metric: str, **matchers: str) -> str:
         """Return a selector of the metric; ``matchers`` are compared for equality."""
         own = [f'{label}=~"${label}"' for label in self.labels]
         given = [f'{label}="{value}"' for label, value in matchers.items()]
-        return f"{metric}{{{', '.join(own + given)}}}"
+        return f"{self.prefix}{metric}{{{', '.join(own + given)}}}"
+
+    def short(self, metric: str, **matchers: str) -> str:
+        """Return a selector of the value in the short window."""
+        return self(metric, window="$short", **matchers)
+
+    def long(self, metric: str, **matchers: str) -> str:
+        """Return a selector of the value in the long window."""
+        return self(metric, window="$long", **matchers)
 
     def rate(self, metric: str, **matchers: str) -> str:
         """Return the increase a second of a counter."""
@@ -37,6 +47,8 @@ class Scope:
 
 
 EXPORTERS = Scope(("job", "instance"))
+PROCESSES = Scope(EXPORTERS.labels, prefix="")
+"""What Prometheus, or a library, says of every process."""
 FLEET = Scope(("job", "instance", "model_name"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
@@ -49,7 +61,7 @@ ENGINE_KEY = (*PLACE, "instance", "target", "model_name", "engine")
 
 def of_exporters(expression: str) -> str:
     """Keep the series of exporters alone, for every process has an ``up``; one that is down, for a day."""
-    exporters = f"last_over_time({EXPORTERS('spec_decode_exporter_build_info')}[1d])"
+    exporters = f"last_over_time({EXPORTERS('exporter_build_info')}[1d])"
     return f"({expression}) and on ({', '.join((*PLACE, 'job', 'instance'))}) {exporters}"
 
 
@@ -84,24 +96,9 @@ def number_of_word(
     return by(key, " + ".join(digits))
 
 
-def ratio_of_sums(scope: Scope, above: str, below: str, key: Sequence[str], window: str) -> str:
-    """Divide the sums of two windowed metrics: the one right way to average a ratio over engines."""
-    return f"{by(key, scope(above, window=window), 'sum')} / {by(key, scope(below, window=window), 'sum')}"
-
-
-def fleet_speedup(scope: Scope, window: str, key: Sequence[str] = ()) -> str:
-    """Return the time that decoding would have taken without speculation, over the time that it took."""
-    speedup = scope("spec_decode_estimated_speedup_ratio", window=window)
-    seconds = scope("spec_decode_window_decode_seconds", window=window)
-    without = by(key, f"{speedup} * {seconds}", "sum")
-    return f"{without} / {by(key, f'{seconds} and {speedup}', 'sum')}"
-
-
-def engines_with_known_cost(scope: Scope, window: str) -> tuple[str, str]:
-    """Return the number of engines with an estimated speed-up, and whether it is half of those that draft."""
-    known = f"count({scope('spec_decode_estimated_speedup_ratio', window=window)})"
-    drafting = f"count({scope('spec_decode_window_draft_tokens', window=window)} > 0)"
-    return known, f"(2 * {known} >= {drafting})"
+def ratio_of_sums(above: str, below: str, key: Sequence[str] = ()) -> str:
+    """Divide the sums of two expressions: the one right way to average a ratio over engines."""
+    return f"{by(key, above, 'sum')} / {by(key, below, 'sum')}"
 
 
 _FIRING = ', alertstate="firing"'

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import inspect
 import time
+from contextlib import suppress
 from itertools import count
 from types import SimpleNamespace
 
@@ -184,12 +185,11 @@ def what_is_left() -> list[str]:
 @pytest.fixture
 async def _left_behind():
     yield
-    # Ending tasks, and the other ends of connections, need some iterations of the event loop.
-    for _ in range(50_000):
-        await asyncio.sleep(0)
-        if not (left := what_is_left()):
-            return
-    raise AssertionError(f"the test leaves behind: {'; '.join(left)}")
+    # Ending tasks, threads, and the other ends of connections, need some iterations of the event loop.
+    with suppress(AssertionError):
+        await until(lambda: not what_is_left(), 10.0)
+    left = what_is_left()
+    assert not left, f"the test leaves behind: {'; '.join(left)}"
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,8 @@ def state_set(label, place, engine="0"):
     """Return the series of one engine: 1 for the word that holds, 0 for all others."""
     own = f'job="j", instance="i", model_name="a", engine="{engine}", {label}='
     return {
-        f'm{{{own}"{word.value}"}}': int(number == place) for number, word in enumerate(STATE_SETS[label])
+        f'spec_decode_m{{{own}"{word.value}"}}': int(number == place)
+        for number, word in enumerate(STATE_SETS[label])
     }
 
 
@@ -93,9 +94,6 @@ def test_the_speedup_of_the_fleet_has_a_colour_if_the_cost_of_half_of_the_engine
     assert grey == GREY.target["refId"]
     legends = {one.target["legendFormat"] for one in (COLOURED, GREY)}
     assert legends == {"of {{known}} engines with a known cost"}
-
-
-# Requests
 
 
 # The two triggers of KEDA in docs/guide/integrations.md

@@ -5,6 +5,7 @@ other programs may keep the machine busy.
 """
 
 import contextlib
+import functools
 import http.server
 import json
 import os
@@ -22,14 +23,15 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
 ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
 """Debian has another name for it."""
-CEILING = 300.0
+CEILING = 600.0
 """Seconds after which a condition is considered never to come."""
-PROMPTLY = 10.0
-"""Seconds in which a process ends; Docker kills it then."""
+PROMPTLY = 30.0
+"""Seconds in which a process ends, whatever else the machine does: Kubernetes kills it then. What could hold it takes 60 s."""
 
 
 def pytest_collection_modifyitems(items):
@@ -40,12 +42,22 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.timeout(2 * CEILING))
 
 
-def free_port():
-    """Return a free port of loopback outside the range of outgoing connections."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
+def _ports():
+    """Yield free ports of loopback outside the range of outgoing connections.
+
+    Each is given once, and no other worker of pytest gives it: what binds it late, or again, finds it free. The three
+    that follow are free too, for programs with several.
+    """
+    worker, workers = int(os.environ.get("PYTEST_XDIST_WORKER", "gw7")[2:]) % 8, 8
+    ports = list(range(20_000 + 4 * worker, 32_000, 4 * workers))
+    random.shuffle(ports)
+    for port in ports:
+        with contextlib.suppress(OSError):
+            socket.create_server(("127.0.0.1", port)).close()
+            yield port
+
+
+free_port = functools.partial(next, _ports())
 
 
 def fetch(url, method="GET", **headers):
@@ -59,7 +71,7 @@ def fetch(url, method="GET", **headers):
             return error.code, error.headers, error.read().decode()
 
 
-def eventually(check, within=CEILING):
+def eventually(check, within=CEILING, *, what="", every=0.2):
     """Return the first true result of ``check``, called several times a second; fail with its last result."""
     deadline = time.monotonic() + within
     while True:
@@ -71,8 +83,10 @@ def eventually(check, within=CEILING):
             problem = result
         if result:
             return result
-        assert time.monotonic() < deadline, f"not within {within} s; the last was {problem!r}"
-        time.sleep(0.2)
+        assert time.monotonic() < deadline, (
+            f"not within {within} s: {what or check}; the last was {problem!r}"
+        )
+        time.sleep(every)
 
 
 class Running:
@@ -82,12 +96,17 @@ class Running:
         self.name, self.log_path = name, folder / f"{name}.log"
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(
-                [*map(str, command)], stdout=log, stderr=log, cwd=folder, env={**os.environ, **environ}
+                [*map(str, command)],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env={**os.environ, **environ},
+                start_new_session=True,
             )
 
     @property
     def log(self):
-        return self.log_path.read_text()
+        return self.log_path.read_text(encoding="utf-8")
 
     def wait_for(self, url):
         """Wait until the URL is answered with 200."""
@@ -106,16 +125,19 @@ class Running:
         _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
         return int(waited) / 1e9
 
-    def stop(self):
-        """Send SIGTERM; return the exit status and the seconds until the end, or kill it after the ceiling."""
+    def stop(self, patience=CEILING):
+        """Send SIGTERM; return the exit status and the seconds until the end, or kill it when that takes too long."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(timeout=CEILING)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            status = self.process.wait()
-        return status, time.monotonic() - begin
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=patience)
+        return self.kill(), time.monotonic() - begin
+
+    def kill(self):
+        """End it and the processes that it has started, as an out-of-memory killer would; return the exit status."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.wait()
 
 
 class Exporter(Running):
@@ -134,6 +156,16 @@ class Exporter(Running):
         assert status == 200
         return page
 
+    def value(self, name, **labels):
+        """Return the sum over a metric's samples with these labels; None if there is none."""
+        found = [
+            sample.value
+            for family in text_string_to_metric_families(self.metrics())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        return sum(found) if found else None
+
 
 class Simulator(Running):
     """A stand-in vLLM, as users start it."""
@@ -148,7 +180,7 @@ class Simulator(Running):
 class Prometheus(Running):
     """A real Prometheus.
 
-    It scrapes every second, and ``jobs`` maps names to lists of ``host:port``; or it does what ``config`` says.
+    It scrapes every two seconds, and ``jobs`` maps names to lists of ``host:port``; or it does what ``config`` says.
     """
 
     def __init__(self, folder, jobs=None, name="prometheus", config=None):
@@ -170,7 +202,7 @@ class Prometheus(Running):
     @staticmethod
     def _scraping(jobs):
         return {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "global": {"scrape_interval": "2s", "scrape_timeout": "2s"},
             "scrape_configs": [
                 {"job_name": job, "static_configs": [{"targets": targets}]} for job, targets in jobs.items()
             ],

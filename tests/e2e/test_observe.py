@@ -7,6 +7,8 @@ import select
 import signal
 import subprocess
 import time
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +16,6 @@ from tests.contract.docs.documents import blocks
 from tests.paths import CHECKOUT
 
 COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
-WORSE = "acceptance: {mean: 0.6}"
 
 
 @pytest.fixture(scope="module")
@@ -72,16 +73,18 @@ def on_a_terminal(program, *words, steps=()):
     return written.decode(), os.waitstatus_to_exitcode(status)
 
 
-def send(*numbers):
-    """Return a step that sends signals, a tenth of a second apart."""
+def send(number):
+    """Return a step that sends a signal, and one that waits until the process has it: two that wait are one."""
 
-    def send(_, process):
-        for number in numbers:
-            os.kill(process, number)
-            time.sleep(0.1)
+    def sent(_, process):
+        os.kill(process, number)
         return True
 
-    return send
+    def taken(_, process):
+        status = Path(f"/proc/{process}/status").read_text()
+        return not int(status.partition("ShdPnd:")[2].split()[0], 16) & 1 << number - 1
+
+    return sent, taken
 
 
 def observed(seconds):
@@ -99,10 +102,10 @@ def done(action):
 @pytest.mark.parametrize(
     ("scenario", "words", "status", "said"),
     [
-        ("steady", ("--for", "15s", *COST, "0.08"), 0, ("Speculation pays", "Keep drafting 4 tokens")),
+        ("steady", ("--for", "30s", *COST, "0.08"), 0, ("Speculation pays", "Keep drafting 4 tokens")),
         (
             "harmful",
-            ("--for", "20s", *COST, "0.3", "--cost.running-requests", "16"),
+            ("--for", "30s", *COST, "0.3", "--cost.running-requests", "16"),
             4,
             ("**HARMFUL**", "Try 1 token instead of 4"),
         ),
@@ -134,7 +137,7 @@ def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulate
     """GNU timeout signals the process, and then its group with the process in it: two signals at once are one."""
     server = simulated()
     # The last poll waits for its answer, so that a second signal comes before the report.
-    steps = [observed(7), done(lambda: server.signal(signal.SIGSTOP)), send(*numbers)]
+    steps = [observed(7), done(lambda: server.signal(signal.SIGSTOP)), *chain(*map(send, numbers))]
     steps.append(done(lambda: server.signal(signal.SIGCONT)))
     written, status = on_a_terminal(e2e.PROGRAM, "observe", server.url, "--for", "10m", steps=steps)
     progress, _, shown = written.rpartition("\r\x1b[K")
@@ -145,15 +148,11 @@ def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulate
 
 
 def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, simulated):
-    server, moments = simulated(), []
-
-    def a_second_later(*_):
-        moments.append(time.monotonic())
-        return moments[-1] > moments[0] + 1
-
+    server, begin = simulated(), []
     # The last poll, after the first interrupt, waits for its answer.
     stopped = done(lambda: server.signal(signal.SIGSTOP))
-    steps = [observed(2), stopped, send(signal.SIGINT), a_second_later, send(signal.SIGINT)]
+    noted = done(lambda: begin.append(time.monotonic()))
+    steps = [observed(2), stopped, *send(signal.SIGINT), noted, *send(signal.SIGINT)]
     words = "observe", server.url, "--for", "0"
     try:
         written, status = on_a_terminal(e2e.PROGRAM, *words, steps=steps)
@@ -161,7 +160,7 @@ def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2
         server.signal(signal.SIGCONT)
     assert status == 130
     assert written.endswith("\r\x1b[K")
-    assert time.monotonic() - moments[-1] < e2e.PROMPTLY
+    assert time.monotonic() - begin[0] < e2e.PROMPTLY
 
 
 def masked(text):

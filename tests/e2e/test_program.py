@@ -30,7 +30,7 @@ def test_it_is_ready_and_says_what_it_found_while_no_server_answers(exporter, e2
     assert e2e.fetch(f"{exporter.url}/-/ready")[0] == 200
     assert "refused" in e2e.fetch(f"{exporter.url}/")[2]
     assert f"event=listening urls={exporter.url}/ " in exporter.log
-    assert "event=target_failing" in exporter.log
+    e2e.eventually(lambda: "event=target_failing" in exporter.log)
 
 
 def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):

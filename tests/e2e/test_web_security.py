@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import statistics
 import subprocess
+import time
 
 import bcrypt
 import pytest
@@ -48,13 +50,16 @@ def test_prometheus_scrapes_over_mutual_tls_with_its_password_and_others_do_not(
     config = {"global": often, "scrape_configs": scraped}
     prometheus = start(e2e.Prometheus, config=config, name="prometheus-web")
     prometheus.wait_for(f"{prometheus.url}/-/ready")
-    e2e.eventually(lambda: prometheus.value('sum_over_time(up{job="let in"}[1m])>=5'))
+    e2e.eventually(lambda: prometheus.value('sum_over_time(up{job="let in"}[5m])>=5'))
     for other in ("no password", "no certificate"):
-        assert prometheus.value(f'max_over_time(up{{job="{other}"}}[1m])') == 0
+        e2e.eventually(lambda other=other: prometheus.query(f'up{{job="{other}"}}'))
+        assert prometheus.value(f'max_over_time(up{{job="{other}"}}[5m])') == 0
     name = "spec_decode_exporter_web_config_last_reload_successful"
-    assert prometheus.value(f'{name}{{job="let in"}}') == 1
+    assert prometheus.value(f'last_over_time({name}{{job="let in"}}[5m])') == 1
 
 
+ATTACK = 15
+"""Seconds."""
 SLOW = {
     "heads that never end": "-H -i 1",
     "bodies that never end": "-B -i 1 -s 8192",
@@ -70,20 +75,18 @@ def test_deliberately_slow_clients_do_not_delay_others(start, e2e, way):
     exporter = start(e2e.Exporter, targets, name=way.replace(" ", "-"))
     exporter.wait_for(f"{exporter.url}/-/ready")
     page = f"{exporter.url}/metrics"
-    attack = f"slowhttptest {SLOW[way]} -c 600 -r 200 -l 15 -p 2 -u {page}".split()
-    one = ["curl", "-s", "-o", "/dev/null", "-m", "30", "-w", "%{http_code} %{time_total}", page]
+    attack = f"slowhttptest {SLOW[way]} -c 600 -r 200 -l {ATTACK} -p 2 -u {page}".split()
     attack = subprocess.Popen(attack, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     taken = []
     try:
         while attack.poll() is None:
-            status, seconds = subprocess.run(one, capture_output=True, check=False).stdout.split()
-            taken.append((int(status), float(seconds)))
-        waited = exporter.waited_for_cpu()
+            begin = time.monotonic()
+            status, _, _ = e2e.fetch(page)
+            taken.append((time.monotonic() - begin, status))
     finally:
         attack.kill()
         attack.wait()
-    answered = [seconds for status, seconds in taken if status == 200]
-    assert len(taken) > 5
-    assert len(answered) >= 0.95 * len(taken), taken
-    assert sorted(answered)[int(0.95 * len(answered))] < 1 + waited
+    assert [status for _, status in taken].count(200) >= 0.9 * len(taken) > 0, taken
+    # Who waits for a slow client waits for the end of the attack.
+    assert statistics.median(seconds for seconds, _ in taken) < ATTACK / 3 + exporter.waited_for_cpu()
     assert "Traceback" not in exporter.log

@@ -11,6 +11,9 @@ CHART = CHECKOUT / "helm" / "spec-decode-exporter"
 OPERATOR = [f"monitoring.coreos.com/v1/{kind}" for kind in ("ServiceMonitor", "PodMonitor", "PrometheusRule")]
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
 
+ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
+"""Values by which vLLM tells its sidecar of requests."""
+
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
     """Loader that reads a plain `=` as text, as Kubernetes does; YAML 1.1 has a type for it."""

@@ -5,9 +5,7 @@ import shutil
 import pytest
 
 from helm import chart_files
-from tests.contract.chart.rendering import CHART, render_chart
-
-MIDDLEWARE = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
+from tests.contract.chart.rendering import CHART, ON, render_chart
 
 
 def test_the_chart_contains_exactly_the_copies():
@@ -24,7 +22,7 @@ def test_the_chart_contains_exactly_the_copies():
         ({"mode": "fleet"}, None),
         ({"dashboards": {"enabled": True}}, "dashboards.enabled needs files/dashboards/"),
         ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled needs files/prometheus/"),
-        (MIDDLEWARE, "sidecar.middleware needs files/middleware/"),
+        (ON, "sidecar.middleware needs files/middleware/"),
     ],
     ids=["what needs no copy", "dashboards", "rules", "middleware"],
 )

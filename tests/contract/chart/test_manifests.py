@@ -1,16 +1,14 @@
 """Every object that the chart makes, for every case in ci/: valid, safe, and named as it must be."""
 
 import re
-from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
+from tests.contract.chart.custom_resources import RESOURCES, schema_of
 from tests.contract.chart.kubernetes_pages import after
 
-OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 VERSIONS = ["1.29", "1.36"]
 """The oldest that the chart takes, and the newest that is known."""
 
@@ -20,33 +18,16 @@ def test_every_object_is_what_kubernetes_takes(render, case, version):
     import kubernetes_validate
 
     for one in render(case, kube_version=f"v{version}.0"):
-        if one["kind"] not in OPERATOR_KINDS:
+        if one["kind"] not in RESOURCES:
             kubernetes_validate.validate(one, version, strict=True)
 
 
-def closed(schema):
-    """Let a schema refuse what it does not name, as the API server's strict check of fields does."""
-    if isinstance(schema, list):
-        return [closed(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    inner = {key: closed(value) for key, value in schema.items()}
-    return {"additionalProperties": False, **inner} if "properties" in schema else inner
-
-
-@pytest.fixture(scope="module")
-def operator_schemas():
-    definitions = yaml.safe_load_all(Path(__file__).with_name("operator.yaml").read_text())
-    versions = {one["spec"]["names"]["kind"]: one["spec"]["versions"][0] for one in definitions}
-    return {kind: closed(version["schema"]["openAPIV3Schema"]) for kind, version in versions.items()}
-
-
-def test_every_object_is_what_the_operator_takes(rendered, operator_schemas):
+def test_every_object_is_what_the_operator_takes(rendered):
     import jsonschema
 
     for one in rendered:
-        if one["kind"] in operator_schemas:
-            jsonschema.validate(one, operator_schemas[one["kind"]])
+        if one["kind"] in RESOURCES:
+            jsonschema.validate(one, schema_of(one["kind"]))
 
 
 def test_names_are_unique_those_of_dns_and_of_the_whole_cluster_only_if_asked_for(rendered, render, case):

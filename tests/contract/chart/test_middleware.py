@@ -11,9 +11,9 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from tests.contract.chart.rendering import CHART
 
 from .conftest import MIDDLEWARE
+from .rendering import ON
 
 FILE = Path(spec_decode_requests.__file__)
-ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
 
 
 def of_the_file(rendered):

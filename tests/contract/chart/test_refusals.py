@@ -3,6 +3,8 @@
 import pytest
 import yaml
 
+from tests.contract.chart.rendering import ON
+
 
 def looking(**keys):
     """Return values by which the exporter looks for pods."""
@@ -22,8 +24,7 @@ USERS = {"basic_auth_users": {"prometheus": "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DX
 PASSWORD = {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}}
 MONITOR = {"monitor": {"enabled": True}}
 MOUNT = {"extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}]}
-MIDDLEWARE = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
-NOT_INGESTED = {**MIDDLEWARE, "config": {"requests": {"ingest": False}}}
+NOT_INGESTED = {**ON, "config": {"requests": {"ingest": False}}}
 CANNOT_WORK = [
     ({"mode": "sidecar"}, "set monitor.enabled, prometheusRule.enabled and dashboards.enabled"),
     ({**SIDECAR, "persistence": {"enabled": True}}, "persistence is for mode: fleet"),
@@ -33,8 +34,8 @@ CANNOT_WORK = [
     (MOUNT, "names ca, which is not in extraVolumes"),
     (looking(namespaces=["${PLACE}"]), "write its name, or set rbac.create to false"),
     (tls(cert_file="tls.crt", key_file="/tls.key"), "set it to the Secret that has the file"),
-    ({**MIDDLEWARE, "mode": "fleet"}, "mode: sidecar"),
-    ({**MIDDLEWARE, "config": {}}, "config.requests.ingest"),
+    ({**ON, "mode": "fleet"}, "mode: sidecar"),
+    ({**ON, "config": {}}, "config.requests.ingest"),
     (NOT_INGESTED, "config.requests.ingest"),
     (overriding("SpecDecodeSudenDrop"), "SpecDecodeSudenDrop, which is no alert"),
     (overriding("SpecDecodeSuddenDrop/slow"), "SpecDecodeSuddenDrop/slow, which is no alert"),

@@ -141,11 +141,6 @@ def wrong_series(name):
     return None
 
 
-def series(names):
-    """Return those of the names that are names of series."""
-    return [name for name in names if re.match(r"(spec_decode_|vllm:)\w", name)]
-
-
 def alerts(names):
     """Return those of the names that look like alerts, without a runbook."""
     known = {path.stem for path in RUNBOOKS.glob("*.md")}

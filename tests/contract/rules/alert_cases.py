@@ -15,11 +15,9 @@ from tests.contract.rules.shipped import PROMETHEUS
 from tests.fakes import moved_fleet
 from tests.paths import DATA
 
-FOLDER: Final = DATA / "alerts"
 SHIPPED: Final = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
 RULES: Final = sorted(path for pattern in SHIPPED["rule_files"] for path in PROMETHEUS.glob(pattern))
 _TEXT = "".join(path.read_text(encoding="utf-8") for path in RULES)
-ALERTS: Final = frozenset(re.findall(r"- alert: (\w+)", _TEXT))
 SERIES: Final = frozenset(re.findall(r"\b(?:spec_decode_\w+|up)\b", _TEXT))
 """Every series that a rule may mean; the others are not recorded."""
 SCRAPED: Final = {"job": "spec-decode", "instance": "exporter:7732"}
@@ -121,20 +119,15 @@ class Case(Row):
         firing = f'ALERTS{{alertname!~"{others}", alertstate="firing"}}'
         yield _expectation(firing, self.minutes, named, over=self.minutes)
 
-    @property
-    def coarse(self) -> int:
-        """Seconds between evaluations that show the same at small cost: promtool takes 10 ms for each."""
-        return 30 if self.minutes <= 30 else 60 if self.minutes <= 120 else 120
-
-    def promtool(self, series: Sequence[Mapping[str, str]], evaluation: int) -> str:
-        """Return the file that ``promtool test rules`` evaluates every ``evaluation`` seconds."""
+    def promtool(self, series: Sequence[Mapping[str, str]]) -> str:
+        """Return the file that ``promtool test rules`` evaluates with every scrape."""
         test = {
             "interval": f"{self.scrape}s",
             "input_series": series,
             "promql_expr_test": list(self.expectations()),
         }
         rules = [str(path) for path in RULES]
-        return json.dumps({"rule_files": rules, "evaluation_interval": f"{evaluation}s", "tests": [test]})
+        return json.dumps({"rule_files": rules, "evaluation_interval": f"{self.scrape}s", "tests": [test]})
 
 
 def _expectation(
@@ -151,6 +144,6 @@ def _expectation(
 
 CASES: Final = {
     title: Case.model_validate(row)
-    for title, row in yaml.safe_load((FOLDER / "cases.yml").read_text(encoding="utf-8")).items()
+    for title, row in yaml.safe_load((DATA / "alerts" / "cases.yml").read_text(encoding="utf-8")).items()
     if title != "x-shared"
 }

@@ -7,11 +7,13 @@ import promql_parser as promql
 from spec_decode_exporter.analysis.window_evaluation import DEAD
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
 from tests.contract.promql import of_kind, queries_of
+from tests.contract.rules.alert_cases import CASES as LIVED
+from tests.contract.rules.alert_cases import WITHOUT_A_CASE
 from tests.every import every
 from tests.paths import CHECKOUT
 
 from .shipped import PROMETHEUS, RUNBOOKS, alerts, rule_id, rules
-from .test_promtool import cases_of_alerts
+from .test_promtool import CASES
 
 ALERTS = alerts()
 DASHBOARDS = {path.stem for path in (CHECKOUT / "grafana" / "dashboards").glob("*.json")}
@@ -29,6 +31,12 @@ def test_names_are_unique_begin_alike_and_have_a_kind_if_several_rules_share_one
     assert len({rule_id(alert) for alert in ALERTS}) == len(ALERTS)
     assert all(re.fullmatch(r"SpecDecode([A-Z][a-z]+)+", name) for name in names)
     assert all("kind" in alert["labels"] for alert in ALERTS if names.count(alert["alert"]) > 1)
+
+
+def test_every_alert_has_a_case_that_make_e2e_lives_through():
+    named = {fires.alert for case in LIVED.values() for fires in case.fires}
+    assert named | set(WITHOUT_A_CASE) == {alert["alert"] for alert in ALERTS}
+    assert named.isdisjoint(WITHOUT_A_CASE)
 
 
 def test_severities_are_three_and_those_that_only_advise_are_in_a_file_of_their_own():
@@ -104,7 +112,6 @@ def table():
 
 
 TABLE = table()
-TESTS = dict(cases_of_alerts())
 
 
 def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
@@ -115,10 +122,8 @@ def test_the_guide_has_a_row_for_every_alert_and_an_action_for_every_name():
 
 @each
 def test_the_guide_says_when_an_alert_fires_and_ends(alert):
-    measured = [
-        max(sample["value"] for sample in one["exp_samples"])
-        for one in TESTS[rule_id(alert)]["promql_expr_test"]
-    ]
+    case, _ = CASES[rule_id(alert)]
+    measured = (max(map(int, seconds)) for seconds in zip(*case["fires"].values(), strict=True))
     severity, means, _, *times = TABLE[rule_id(alert)]
     assert means
     assert [severity, *times] == [

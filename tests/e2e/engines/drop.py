@@ -5,31 +5,32 @@ from __future__ import annotations
 import time
 
 from clients import Api, Load, driving
-from process import until
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
 from watch import Watch
 
+from tests.e2e.conftest import CEILING, eventually
+
 DROPPED = "spec_decode_acceptance_dropped"
 BASELINE = "spec_decode_baseline_acceptance_length_tokens"
-SOON = 15.0
-"""Seconds from the first worse request within which the exporter reports a drop."""
+SOON = 30.0
+"""Seconds from the first worse request within which the exporter reports a drop, on a machine that does other things too."""
 
 
 def drop_and_recovery(watching: Watch, url: str, api: Api, *, worse: float) -> str:
     """Cause a drop by the temperature ``worse``, and end it; return a line about both delays."""
-    with driving(url, Load(temperature=0, seconds=240, api=api)):
-        known = f"a baseline; see {watching.server.log}"
-        until(lambda: bool(watching.page().find(BASELINE)), what=known, seconds=240)
+    with driving(url, Load(temperature=0, seconds=CEILING, api=api)):
+        known = f"a baseline; see {watching.server.log_path}"
+        eventually(lambda: bool(watching.page().find(BASELINE)), what=known)
         page = watching.settled(polls=20)
     baseline = page.sum(BASELINE)
     assert page.sum("spec_decode_acceptance_length_tokens", window="30s") == approx(baseline, rel=0.1)
     assert {sample.value for sample in page.find(DROPPED)} == {0}
 
-    flagged = _seconds_until(1, watching, url, Load(temperature=worse, seconds=60, api=api))
+    flagged = _seconds_until(1, watching, url, Load(temperature=worse, seconds=CEILING, api=api))
     assert watching.page().sum(BASELINE) == approx(baseline, rel=0.1)
     assert flagged < SOON
 
-    cleared = _seconds_until(0, watching, url, Load(temperature=0, seconds=90, api=api))
+    cleared = _seconds_until(0, watching, url, Load(temperature=0, seconds=CEILING, api=api))
     page = watching.page()
     assert page.sum("spec_decode_acceptance_drops_total", kind="sudden") == 1
     interval = page.sum("spec_decode_exporter_poll_interval_seconds")
@@ -47,7 +48,7 @@ def _seconds_until(dropped: int, watching: Watch, url: str, load: Load) -> float
 
     began = time.monotonic()
     with driving(url, load):
-        until(reported, what=f"{DROPPED} {dropped}; see {watching.server.log}", seconds=load.seconds)
+        eventually(reported, what=f"{DROPPED} {dropped}; see {watching.server.log_path}")
         seconds = time.monotonic() - began
         watching.settled(polls=10)
         assert reported()

@@ -1,84 +1,42 @@
-"""Start a server as its own process group, wait until it answers, and end all of its processes."""
+"""Servers of engines: what they write stays in a folder, and their last process is gone before the next begins."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import socket
-import subprocess
-import time
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
-LOGS = Path(".e2e/logs")
+from tests.e2e.conftest import Running, eventually, fetch
+from tests.paths import CHECKOUT
+
+LOGS = CHECKOUT / ".e2e" / "logs"
 HOST = "127.0.0.1"
-
-
-class NeverHappenedError(AssertionError):
-    """A condition was not met in time; the text names it and a log file."""
-
-
-def until(happened: Callable[[], bool], *, what: str, seconds: float, every: float = 0.25) -> None:
-    """Return once ``happened()`` is true, or raise after ``seconds`` of real time."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > deadline:
-            raise NeverHappenedError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(every)
-
-
-def free_port() -> int:
-    """Return an unused port on the loopback address."""
-    with socket.socket() as listener:
-        listener.bind((HOST, 0))
-        return int(listener.getsockname()[1])
+PATIENCE = 20.0
+"""Seconds until the processes of an engine are killed."""
 
 
 def get(url: str) -> str:
     """Return the body of a page, or raise ``OSError``."""
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read().decode()
+    status, _, body = fetch(url)
+    if status != 200:
+        raise OSError(f"{url}: {status}")
+    return body
 
 
-def answers(url: str) -> bool:
-    """Return whether the page is served."""
-    try:
-        get(url)
-    except OSError:
-        return False
-    return True
-
-
-@dataclass(frozen=True)
-class Server:
+class Server(Running):
     """A running server: where it listens, what it writes, and the group of all its processes."""
 
-    process: subprocess.Popen[bytes]
-    port: int
-    log: Path
+    def __init__(self, name: str, command: Sequence[str], port: int, **environment: str) -> None:
+        """Start it."""
+        LOGS.mkdir(parents=True, exist_ok=True)
+        super().__init__(name, command, LOGS, **environment)
+        self.port, self.url = port, f"http://{HOST}:{port}"
 
-    @property
-    def url(self) -> str:
-        """Its address without a path."""
-        return f"http://{HOST}:{self.port}"
-
-    def kill(self) -> None:
-        """End the whole group at once, as an out-of-memory killer would."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=30)
-        until(self._gone, what=f"the end of every process of {self.log.stem}", seconds=30)
-
-    def stop(self) -> None:
-        """Terminate it, and kill its processes after 20 s."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGTERM)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=20)
-        self.kill()
+    def kill(self) -> int:
+        """End the whole group at once; return when all of its processes have ended."""
+        status = super().kill()
+        eventually(self._gone, what=f"the end of every process of {self.name}")
+        return status
 
     def _gone(self) -> bool:
         try:
@@ -95,28 +53,12 @@ def serve(
     name: str,
     port: int,
     health: str,
-    seconds: float,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Run a command until the block ends; the block begins when its ``health`` page answers."""
-    LOGS.mkdir(parents=True, exist_ok=True)
-    log = LOGS / f"{name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, **(environment or {})},
-        )
-    server = Server(process, port, log)
+    server = Server(name, command, port, **(environment or {}))
     try:
-        until(
-            lambda: process.poll() is not None or answers(server.url + health),
-            what=f"an answer of {name}; see {log}",
-            seconds=seconds,
-        )
-        assert process.poll() is None, f"{name} ended with {process.returncode}; see {log}"
+        server.wait_for(server.url + health)
         yield server
     finally:
-        server.stop()
+        server.stop(PATIENCE)

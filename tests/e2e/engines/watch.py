@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from process import HOST, LOGS, Server, free_port, get, serve, until
+from process import HOST, LOGS, Server, get, serve
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
+
+from tests.e2e.conftest import eventually, free_port
 
 TARGET = "server"
 LONG = "10m"
@@ -21,8 +23,6 @@ LONG = "10m"
 SPEEDUP = "spec_decode_estimated_speedup_ratio"
 REQUEST_SPEEDUP = "spec_decode_end_to_end_speedup_ratio"
 COST = "spec_decode_draft_cost_ratio"
-SECONDS_TO_SETTLE = 45.0
-"""Back-off after an outage and the longest interval between polls, several times over."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,14 @@ class Watch:
 
     def wait_until_up(self) -> None:
         """Wait for a successful poll: the starting point that later counts are measured from."""
-        until(self.up, what=f"a successful poll; see {self.server.log}", seconds=SECONDS_TO_SETTLE)
+        eventually(self.up, what=f"a successful poll; see {self.server.log_path}")
 
     def settled(self, polls: int = 2) -> Page:
         """Return the page after ``polls`` further successful polls, which include all earlier requests."""
         enough = self._successes() + polls
-        until(
+        eventually(
             lambda: self._successes() >= enough,
-            what=f"{polls} further polls; see {self.server.log}",
-            seconds=SECONDS_TO_SETTLE,
+            what=f"{polls} further polls; see {self.server.log_path}",
         )
         return self.page()
 
@@ -98,7 +97,7 @@ class Watch:
         """
         expected = ("event=acceptance_dropped", "event=verdict_changed")
         wrong = ("level=warning", "level=error", *(["event=filtered_page_not_used"] if filtered else []))
-        lines = self.server.log.read_text(encoding="utf-8").splitlines()
+        lines = self.server.log.splitlines()
         complaints = [line for line in lines if any(word in line for word in wrong)]
         return [line for line in complaints if not any(word in line for word in expected)]
 
@@ -124,7 +123,7 @@ def watch(
     port = port or free_port()
     program = Path(sys.executable).with_name("spec-decode-exporter")
     command = [str(program), "run", "--config.file", str(path), "--web.listen-address", f"{HOST}:{port}"]
-    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy", seconds=60) as server:
+    with serve(command, name=f"{name}-exporter", port=port, health="/-/healthy") as server:
         watching = Watch(server)
         watching.wait_until_up()
         yield watching

@@ -5,8 +5,10 @@ import signal
 from pathlib import Path
 
 from clients import Truth
-from process import free_port, serve, until
+from process import serve
 from watch import watch
+
+from tests.e2e.conftest import eventually, free_port
 
 PROGRAM = Path(__file__).with_name("lmdeploy_page.py")
 K = 4
@@ -23,14 +25,13 @@ def test_the_page_of_lmdeploys_own_classes_gives_what_its_steps_were(record):
     port = free_port()
     command = [f"{os.environ['VLLM_VENV']}/bin/python", str(PROGRAM), os.environ["LMDEPLOY"], str(port)]
     with (
-        serve(command, name="lmdeploy", port=port, health="/metrics", seconds=240) as server,
+        serve(command, name="lmdeploy", port=port, health="/metrics") as server,
         watch("lmdeploy", server.url) as watching,
     ):
         os.kill(server.process.pid, signal.SIGUSR1)
-        until(
+        eventually(
             lambda: printed_truth(server.log) is not None,
-            what=f"the end of all requests; see {server.log}",
-            seconds=120,
+            what=f"the end of all requests; see {server.log_path}",
         )
         counts = printed_truth(server.log)
         tokens = sum(

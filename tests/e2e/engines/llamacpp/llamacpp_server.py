@@ -13,10 +13,11 @@ from typing import Any
 
 from clients import Api, Body, Truth
 from gguf_models import NORMAL, VOCABULARY, tokens
-from process import Server, free_port, serve
+from process import Server, serve
+
+from tests.e2e.conftest import free_port
 
 PROGRAM = Path(__file__).with_name("serve.py")
-SECONDS_TO_START = 60.0
 SLOTS = 4
 CONTEXT = 1024
 """Tokens of a request: the prompt's and the answer's."""
@@ -80,7 +81,5 @@ def llamacpp(
     size = {"model.path": str(models() / f"{model}.gguf"), "n_parallel": slots, "n_ctx": slots * CONTEXT}
     command = [sys.executable, str(PROGRAM), str(port), json.dumps(size | flags)]
     package = {"PYTHONPATH": os.environ["LLAMACPP"]}
-    with serve(
-        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=package
-    ) as server:
+    with serve(command, name=name, port=port, health="/health", environment=package) as server:
         yield server

@@ -1,8 +1,9 @@
 from clients import Load, drive, driving
 from counted import check_counters, check_steps, complete
 from llamacpp_server import accepting, llamacpp, ngram, requests
-from process import until
 from watch import state, watch
+
+from tests.e2e.conftest import CEILING, eventually
 
 MILLION = 1_000_000
 LONGEST = 64
@@ -16,12 +17,11 @@ def test_counters_that_the_server_rounds_break_no_check_and_restart_no_engine(re
         llamacpp("llamacpp-million", fast, model="draft", slots=SLOTS) as server,
         watch("llamacpp-million", server.url) as watching,
     ):
-        load = Load(temperature=0, seconds=400, at_once=SLOTS, api=requests(350, prompt=150))
+        load = Load(temperature=0, seconds=CEILING, at_once=SLOTS, api=requests(350, prompt=150))
         with driving(server.url, load) as sent:
-            until(
+            eventually(
                 lambda: watching.page().sum("spec_decode_accepted_tokens_total") > 1.2 * MILLION,
-                what=f"a million accepted tokens and more; see {server.log}",
-                seconds=load.seconds,
+                what=f"a million accepted tokens and more; see {server.log_path}",
             )
         truth = complete(sent.result(), server.url)
         page = watching.settled()
@@ -49,11 +49,10 @@ def test_a_server_that_decodes_for_30_seconds_without_a_draft_is_off(record):
         llamacpp("llamacpp-off", {"type": "none"}) as server,
         watch("llamacpp-off", server.url) as watching,
     ):
-        with driving(server.url, Load(temperature=0, seconds=150, at_once=1, api=requests(100))) as sent:
-            until(
+        with driving(server.url, Load(temperature=0, seconds=CEILING, at_once=1, api=requests(100))) as sent:
+            eventually(
                 lambda: state(watching.page()) == "disabled",
-                what=f"the end of any doubt; see {watching.server.log}",
-                seconds=100,
+                what=f"the end of any doubt; see {watching.server.log_path}",
             )
         truth = complete(sent.result(), server.url)
         page = watching.settled()

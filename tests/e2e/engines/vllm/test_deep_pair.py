@@ -7,9 +7,10 @@ times in both is the truth. Every round has the same requests, so their means ar
 from __future__ import annotations
 
 from clients import answers_of, send, send_until
-from process import free_port, until
 from vllm_server import DEV_MODE, QUIET, draft_model, vllm
 from watch import COST, REQUEST_SPEEDUP, SPEEDUP, bounds, engine, has_bounds, learned, said, watch
+
+from tests.e2e.conftest import eventually, free_port
 
 K = 4
 WORKERS = 3
@@ -33,7 +34,7 @@ def test_the_bounds_contain_what_the_client_measured(tmp_path, remark):
         plain = send_until(lambda: learned(watching, LEARNING_SECONDS), server.url, ROUNDS)
         watching.settled()
         server.stop()
-        until(lambda: not watching.up(), what="a failed poll of the stopped server", seconds=30)
+        eventually(lambda: not watching.up(), what="a failed poll of the stopped server")
         with (
             vllm("deep-drafting", *QUIET, *draft_model(K, "deep-draft"), **deep) as drafts,
             watch("deep-unknown", drafts.url, window=WINDOW) as unknown,

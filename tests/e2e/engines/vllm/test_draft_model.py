@@ -54,11 +54,11 @@ def test_the_filtered_page_is_read_and_vllm_says_its_version_and_how_it_speculat
     assert (info.labels["method"], info.labels["method_source"]) == ("draft_model", "server_info")
     assert info.labels["draft_model"] == str(models() / "draft")
     assert page.sum("spec_decode_configured_tokens") == 4
-    log = server.log.read_text(encoding="utf-8")
+    log = server.log
     assert "POST /v1/completions" in log
     assert "GET /metrics" not in log, "vLLM logs no poll when told so"
 
 
-def test_a_drop_is_flagged_within_15_seconds_and_cleared_after_the_recovery(server, remark):
+def test_a_drop_is_flagged_soon_and_cleared_after_the_recovery(server, remark):
     with watch("drop", server.url) as watching:
         remark(drop_and_recovery(watching, server.url, VLLM, worse=1))

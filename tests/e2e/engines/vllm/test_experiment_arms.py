@@ -10,9 +10,11 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from clients import Times, answers_of, send
-from process import Server, until
+from process import Server
 from vllm_server import QUIET, draft_model, vllm
 from watch import COST, SPEEDUP, TARGET, Watch, bounds, watch
+
+from tests.e2e.conftest import eventually
 
 WINDOW = "2m"
 EXPERIMENT = {
@@ -32,7 +34,7 @@ def test_an_experiment_measures_the_truth_and_the_cost(remark):
         vllm("arm-drafting", *QUIET, *draft_model(4, "deep-draft"), model="deep") as drafting,
         watch("arms", drafting.url, window=WINDOW, **arms(plain, drafting)) as watching,
     ):
-        until(lambda: len(ups(watching)) == 2, what="polls of both servers", seconds=30)
+        eventually(lambda: len(ups(watching)) == 2, what="polls of both servers")
         without, with_drafts = send_both_until(lambda: is_measured(watching), plain.url, drafting.url)
         page = watching.settled()
     truth = without.per_token / with_drafts.per_token

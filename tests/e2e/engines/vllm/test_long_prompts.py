@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pytest
 from clients import long_prompts, send, send_until
-from process import free_port
 from vllm_server import QUIET, draft_model, vllm
 from watch import REQUEST_SPEEDUP, bounds, engine, has_bounds, learned, said, watch
+
+from tests.e2e.conftest import free_port
 
 PROMPT = 1500
 """Tokens; none of them is in the prefix cache."""

@@ -17,11 +17,12 @@ import pytest
 from clients import Load, Truth, drive
 from compare import check_counters, check_vllm
 from inside import FLAGS
-from process import HOST, free_port, get, until
+from process import HOST, get
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import watch
 
 from spec_decode_exporter.web.documentation import served
+from tests.e2e.conftest import eventually, free_port
 
 WINDOW = "5m"
 """Longer than all of this takes."""
@@ -30,7 +31,6 @@ COST = {"draft_cost_ratio": 0.4}
 KINDS = {"0": "code", "0.7-1": "creative"}
 """The header of the requests in each bucket of temperature."""
 SUMS = {"spec_decode_requests_total": "requests", "spec_decode_request_saved_tokens_total": "accepted_tokens"}
-SECONDS_TO_NOTICE = 200.0
 
 
 def load(bucket, seconds):
@@ -63,16 +63,16 @@ def mix(tmp_path_factory):
             return mixed(watching.page()) == [1.0]
 
         alone = drive(server.url, load("0", 20))
-        until(lambda: taken() == alone.requests, what="the first requests", seconds=30)
+        eventually(lambda: taken() == alone.requests, what="the first requests")
         before = watching.page()
         with ThreadPoolExecutor(2) as pool:
             driving = {bucket: pool.submit(drive, server.url, load(bucket, 90)) for bucket in KINDS}
-            what = f"the metric; see {watching.server.log}"
-            until(noticed, what=what, seconds=SECONDS_TO_NOTICE)
+            what = f"the metric; see {watching.server.log_path}"
+            eventually(noticed, what=what)
             truths = {bucket: one.result() for bucket, one in driving.items()}
         truths["0"] += alone
         whole = sum(truths.values(), Truth())
-        until(lambda: taken() == whole.requests, what="all requests", seconds=30)
+        eventually(lambda: taken() == whole.requests, what="all requests")
 
         def api(path):
             return json.loads(get(f"{watching.server.url}/api/v1/{path}"))

@@ -1,8 +1,9 @@
 from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
-from process import free_port, until
 from vllm_server import QUIET, draft_model, vllm
 from watch import watch
+
+from tests.e2e.conftest import eventually, free_port
 
 
 def test_windows_begin_again_after_a_kill_and_a_restart_with_another_number_of_tokens(record):
@@ -18,7 +19,7 @@ def test_windows_begin_again_after_a_kill_and_a_restart_with_another_number_of_t
         record("before the kill, K = 3", killed, before)
 
         server.kill()
-        until(lambda: not watching.up(), what="a failed poll of the killed server", seconds=20)
+        eventually(lambda: not watching.up(), what="a failed poll of the killed server")
         with vllm("restart-k5", *draft_model(5), *QUIET, port=port):
             watching.wait_until_up()
             after = drive(server.url, Load(temperature=0, seconds=12))

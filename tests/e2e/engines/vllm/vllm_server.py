@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clients import MODEL
-from process import HOST, Server, free_port, serve
+from process import HOST, Server, serve
 
-SECONDS_TO_START = 240.0
+from tests.e2e.conftest import free_port
+
 ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -80,7 +81,5 @@ def vllm(
         *(COUNTS if per_request and SPECULATION in flags else ()),
         *flags,
     ]
-    with serve(
-        command, name=name, port=port, health="/health", seconds=SECONDS_TO_START, environment=environment
-    ) as server:
+    with serve(command, name=name, port=port, health="/health", environment=environment) as server:
         yield server

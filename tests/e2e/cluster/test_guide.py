@@ -1,38 +1,20 @@
 """The guide to Kubernetes, walked: what the chart makes of its values, in a real API, with the program that it starts.
 
 There are no nodes, no operator and no image: the tests start the installed program as the pod says, and Prometheus as
-the monitor says. Who may look at what is decided by the chart's own Role.
+the monitor says, and say themselves that a pod runs. Who may look at what is decided by the chart's own Role.
 """
 
 import copy
 import json
 import re
-from importlib.util import find_spec
 
 import pytest
 import yaml
 
-from helm import chart_files
+from helm.chart_files import CHART
 from tests.contract.chart.kubernetes_pages import TEXT
-from tests.contract.chart.rendering import CHART, render_chart
-from tests.e2e.kube_api import ApiServer, needs_kube_api
 
-pytestmark = [
-    needs_kube_api,
-    pytest.mark.skipif(
-        find_spec("helm_python") is None, reason="NOT TESTED: `make chart` installs Helm's engine"
-    ),
-]
-
-ACCOUNT = "system:serviceaccount:monitoring:spec-decode-exporter"
-PATHS = {
-    "ConfigMap": "api/v1/namespaces/{}/configmaps",
-    "Service": "api/v1/namespaces/{}/services",
-    "ServiceAccount": "api/v1/namespaces/{}/serviceaccounts",
-    "Deployment": "apis/apps/v1/namespaces/{}/deployments",
-    "Role": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
-    "RoleBinding": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-}
+NAME = "spec-decode-exporter"
 SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
 
 
@@ -43,32 +25,22 @@ def block(mark):
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory, e2e):
-    api = ApiServer(tmp_path_factory.mktemp("walk") / "api", e2e.free_port(), account=ACCOUNT)
+def install(cluster, helm_of):
+    """Install the chart; return a function that returns the spec of its object of a kind."""
+    if not cluster.folder:
+        pytest.skip("NOT TESTED: in a cluster with nodes, no test says that a pod runs")
     for namespace in ("inference", "monitoring"):
-        api.create("/api/v1/namespaces", metadata={"name": namespace})
-    yield api
-    api.stop()
-
-
-@pytest.fixture(scope="module")
-def install(api):
-    """Create the chart's objects, as Helm does; return them with those that only the operator reads."""
-    chart_files.write_copies()
+        cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
 
     def install(values, namespace):
-        rendered = render_chart(CHART, values, name="spec-decode-exporter", namespace=namespace)
-        for one in rendered:
-            if one["kind"] in PATHS and "helm.sh/hook" not in one["metadata"].get("annotations", {}):
-                where = one["metadata"].get("namespace", "")
-                api.ask("POST", "/" + PATHS[one["kind"]].format(where), one)
-        return rendered
+        helm_of("v4")("install", NAME, chart=str(CHART), namespace=namespace, values=values)
+        return lambda kind: cluster.get(kind, namespace)[NAME]["spec"]
 
     return install
 
 
 @pytest.fixture(scope="module")
-def drill(api, start, e2e):
+def drill(cluster, install, start, e2e):
     """The stand-in vLLM of the document, in a pod of the document."""
     pod = yaml.safe_load(block("<!-- drill -->"))
     words = pod["spec"]["containers"][0]["args"]
@@ -77,9 +49,8 @@ def drill(api, start, e2e):
     server.wait_for(server.url)
     # The document's port is that of everyone on this machine.
     pod["metadata"]["annotations"] = {"prometheus.io/port": str(server.port)}
-    place = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
-    api.ask("POST", place, pod)
-    api.change(f"{place}/drill/status", status={"phase": "Running", "podIP": "127.0.0.1"})
+    cluster.apply(pod)
+    cluster.set_status("drill", pod["metadata"]["namespace"], phase="Running", podIP="127.0.0.1")
     return server
 
 
@@ -89,15 +60,13 @@ def fleet(install):
 
 
 @pytest.fixture(scope="module")
-def mounted(api, fleet, tmp_path_factory):
+def mounted(cluster, fleet, tmp_path_factory):
     """Return a folder with the configuration of the chart's ConfigMap, and with what a pod knows of its API by itself."""
-    name = fleet.one("Deployment")["metadata"]["name"]
-    found = api.ask("GET", f"/api/v1/namespaces/monitoring/configmaps/{name}")["data"]["exporter.yml"]
-    config = yaml.safe_load(found)
+    config = yaml.safe_load(cluster.get("configmap", "monitoring")[NAME]["data"]["exporter.yml"])
     for way in config["discovery"]["kubernetes"]:
-        way["api_server"] = api.url
-        way["authorization"] = {"credentials_file": str(api.folder / "token")}
-        way["tls_config"] = {"ca_file": str(api.folder / "ca.crt")}
+        way["api_server"] = cluster.url
+        way["authorization"] = {"credentials_file": str(cluster.folder / "token")}
+        way["tls_config"] = {"ca_file": str(cluster.folder / "ca.crt")}
     folder = tmp_path_factory.mktemp("pod")
     (folder / "exporter.yml").write_text(json.dumps(config))
     return folder
@@ -124,7 +93,7 @@ def run_container(start, e2e):
 
 @pytest.fixture(scope="module")
 def exporter(run_container, fleet, mounted, drill):
-    (container,) = copy.deepcopy(fleet.one("Deployment")["spec"]["template"]["spec"]["containers"])
+    (container,) = copy.deepcopy(fleet("deployment")["template"]["spec"]["containers"])
     state = mounted / "state"
     state.mkdir()
     mounts = {"/etc/spec-decode-exporter": mounted, "/var/lib/spec-decode-exporter": state}
@@ -137,8 +106,8 @@ def exporter(run_container, fleet, mounted, drill):
 def prometheus(start, e2e, fleet, exporter, drill, tmp_path_factory, prometheus_tools):
     """A Prometheus that does what the operator would have it do for the ServiceMonitor and the PrometheusRule."""
     rules = tmp_path_factory.mktemp("rules") / "rules.yml"
-    rules.write_text(yaml.safe_dump(fleet.one("PrometheusRule")["spec"]))
-    (endpoint,) = fleet.one("ServiceMonitor")["spec"]["endpoints"]
+    rules.write_text(yaml.safe_dump(fleet("prometheusrule")))
+    (endpoint,) = fleet("servicemonitor")["endpoints"]
     own = {"namespace": "monitoring", "pod": "spec-decode-exporter-0", "service": "spec-decode-exporter"}
     vllm = {"namespace": "inference", "pod": "drill"}
     jobs = [("exporter", exporter, own, endpoint["honorLabels"]), ("vllm", drill, vllm, False)]
@@ -183,7 +152,7 @@ def test_the_series_join_with_those_of_vllm_and_what_is_the_exporter_s_own_has_i
 def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(
     install, run_container, start, e2e, tmp_path
 ):
-    rendered = install(yaml.safe_load(block("# sidecar.yaml")), "inference")
+    installed = install(yaml.safe_load(block("# sidecar.yaml")), "inference")
     server = start(e2e.Simulator, "steady", name="vllm")
     server.wait_for(server.url)
     (sidecar,) = yaml.safe_load(block("<!-- container -->"))["initContainers"]
@@ -192,10 +161,15 @@ def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculate
     variable = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
     assert f"`{variable}`" in TEXT
     sidecar["env"].append({"name": variable, "value": json.dumps(SPECULATION)})
-    monitor = rendered.one("PodMonitor")["spec"]
+    monitor = installed("podmonitor")
     assert monitor["namespaceSelector"] == {"matchNames": ["inference"]}
     assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in sidecar["ports"]}
     exporter = run_container(sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
     exporter.wait_for(f"{exporter.url}{sidecar['livenessProbe']['httpGet']['path']}")
-    e2e.eventually(lambda: 'method="eagle3"' in exporter.metrics())
-    assert re.search(r"^spec_decode_exporter_target_up\{.*\} 1\.0$", exporter.metrics(), re.MULTILINE)
+    up = re.compile(r"^spec_decode_exporter_target_up\{.*\} 1\.0$", re.MULTILINE)
+
+    def knows_it():
+        page = exporter.metrics()
+        return 'method="eagle3"' in page and up.search(page)
+
+    e2e.eventually(knows_it)

@@ -1,24 +1,12 @@
-"""What Prometheus scrapes of an exporter in the cases of the alerts: recorded once, evaluated often.
-
-``make alert-series`` lives through every case that is not current and writes its series to tests/data/alerts. Each file
-has two hashes: of the case, and of the code from a simulated server to the metrics page, without comments and docstrings.
-``make test`` evaluates the files by promtool. ``make e2e`` records again where the code has changed, and evaluates that.
-"""
+"""What Prometheus scrapes of an exporter in the cases of the alerts: hours of simulated servers, lived through in seconds."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import hashlib
-import json
-import lzma
 import os
-import re
-import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -26,18 +14,9 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
-from tests.contract.rules.alert_cases import CASES, FOLDER, SERIES, Case
+from tests.contract.rules.alert_cases import SERIES, Case
 from tests.fakes.moved_fleet import TURNS, WALL, MovedFleet, Server, running
-from tests.fakes.scenarios import scenario
-from tests.paths import CHECKOUT
 
-_PACKAGE = CHECKOUT / "exporter" / "spec_decode_exporter"
-_ON_THE_WAY = (
-    *("simulator", "core", "config", "scrape", "window", "figures", "costs", "analysis", "drops"),
-    *("findings", "experiments", "requests", "monitor", "metrics", "app"),
-)
-"""Packages from the simulated server to the metrics page."""
-_LIVED = CHECKOUT / "tests" / "fakes" / "moved_fleet.py"
 _ALLOWED_ERRORS = {"reload_failed"}
 
 Series = list[dict[str, str]]
@@ -125,77 +104,6 @@ async def _reload(fleet: MovedFleet) -> None:
     raise AssertionError("the mistake was not noticed")
 
 
-def case_hash(case: Case) -> str:
-    """Return the hash of a case without what must fire, with the scenarios of its servers."""
-    names = sorted({server.scenario for server in case.servers.values()})
-    scenarios = [scenario(name).model_dump_json() for name in names]
-    told = case.model_dump_json(exclude={"fires", "also", "since"})
-    return hashlib.sha256("\n".join([told, *scenarios]).encode()).hexdigest()[:16]
-
-
-def code_hash() -> str:
-    """Return the hash of the code that a recording depends on."""
-    files = [_LIVED, *(path for name in _ON_THE_WAY for path in sorted((_PACKAGE / name).rglob("*.py")))]
-    texts = (f"{path.relative_to(CHECKOUT)}\n{code_of(path.read_text(encoding='utf-8'))}" for path in files)
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
-
-
-def code_of(text: str) -> str:
-    """Return a module without docstrings and lines that are only comments."""
-    lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[number] = ""
-    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-
-
-def path_of(title: str) -> Path:
-    """Return the file of a case."""
-    return FOLDER / f"{re.sub(r'[^a-z]+', '-', title.lower())}.json.xz"
-
-
-def read(title: str) -> Mapping[str, Any]:
-    """Return the hashes and the series of a case; without a file, no hash."""
-    path = path_of(title)
-    return json.loads(lzma.decompress(path.read_bytes())) if path.exists() else {"case": "", "code": ""}
-
-
-def write(title: str, series: Series) -> None:
-    """Write the file of a case."""
-    document = {"case": case_hash(CASES[title]), "code": code_hash(), "series": series}
-    path_of(title).write_bytes(lzma.compress(json.dumps(document, indent=0).encode(), preset=9))
-
-
-def recorded(titles: Iterable[str], pool: ProcessPoolExecutor) -> dict[str, Future[Series]]:
-    """Record cases side by side."""
-    return {title: pool.submit(record, CASES[title]) for title in titles}
-
-
-def outdated() -> list[str]:
-    """Return the cases whose file is of other code or of another case."""
-    code, found = code_hash(), {title: read(title) for title in CASES}
-    return [
-        title
-        for title, file in found.items()
-        if (file["case"], file["code"]) != (case_hash(CASES[title]), code)
-    ]
-
-
 def polite_pool() -> ProcessPoolExecutor:
     """Return processes that leave the processor to programs that measure time."""
     return ProcessPoolExecutor(initializer=os.nice, initargs=(10,))
-
-
-def main() -> None:
-    """Write the series that are outdated; delete those of no case."""
-    for path in set(FOLDER.glob("*.xz")) - {path_of(title) for title in CASES}:
-        path.unlink()
-    with polite_pool() as pool:
-        for title, series in recorded(sys.argv[1:] or outdated(), pool).items():
-            write(title, series.result())
-            sys.stdout.write(f"{title}: {path_of(title).stat().st_size:,} bytes\n")
-
-
-if __name__ == "__main__":
-    main()
