@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
@@ -172,6 +173,26 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
     assert [part for part in parts if part not in html] == []
     assert [part for part in absent if part in html] == []
+
+
+async def test_a_verdict_by_another_time_than_the_figures_says_which(engines):
+    async def text(**update):
+        view = changed(engines[0], evaluated=changed(engines[0].evaluated, **update))
+        return text_of(await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None))
+
+    assert "The verdict is by the last 5 min." in await text()
+    shorter = await text(basis=Basis.SHORTER, seconds=30.0)
+    assert "The verdict is by the last 30 s, other figures by 5m." in shorter.replace("\u202f", " ")
+    assert re.search(r"at least [\d.]+. ?\) last 30 s", shorter.replace("\u202f", " "))
+
+
+async def test_the_speed_up_of_newer_data_beside_a_verdict_that_stays_says_so(engines):
+    speedup = f"{engines[0].evaluated.estimated_speedup_ratio.value:.2f}\u00d7"
+    texts = [
+        text_of(await shown(views=[changed(engines[0], verdict=verdict)]))
+        for verdict in (engines[0].verdict, Verdict.HARMFUL)
+    ]
+    assert [f"now {speedup}" in text for text in texts] == [False, True]
 
 
 WAIT = CostMeasurement("schedule_in_force", "Wait for 12 requests", "the time until then")
