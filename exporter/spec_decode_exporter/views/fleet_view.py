@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.types import format_duration
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
@@ -27,7 +28,7 @@ from spec_decode_exporter.window.poll import Counters
 
 Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]
 Members = Sequence[WindowEvaluation]
-Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
+Arms = Iterable[tuple[Mapping[str, str], ArmFindings]]
 
 
 # fmt: off
@@ -205,17 +206,19 @@ def target_view(status: TargetStatus) -> TargetView:
     )
 
 
-def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
-    """Return name, baseline and arms of every experiment; ``arms`` are those of a ``Snapshot``."""
-    experiments = groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"]))
-    return [(name, baseline, list(its)) for (name, baseline), its in experiments]
-
-
-def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
-    """Return the document of an experiment."""
-    return ExperimentView(
-        experiment=name, baseline=baseline, arms=tuple(_arm(labels["arm"], its) for labels, its in arms)
+def experiment_views(arms: Arms, errors: Isolation, part: str) -> Iterator[ExperimentView]:
+    """Yield the document of each experiment; ``part`` omits one that fails. ``arms`` are of a ``Snapshot``."""
+    return errors.each(
+        part,
+        groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"])),
+        lambda each: {"experiment": each[0][0]},
+        lambda each: _experiment(*each[0], each[1]),
     )
+
+
+def _experiment(name: str, baseline: str, arms: Arms) -> ExperimentView:
+    views = tuple(_arm(labels["arm"], its) for labels, its in arms)
+    return ExperimentView(experiment=name, baseline=baseline, arms=views)
 
 
 def _arm(name: str, its: ArmFindings) -> ArmView:

@@ -23,12 +23,7 @@ from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    TargetView,
-    experiment_view,
-    experiments_of,
-    target_view,
-)
+from spec_decode_exporter.views.fleet_view import TargetView, experiment_views, target_view
 from spec_decode_exporter.views.headline import (
     engine_headline,
     finding_text,
@@ -127,12 +122,6 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     fleet = await ShownFleet.of(snapshot.engines, query, errors)
     targets = await _targets(errors, snapshot)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
-    experiments = errors.each(
-        "page",
-        experiments_of(snapshot.experiments),
-        lambda experiment: {"experiment": experiment[0]},
-        lambda experiment: experiment_view(*experiment),
-    )
     return {
         "version": state.version,
         "now": now,
@@ -143,7 +132,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "events": Events(state.events.since().events),
         "targets": targets,
         "requests": snapshot.requests,
-        "experiments": list(experiments),
+        "experiments": list(experiment_views(snapshot.experiments, errors, "page")),
         "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
         "trace": partial(trace, now=monotonic),
         "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),
