@@ -19,7 +19,7 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement, needs_cost, ways_to_know
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.blocks import Blocks
 from spec_decode_exporter.costs.cost import CostSource, CostSources
@@ -50,7 +50,9 @@ from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
-_ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_ALARMING: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, State.IDLE, State.UNKNOWN)
+_URGENCIES: Final = {each: place for place, each in enumerate((*_ALARMING, *_OTHERS, State.DISABLED))}
 _CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
 """Advice to draft the recommended number of tokens."""
 
@@ -397,9 +399,15 @@ class EngineView(View):
         return any(self.drops.dropped.values())
 
     @property
+    def urgency(self) -> int:
+        """Place among engines, those first that need attention most."""
+        is_first = self.has_dropped or Check.ONE_SERVER in self.broken_checks
+        return 0 if is_first else _URGENCIES[self.standing]
+
+    @property
     def is_alarming(self) -> bool:
-        """True if the engine needs attention: it comes first."""
-        return self.has_dropped or self.standing in _ALARMING
+        """True if the engine needs attention."""
+        return self.urgency < len(_ALARMING)
 
     @property
     def advice(self) -> str | None:

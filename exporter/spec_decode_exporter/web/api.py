@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
@@ -109,7 +109,8 @@ REQUESTS: Final = (
 
 async def snapshot(request: web.Request, query: Query) -> bytes:
     """Return the selected engines, and groups of them."""
-    state, shown, wanted = request.app[STATE], query["window"], query["verdict"]
+    state, errors = request.app[STATE], request.app[STATE].errors
+    shown, wanted = query["window"], query["verdict"]
     _check_windows(shown, state.windows())
     _check_labels(query, state.labels())
     taken, now = await state.snapshot(), state.clock.wall()
@@ -119,11 +120,11 @@ async def snapshot(request: web.Request, query: Query) -> bytes:
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
     groups = grouped(engines, query["group_by"]) if query["group_by"] else []
-    each = partial(state.errors.each, "snapshot")
+    views = errors.each("snapshot", groups, itemgetter(0), lambda each: group_view(*each, shown))
     members = {
-        "engines": each(engines, itemgetter(0), lambda its: _engine(*its, shown)),
-        "groups": each(groups, itemgetter(0), lambda its: encoded(group_view(*its, shown))),
-        "experiments": map(encoded, experiment_views(taken.experiments, state.errors, "snapshot")),
+        "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
+        "groups": errors.each("snapshot", views, attrgetter("labels"), encoded),
+        "experiments": map(encoded, experiment_views(taken.experiments, errors, "snapshot")),
     }
     return await joined(members, time=now, version=state.version, last_event=taken.last_event)
 

@@ -126,6 +126,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "version": state.version,
         "now": now,
         "query": query,
+        "window": state.windows()[-1],
         "fleet": fleet,
         "headline": errors.attempt("page", NO_ITEM, lambda: headline(fleet.engines, targets, now)),
         "time_saved": errors.attempt("page", NO_ITEM, lambda: time_saved(fleet.engines, now)),

@@ -12,6 +12,7 @@ from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.headline import (
     countdown,
     engine_headline,
@@ -60,13 +61,19 @@ def engine(
     } | known
     windows = {"basis": Basis.LONGEST, "verdict_window": covered, "longest": covered}
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
-    return SimpleNamespace(
-        standing=standing, state=State.ACTIVE if is_verdict else standing, verdict=verdict, pays_share_ratio=share,
-        has_dropped=SUDDEN in findings, findings=findings, broken_checks=(Check.ONE_SERVER,) * (MIXED in findings), verdict_text=f"Text of {standing}.",
-        recommendation=evaluation.action, recommendation_text=f"Advice of {standing}.",
-        snapshot=SimpleNamespace(evaluation=evaluation, today=today or DayTime()),
-        target=name, name=f"llama on {name}, engine 0",
-    )  # fmt: skip
+    labels = {"target": name, "model_name": "llama", "engine": "0"}
+    snapshot = SimpleNamespace(evaluation=evaluation, today=today or DayTime())
+    facts = {
+        "state": State.ACTIVE if is_verdict else standing,
+        "verdict": verdict,
+        "verdict_text": f"Text of {standing}.",
+        "recommendation": evaluation.action,
+        "recommendation_text": f"Advice of {standing}.",
+        "findings": findings,
+        "drops": SimpleNamespace(dropped={"sudden": SUDDEN in findings}),
+        "broken_checks": (Check.ONE_SERVER,) * (MIXED in findings),
+    }
+    return EngineView.model_construct(labels=labels, snapshot=snapshot).model_copy(update=facts)
 
 
 def target(up=True, *, name="chat", error="", remedy="", engines=1, failed=0, **server):

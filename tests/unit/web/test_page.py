@@ -34,7 +34,7 @@ from spec_decode_exporter.views.fleet_view import (
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
-from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.web.query import SORTS, PageQuery
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses
@@ -51,9 +51,13 @@ async def test_engines_that_need_attention_come_first(watched_snapshot, engines)
     snapshot = replace(watched_snapshot, engines=watched_snapshot.engines[::-1])
     html = await shown(snapshot)
     assert html.index(f'id="e-{engines[1].id}"') < html.index(f'id="e-{engines[0].id}"')
-    with patch.object(EngineView, "is_alarming", property(lambda engine: engine.target == "chat")):
-        html = await shown(snapshot)
-    assert html.index(f'id="e-{engines[0].id}"') < html.index(f'id="e-{engines[1].id}"')
+    for first, second in (engines, engines[::-1]):
+        places = {first.target: 0, second.target: 1}
+        with patch.object(
+            EngineView, "urgency", property(lambda engine, places=places: places[engine.target])
+        ):
+            html = await shown(snapshot)
+        assert html.index(f'id="e-{first.id}"') < html.index(f'id="e-{second.id}"')
 
 
 async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
@@ -95,6 +99,16 @@ async def test_the_rows_of_a_large_fleet_are_limited_and_open_engines_stay(
     html = await shown(watched_snapshot)
     assert html.count('class="engine"') == 1
     assert (await shown(watched_snapshot, PageQuery("", (engines[1].id,)))).count('class="engine"') == 2
+
+
+async def test_an_engine_without_a_value_to_sort_by_is_omitted_alone(watched_snapshot, monkeypatch):
+    def fails_for_one(engine):
+        return {"chat": 3}[engine.target]
+
+    monkeypatch.setitem(SORTS, "k", fails_for_one)
+    html = await shown(watched_snapshot, PageQuery(sort="k"))
+    assert html.count("Cannot be shown") == 1
+    assert html.count("aria-expanded") == 1
 
 
 async def test_an_unknown_engine_in_the_address_has_a_notice(watched_snapshot, engines):
