@@ -17,8 +17,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement, needs_cost, ways_to_know
-from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
-from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.recommended_setting import Obstacle
 from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.blocks import Blocks
@@ -240,31 +239,22 @@ else:
     WindowView = with_figures(_Window, {figure.key: _figure(figure) for figure in FIGURES})
 
 
-def view_of_setting(
-    setting: SpeculationSetting, speculation: Speculation, text: str, measure: str, *, is_vllm: bool = True
-) -> SettingView:
-    """Return the document of a setting with its texts: what to set, and what to measure."""
-    config, is_complete = speculative_config(setting, speculation) if is_vllm else ("", False)
+def setting_view(snapshot: EngineSnapshot) -> SettingView:
+    """Return the document of an engine's recommended setting."""
+    evaluation, setting = snapshot.evaluation, snapshot.evaluation.setting
+    config, is_complete = speculative_config(evaluation)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
         schedule=ranges(setting),
         speculative_config=config,
         complete=is_complete,
-        text=text,
-        measure=measure,
+        text=setting_text(snapshot),
+        measure=measure_text(evaluation),
         obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],
         lowest_running_requests=low,
         highest_running_requests=high,
     )
-
-
-def setting_view(snapshot: EngineSnapshot) -> SettingView:
-    """Return the document of an engine's recommended setting."""
-    evaluation = snapshot.evaluation
-    texts = setting_text(snapshot), measure_text(evaluation)
-    is_vllm = evaluation.known.assumed.engine_kind in {"", "vllm"}
-    return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts, is_vllm=is_vllm)
 
 
 def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:

@@ -11,11 +11,8 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -24,7 +21,7 @@ from spec_decode_exporter.requests.record import Refusal, RequestRecord, Request
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
+from spec_decode_exporter.views.engine_view import EngineView, ObstacleView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import (
     ArmSpeedupView,
     ArmView,
@@ -145,16 +142,22 @@ COMPARISON = LatencyComparisonView(
 SO_FAR = 'data-key="Draft tokens so far"'
 
 
-def advised(setting, text="", measure=""):
-    return view_of_setting(setting, Speculation("mtp"), text, measure)
+def advised(setting, text="", measure="", **more):
+    shown = {"speculative_config": "", "complete": True, "obstacles": (), "schedule": (), **more}
+    loads = {"lowest_running_requests": None, "highest_running_requests": None}
+    return SettingView.of(setting, text=text, measure=measure, **shown, **loads)
 
 
 BANDS = (
     LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
     LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9),
 )
-BY_LOAD = SpeculationSetting(
-    4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
+BY_LOAD = advised(
+    SpeculationSetting(4, is_change=True, bands=BANDS),
+    speculative_config='{"method": "mtp", "num_speculative_tokens": 4}',
+    obstacles=[
+        ObstacleView(name=Obstacle.DATA_PARALLEL, text="With data parallelism vLLM ignores the schedule.")
+    ],
 )
 OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
 MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
@@ -171,7 +174,7 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({}, ['class="verdict '], [CHANGE]),
         ({"recommended_tokens": 2, "recommendation": "decrease"}, [CHANGE, 'try <data value="2">2</data>'], []),
         ({"recommended_tokens": 0, "recommendation": "disable"}, [CHANGE, ">try off</small>"], []),
-        ({"setting": advised(BY_LOAD)}, [SCROLLS, "--speculative-config &#39;{", COPY], []),
+        ({"setting": BY_LOAD}, ["vLLM ignores the schedule", SCROLLS, "--speculative-config &#39;{", COPY], []),
         ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
         ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
