@@ -56,10 +56,15 @@ def error_response(
     return response
 
 
+def accepts_gzip(request: web.Request) -> bool:
+    """Return whether the client prefers a compressed response."""
+    return choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, [])))
+
+
 async def packed_response(request: web.Request, body: bytes, content_type: str) -> web.Response:
     """Return a response, compressed if the client accepts gzip."""
     headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+    if accepts_gzip(request):
         body, headers["Content-Encoding"] = await packed(body), "gzip"
     return web.Response(body=body, headers=headers)
 
@@ -93,14 +98,14 @@ class Limit:
                 text = f"The exporter already handles {self._total} requests of this kind; retry later."
                 return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
             try:
-                return await _sent(request, await handler(request))
+                return await sent(request, await handler(request))
             finally:
                 self._places.release()
 
         return limited
 
 
-async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+async def sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send a response; close the connection of a client that does not read it in time."""
     if isinstance(response, web.Response) and isinstance(body := response.body, bytes) and len(body) > _PIECE:
         # Megabytes at once would hold the event loop and, with TLS, be in memory until the client reads them.

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import defaultdict
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.limits import SEND_SECONDS
+from spec_decode_exporter.metrics.negotiation import choose_format
+from spec_decode_exporter.web.limits import accepts_gzip, sent
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class SharedPage:
 
 async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
     for piece in pieces:
+        await yield_to_event_loop()  # not after the last: the next request could come meanwhile
         yield piece
-        await yield_to_event_loop()
 
 
 METRICS: Final = web.AppKey("metrics", SharedPage)
@@ -117,23 +117,13 @@ METRICS: Final = web.AppKey("metrics", SharedPage)
 async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
     shared, transport = request.app[METRICS], request.transport
-    format_ = choose_format(",".join(request.headers.getall(hdrs.ACCEPT, [])))
-    gzip = choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, [])))
+    format_, gzip = choose_format(",".join(request.headers.getall(hdrs.ACCEPT, []))), accepts_gzip(request)
     # The snapshot is not kept in a variable: a client that reads slowly would keep it in memory.
     rendering = await shared.rendering(await request.app[STATE].snapshot(), format_, gzip=gzip)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    response = web.StreamResponse(headers={**headers, "Content-Encoding": "gzip"} if gzip else headers)
-    response.content_length = rendering.size
+    headers |= {"Content-Length": str(rendering.size), **({"Content-Encoding": "gzip"} if gzip else {})}
+    response = web.Response(body=_each(rendering.pieces), headers=headers)
     if transport is None:  # the client has gone
         return response
-    with suppress(ConnectionError), shared.read(rendering, transport):
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await response.prepare(request)
-                for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
-                    await yield_to_event_loop()  # not after the last: the next request could come meanwhile
-                    await response.write(piece)
-                await response.write_eof()
-        except TimeoutError:
-            transport.abort()
-    return response
+    with shared.read(rendering, transport):
+        return await sent(request, response)

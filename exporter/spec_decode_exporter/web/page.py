@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
-from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -102,12 +102,14 @@ async def _facts(request: web.Request) -> Facts:
 async def static(request: web.Request) -> web.Response:
     """Serve a file of the page: its security policy allows no other styles and scripts."""
     name = request.path.rpartition("/")[2]
-    return web.Response(body=_file(name), content_type=STATIC[name], charset="utf-8")
+    body = content_of(Path(__file__).parent / "static" / name)
+    return web.Response(body=body, content_type=STATIC[name], charset="utf-8")
 
 
 @cache
-def _file(name: str) -> bytes:
-    return files("spec_decode_exporter.web").joinpath("static", name).read_bytes()
+def content_of(path: Path) -> bytes:
+    """Read a file once: clients that do not read share its memory."""
+    return path.read_bytes()
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:
