@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
@@ -40,7 +39,7 @@ def error_response(
     status: HTTPStatus,
     text: str,
     *,
-    headers: Mapping[str, str] = MappingProxyType({}),
+    headers: Mapping[str, str] | None = None,
     retry_after: int = 0,
     close: bool = False,
 ) -> web.Response:
