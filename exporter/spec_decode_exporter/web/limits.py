@@ -13,7 +13,7 @@ from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from aiohttp.typedefs import Handler
 
@@ -64,17 +64,25 @@ async def packed_response(request: web.Request, body: bytes, content_type: str) 
     """Return a response, compressed if the client accepts gzip."""
     headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
     if accepts_gzip(request):
-        body, headers["Content-Encoding"] = await packed(body), "gzip"
+        body, headers["Content-Encoding"] = b"".join(await packed(in_turn(_split(body)))), "gzip"
     return web.Response(body=body, headers=headers)
 
 
-async def packed(body: bytes) -> bytes:
+async def packed(pieces: AsyncIterator[bytes]) -> list[bytes]:
     """Compress with gzip at the fastest level: others cost more than they save."""
-    packer, pieces = zlib.compressobj(level=1, wbits=31), []
-    for start in range(0, len(body), _PIECE):
-        pieces.append(packer.compress(body[start : start + _PIECE]))
+    packer = zlib.compressobj(level=1, wbits=31)
+    return [*[part async for piece in pieces if (part := packer.compress(piece))], packer.flush()]
+
+
+async def in_turn(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces; other tasks run before each, and none after the last: the next request could come."""
+    for piece in pieces:
         await yield_to_event_loop()
-    return b"".join([*pieces, packer.flush()])
+        yield piece
+
+
+def _split(body: bytes) -> Iterator[bytes]:
+    return (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
 
 
 class Limit:
@@ -108,7 +116,7 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
     """Send a response; close the connection of a client that does not read it in time."""
     if isinstance(response, web.Response) and isinstance(body := response.body, bytes) and len(body) > _PIECE:
         # Megabytes at once would hold the event loop and, with TLS, be in memory until the client reads them.
-        response.body = _pieces(body)
+        response.body = in_turn(_split(body))
         response.headers[hdrs.CONTENT_LENGTH] = str(len(body))
     try:
         async with asyncio.timeout(SEND_SECONDS):
@@ -120,8 +128,3 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-async def _pieces(body: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), _PIECE):
-        yield body[start : start + _PIECE]
