@@ -19,7 +19,6 @@ from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
@@ -170,12 +169,9 @@ async def requests(request: web.Request, query: Query) -> bytes:
     _check_windows(query["window"], state.windows())
     findings = (await state.snapshot()).requests
     wanted = {"model_name" if name == "model" else name: values for name, values in query.items()}
-    views = {
-        name: (each for each in its if _has(wanted, each, *wanted))
-        for name, its in lists(findings, state.errors).items()
-    }
     members = {
-        name: state.errors.each("requests", its, lambda _: NO_ITEM, encoded) for name, its in views.items()
+        name: (encoded(each) for each in its if _has(wanted, each, *wanted))
+        for name, its in lists(findings, state.errors).items()
     }
     return await joined(members, time=state.clock.wall(), **head(findings))
 
