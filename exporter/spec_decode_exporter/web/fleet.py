@@ -67,9 +67,8 @@ class ShownFleet:
         rows = query.in_order(fleet.shown)
         beyond = [engine for engine in rows[MAX_ROWS:] if engine.id in query.opened]
         fleet.shown = [*rows[:MAX_ROWS], *beyond]
-        models, targets = (
-            {getattr(each, name) for each in fleet.engines} for name in ("model_name", "target")
-        )
+        models = {engine.model_name for engine in fleet.engines}
+        targets = {engine.target for engine in fleet.engines}
         fleet.by_target = len(models) == 1 < len(targets)
         return fleet
 
@@ -77,11 +76,8 @@ class ShownFleet:
         """Count an engine, and keep it if it matches; return whether it does."""
         engine = EngineView(labels=labels, snapshot=snapshot)
         # Facts that may fail are read first, so that a failing engine is not counted.
-        standing, matches, _ = (
-            engine.standing,
-            self.query.matches(terms(engine)),
-            self.query.in_order([engine]),
-        )
+        standing, matches = engine.standing, self.query.matches(terms(engine))
+        self.query.in_order([engine])
         self.standings[standing] += 1
         self.engines.append(engine)
         self.matching += matches
