@@ -193,11 +193,12 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
 
 
 async def test_a_verdict_by_another_time_than_the_figures_says_which(engines):
-    async def text(**update):
-        view = changed(engines[0], evaluated=changed(engines[0].evaluated, **update))
+    async def text(verdict=engines[0].verdict, **update):
+        view = changed(engines[0], verdict=verdict, evaluated=changed(engines[0].evaluated, **update))
         return text_of(await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None))
 
     assert "The verdict is by the last 5 min." in await text()
+    assert "The verdict is by" not in await text(Verdict.INSUFFICIENT)
     shorter = await text(basis=Basis.SHORTER, seconds=30.0)
     assert "The verdict is by the last 30 s, other figures by 5m." in shorter.replace("\u202f", " ")
     assert re.search(r"at least [\d.]+. ?\) last 30 s", shorter.replace("\u202f", " "))
