@@ -49,11 +49,30 @@ from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
+V = TypeVar("V", bound=View)
 _ALARMING: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, State.IDLE, State.UNKNOWN)
 _URGENCIES: Final = {each: place for place, each in enumerate((*_ALARMING, *_OTHERS, State.DISABLED))}
-_CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
-"""Advice to draft the recommended number of tokens."""
+
+
+def with_figures(field: Callable[[Figure], object]) -> Callable[[type[V]], type[V]]:
+    """Return a decorator of documents: it adds the ``field`` of each figure that has one."""
+
+    def extended(base: type[V]) -> type[V]:
+        fields = {figure.key: made for figure in FIGURES if (made := field(figure)) is not None}
+        named = {"__doc__": base.__doc__, "__module__": base.__module__}
+        return type(base.__name__, (base,), {**fields, **named})
+
+    return extended
+
+
+def _figure(figure: Figure) -> cached_property[Any]:
+    each, bounds = figure.each, figure.bounds
+    if each is not None:
+        return fact(figure.help, tuple[float | None, ...], lambda view: tuple(each(view.its)))
+    if bounds is not None:
+        return fact(figure.help, Estimated, lambda view: estimated(figure.of(view.its), bounds(view.its)))
+    return fact(figure.help, float | None, lambda view: figure.of(view.its))
 
 
 # fmt: off
@@ -89,7 +108,8 @@ class CountsView(View):
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
 
 
-class _Window(View):
+@with_figures(_figure)
+class WindowView(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 
     its: Annotated[InstanceOf[WindowEvaluation], Field(exclude=True)]
@@ -101,6 +121,9 @@ class _Window(View):
     counts = fact("Increases of the engine's counters.", CountsView, lambda view: CountsView.of(view.its.total, position_accepted_tokens=view.its.positions.accepted))
     end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
     interval_acceptance_ratio = fact("Spread of the acceptance rate over polls, not over requests: `min`, `max`, `stddev`, and percentiles by draft tokens: `p10`, `p50`, `p90`. Null without draft tokens.", dict[str, float | None] | None, lambda view: _spread(view.its))
+
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401  a figure by its key
 
 
 class BucketView(View):
@@ -210,33 +233,6 @@ def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
         return None
     quantiles = {name: its.poll_rate_quantile(share) for name, share in SPREAD_QUANTILES}
     return {**quantiles, "min": rates[0][0], "max": rates[-1][0], "stddev": its.poll_rate_deviation}
-
-
-def with_figures(base: type[View], figures: Mapping[str, object]) -> Any:  # noqa: ANN401  a class
-    """Return a document with a field for each figure."""
-    name = base.__name__.removeprefix("_") + "View"
-    return type(name, (base,), {**figures, "__doc__": base.__doc__, "__module__": base.__module__})
-
-
-def _figure(figure: Figure) -> cached_property[Any]:
-    each, bounds = figure.each, figure.bounds
-    if each is not None:
-        return fact(figure.help, tuple[float | None, ...], lambda view: tuple(each(view.its)))
-    if bounds is not None:
-        return fact(figure.help, Estimated, lambda view: estimated(figure.of(view.its), bounds(view.its)))
-    return fact(figure.help, float | None, lambda view: figure.of(view.its))
-
-
-if TYPE_CHECKING:
-
-    class WindowView(_Window):
-        """A window: every number is computed from its `counts`, none is smoothed."""
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            """Return a figure by its key."""
-
-else:
-    WindowView = with_figures(_Window, {figure.key: _figure(figure) for figure in FIGURES})
 
 
 def setting_view(snapshot: EngineSnapshot) -> SettingView:

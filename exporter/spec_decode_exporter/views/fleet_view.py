@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
+from spec_decode_exporter.analysis.figure_table import Figure, GroupSum
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.types import format_duration
@@ -31,8 +31,25 @@ Members = Sequence[WindowEvaluation]
 Arms = Iterable[tuple[Mapping[str, str], ArmFindings]]
 
 
+def _figure(figure: Figure) -> object:
+    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
+    each = figure.each
+    if not figure.groups:
+        return None
+    if each is not None:
+        note, type_ = " Empty if K differs.", tuple[float | None, ...]
+        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
+    if figure.groups is GroupSum.SUM:
+        note = " Sum over the engines."
+        return fact(
+            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
+        )
+    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
+
+
 # fmt: off
-class _GroupWindow(View):
+@with_figures(_figure)
+class GroupWindowView(View):
     """A window of a group of engines. Ratios are ratios of sums, of engines with both counters."""
 
     members: Annotated[tuple[InstanceOf[WindowEvaluation], ...], Field(exclude=True)]
@@ -148,20 +165,6 @@ def _counts(members: Members) -> CountsView:
     return CountsView.of(Counters(*map(_sum_of_known, totals)), position_accepted_tokens=accepted)
 
 
-def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
-    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
-    each = figure.each
-    if each is not None:
-        note, type_ = " Empty if K differs.", tuple[float | None, ...]
-        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
-    if figure.groups is GroupSum.SUM:
-        note = " Sum over the engines."
-        return fact(
-            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
-        )
-    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
-
-
 def _ratio(figure: Figure, members: Members) -> float | None:
     """Return the formula on the sums of the engines that have a value and all of its counters."""
     valued = (its for its in members if figure.of(its) is not None)
@@ -189,12 +192,6 @@ def _added(members: Members) -> WindowEvaluation:
 def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integers is one, and one of floats too
     known = [value for value in values if value is not None]
     return sum(known) if known else None
-
-
-if TYPE_CHECKING:
-    GroupWindowView = _GroupWindow
-else:
-    GroupWindowView = with_figures(_GroupWindow, {each.key: _figure(each) for each in FIGURES if each.groups})
 
 
 def target_view(status: TargetStatus) -> TargetView:
