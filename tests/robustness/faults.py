@@ -196,7 +196,4 @@ def _names() -> dict[str, Fault]:
         "256 engines in another order each time": _fault(each_time_another(lambda n: shuffled(engines(255, 0, "n"), n))),
         "invents engines": _fault(each_time_another(lambda n: shuffled(engines(200, 0, f"model-{n}"))), READ, "engine_found"),
         "injects a label": _page(model='x\\",up=\\"1\\"} 1\\nevil_total{a=\\"'),
-        "injects HTML": _page(model="<script>alert(1)</script>"),
-        "injects an event": _page(model="x\\nlevel=error event=forged"),
-        "terminal escapes": _page(model="\x1b[2J\x1b]0;owned\x07"),
     }  # fmt: skip
