@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, InstanceOf
 
@@ -194,11 +194,14 @@ def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integ
     return sum(known) if known else None
 
 
+_NO_FAILURES: Final = dict.fromkeys(REASONS, 0)
+
+
 def target_view(status: TargetStatus) -> TargetView:
     """Return the document of a target."""
     return TargetView.of(
         status,
-        poll_failures={reason: status.record.failures[reason] for reason in REASONS},
+        poll_failures={**_NO_FAILURES, **status.record.failures},
         engines=tuple(engine_id(status.name, *engine) for engine in status.engines),
     )
 
