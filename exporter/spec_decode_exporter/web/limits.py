@@ -36,20 +36,15 @@ _PIECE: Final = 64 * 1024  # bytes that are compressed or sent at once: less tha
 
 
 def error_response(
-    status: HTTPStatus,
-    text: str,
-    *,
-    headers: Mapping[str, str] | None = None,
-    retry_after: int = 0,
-    close: bool = False,
+    status: HTTPStatus, text: str, *, headers: Mapping[str, str] | None = None, close: bool = False
 ) -> web.Response:
     """Return an error as plain text: a sentence. For paths of the API, a middleware turns it into a problem.
 
-    ``retry_after``, in seconds, is sent as ``Retry-After`` unless it is 0; ``close`` ends the connection.
+    A busy exporter (503) is asked again in a second; ``close`` ends the connection.
     """
     response = web.Response(status=status, text=f"{text}\n", headers=headers)
-    if retry_after:
-        response.headers[hdrs.RETRY_AFTER] = str(retry_after)
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers[hdrs.RETRY_AFTER] = "1"
     if close:
         response.force_close()
     return response
@@ -103,7 +98,7 @@ class Limit:
                     await self._places.acquire()
             except TimeoutError:
                 text = f"The exporter already handles {self._total} requests of this kind; retry later."
-                return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
+                return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, close=True)
             try:
                 return await sent(request, await handler(request))
             finally:

@@ -50,9 +50,7 @@ _VERIFY: Final = {"NoClientCert": ssl.CERT_NONE, IF_GIVEN: ssl.CERT_OPTIONAL, VE
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _HASH_SCHEMA: Final = {"type": "string", "pattern": r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$"}
-_CHALLENGE: Final[Mapping[str, str]] = {
-    hdrs.WWW_AUTHENTICATE: 'Basic realm="spec-decode-exporter", charset="UTF-8"'
-}
+_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="spec-decode-exporter", charset="UTF-8"'}
 
 _log = structlog.get_logger()
 
@@ -320,7 +318,7 @@ class Guard:
             is_known = not users or (credentials and await self._passwords.match(users, *credentials))
         except TooManyChecksError:
             text = "Too many passwords wait to be checked; retry later."
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, close=True)
         if not is_known:
             return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", headers=_CHALLENGE, close=True)
         return await handler(request)
