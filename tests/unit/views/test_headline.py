@@ -203,6 +203,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine()] * 3, "good", "Speculation pays on all 3 engines.", ""),
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of 3 engines, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
+        ([engine(), engine(Verdict.POOR)], "unsure", "Speculation pays on 1 of 2 engines, brings no worthwhile gain on 1.", "Advice of poor."),
         ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of 4 engines, probably pays on 1, unclear on 1, too early to say on 1.", "Below: how to find out, cheapest first."),
         ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of 2 engines, too early to say on 1.", "Advice of insufficient."),
         ([engine(), engine(), UNCLEAR, engine(State.IDLE)], "good", "Speculation pays on 2 of 3 engines that draft, unclear on 1.", "Below: how to find out, cheapest first."),
