@@ -45,6 +45,8 @@ _REMEDIES: Final[Mapping[Standing, str]] = {
 }
 _FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 """Findings whose first sentence is the matter; the others say what to do."""
+_RECOVERED: Final = 0.95
+"""Share of the length before a drop at which "it was 2.99 tokens, and is 2.95 now" needs an explanation."""
 
 
 # Engines
@@ -61,6 +63,8 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
             return Headline(tone, short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
+        if _has_recovered(engine):
+            verdict = " It has recovered: the drop ends once that lasts."
         return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)
     if standing is State.DISABLED:
         return Headline(tone, short, "No speculation here.", no_speculation(engine, target))
@@ -83,6 +87,12 @@ def _matter(engine: EngineView) -> tuple[str, str]:
     if engine.recommendation is Action.DISABLE:
         remedy = engine.recommendation_text
     return likely, f"{end}{decides} {remedy}".lstrip()
+
+
+def _has_recovered(engine: EngineView) -> bool:
+    """Return whether the last half minute is as good as before each present drop."""
+    drops = engine.drops.live.values()
+    return bool(drops) and all(drop.length >= _RECOVERED * drop.baseline_length for drop in drops)
 
 
 def finding_text(engine: EngineView) -> str:

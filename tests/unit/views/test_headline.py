@@ -11,6 +11,7 @@ from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime
+from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.headline import (
@@ -42,6 +43,7 @@ def engine(
     today=None,
     speedup=1.1,
     seconds=300.0,
+    live=None,
     **known,
 ):
     """An engine that counts as ``standing``; its texts name it."""
@@ -70,7 +72,7 @@ def engine(
         "recommendation": evaluation.action,
         "recommendation_text": f"Advice of {standing}.",
         "findings": findings,
-        "drops": SimpleNamespace(dropped={"sudden": SUDDEN in findings}),
+        "drops": DropStatus(dropped={DropKind.SUDDEN: SUDDEN in findings}, live=live or {}),
         "broken_checks": (Check.ONE_SERVER,) * (MIXED in findings),
     }
     return EngineView.model_construct(labels=labels, snapshot=snapshot).model_copy(update=facts)
@@ -147,6 +149,14 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
     assert (its.tone, its.short, its.remedy) == ("bad", "Acceptance dropped", "Look for a change.")
     says = its.matter.removeprefix("Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens.")
     assert bool(says) is (verdict is not Verdict.INSUFFICIENT and not (excluded and verdict in PAYING))
+
+
+@pytest.mark.parametrize(
+    ("length", "says"), [(1.4, "pays now."), (2.45, "It has recovered: the drop ends once that lasts.")]
+)
+def test_a_drop_that_has_recovered_says_that_it_ends(length, says):
+    live = {DropKind.SUDDEN: LiveDrop(2.5, length, 60.0)}
+    assert engine_headline(engine(findings=(SUDDEN,), live=live), NOW).matter.endswith(says)
 
 
 @pytest.mark.parametrize(
