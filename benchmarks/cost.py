@@ -29,6 +29,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import zlib
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -57,7 +58,6 @@ from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from spec_decode_exporter.web.limits import packed
 from spec_decode_exporter.web.page import content, page_facts
 from spec_decode_exporter.web.query import PageQuery
 from tests.fakes.moved_fleet import Server, moved_fleet
@@ -202,7 +202,7 @@ async def moved(engines: int, minutes: int, rounds: int) -> list[Figure]:
                 await content(state.errors, await page_facts(state, PageQuery.read(MultiDict(first))))
             ).encode()
             shown.append(time.thread_time() - begin)
-        size = len(await packed(text)) / 1e3
+        size = len(zlib.compress(text, level=1)) / 1e3
     return [
         Figure("an evaluation, windows full, eagle3", median(in_full) * 1e3, "ms", 0.6),
         Figure(f"a refresh of the live page, {engines} engines, one open", median(shown), "s of CPU"),

@@ -6,7 +6,6 @@ What pages may contain stands in ``inputs/``: here are connections and HTTP, and
 from __future__ import annotations
 
 import asyncio
-import random
 import struct
 import zlib
 from collections.abc import Awaitable, Callable, Iterable
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import count, repeat
 from socket import SO_LINGER, SOL_SOCKET
+
+from tests.robustness.inputs.server_pages import engines, shuffled
 
 Respond = Callable[[asyncio.StreamWriter], Awaitable[None]]
 """Answers one request; afterwards the connection stays open unless it was closed."""
@@ -189,25 +190,10 @@ def _pages() -> dict[str, Fault]:
     }  # fmt: skip
 
 
-def _engines(number: int, model: str = "m", polls: int = 1) -> bytes:
-    """Return a page of many engines, in another order at every poll: no layout is that of the last poll."""
-    labels = [f'engine="{engine}",model_name="{model}"' for engine in range(number)]
-    lines = [
-        f"vllm:spec_decode_num_{counter}_total{{{each}}} {100 * polls}\n"
-        for each in labels
-        for counter in ("drafts", "draft_tokens", "accepted_tokens")
-    ]
-    random.Random(polls).shuffle(lines)
-    return "".join(lines).encode()
-
-
 def _names() -> dict[str, Fault]:
     return {
-        "1,000 engines": _fault(sends(answer(_engines(1000))), "malformed", "at most 256"),
-        "256 engines": _fault(each_time_another(lambda n: _engines(256, polls=n))),
-        "invents engines": _fault(each_time_another(lambda n: _engines(200, f"model-{n}")), READ, "engine_found"),
+        "1,000 engines": _fault(sends(answer(shuffled(engines(1000, 0)))), "malformed", "at most 256"),
+        "256 engines in another order each time": _fault(each_time_another(lambda n: shuffled(engines(255, 0, "n"), n))),
+        "invents engines": _fault(each_time_another(lambda n: shuffled(engines(200, 0, f"model-{n}"))), READ, "engine_found"),
         "injects a label": _page(model='x\\",up=\\"1\\"} 1\\nevil_total{a=\\"'),
-        "injects HTML": _page(model="<script>alert(1)</script>"),
-        "injects an event": _page(model="x\\nlevel=error event=forged"),
-        "terminal escapes": _page(model="\x1b[2J\x1b]0;owned\x07"),
     }  # fmt: skip

@@ -34,8 +34,7 @@ from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
-    experiment_view,
-    experiments_of,
+    experiment_views,
     group_view,
     grouped,
     target_view,
@@ -211,7 +210,7 @@ class Chain:
         await _check_metrics(taken, errors)
         models = [
             *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
-            *(experiment_view(*each) for each in experiments_of(taken.experiments)),
+            *experiment_views(taken.experiments, errors, "page"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
             *self.overview.targets(),
             *(view for views in lists(taken.requests, errors).values() for view in views),

@@ -89,7 +89,7 @@ OF_PAGES = {
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
     "comparison": Fault("monitor.experiment_monitor.compare", lambda _, settings, *__: settings.name == "bad"),
-    "JSON of an experiment": Fault("web.api.experiment_view", lambda _, name, *__: name == "worse"),
+    "JSON of an experiment": Fault("views.fleet_view._experiment", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
     "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),

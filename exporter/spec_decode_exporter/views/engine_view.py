@@ -17,9 +17,8 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement, needs_cost, ways_to_know
-from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
-from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.analysis.recommended_setting import Obstacle
+from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.costs.blocks import Blocks
 from spec_decode_exporter.costs.cost import CostSource, CostSources
@@ -50,9 +49,30 @@ from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
 T = TypeVar("T")
-_ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
-_CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
-"""Advice to draft the recommended number of tokens."""
+V = TypeVar("V", bound=View)
+_ALARMING: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, State.IDLE, State.UNKNOWN)
+_URGENCIES: Final = {each: place for place, each in enumerate((*_ALARMING, *_OTHERS, State.DISABLED))}
+
+
+def with_figures(field: Callable[[Figure], object]) -> Callable[[type[V]], type[V]]:
+    """Return a decorator of documents: it adds the ``field`` of each figure that has one."""
+
+    def extended(base: type[V]) -> type[V]:
+        fields = {figure.key: made for figure in FIGURES if (made := field(figure)) is not None}
+        named = {"__doc__": base.__doc__, "__module__": base.__module__}
+        return type(base.__name__, (base,), {**fields, **named})
+
+    return extended
+
+
+def _figure(figure: Figure) -> cached_property[Any]:
+    each, bounds = figure.each, figure.bounds
+    if each is not None:
+        return fact(figure.help, tuple[float | None, ...], lambda view: tuple(each(view.its)))
+    if bounds is not None:
+        return fact(figure.help, Estimated, lambda view: estimated(figure.of(view.its), bounds(view.its)))
+    return fact(figure.help, float | None, lambda view: figure.of(view.its))
 
 
 # fmt: off
@@ -88,7 +108,8 @@ class CountsView(View):
     prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
 
 
-class _Window(View):
+@with_figures(_figure)
+class WindowView(View):
     """A window: every number is computed from its `counts`, none is smoothed."""
 
     its: Annotated[InstanceOf[WindowEvaluation], Field(exclude=True)]
@@ -100,6 +121,9 @@ class _Window(View):
     counts = fact("Increases of the engine's counters.", CountsView, lambda view: CountsView.of(view.its.total, position_accepted_tokens=view.its.positions.accepted))
     end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
     interval_acceptance_ratio = fact("Spread of the acceptance rate over polls, not over requests: `min`, `max`, `stddev`, and percentiles by draft tokens: `p10`, `p50`, `p90`. Null without draft tokens.", dict[str, float | None] | None, lambda view: _spread(view.its))
+
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401  a figure by its key
 
 
 class BucketView(View):
@@ -211,58 +235,22 @@ def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
     return {**quantiles, "min": rates[0][0], "max": rates[-1][0], "stddev": its.poll_rate_deviation}
 
 
-def with_figures(base: type[View], figures: Mapping[str, object]) -> Any:  # noqa: ANN401  a class
-    """Return a document with a field for each figure."""
-    name = base.__name__.removeprefix("_") + "View"
-    return type(name, (base,), {**figures, "__doc__": base.__doc__, "__module__": base.__module__})
-
-
-def _figure(figure: Figure) -> cached_property[Any]:
-    each, bounds = figure.each, figure.bounds
-    if each is not None:
-        return fact(figure.help, tuple[float | None, ...], lambda view: tuple(each(view.its)))
-    if bounds is not None:
-        return fact(figure.help, Estimated, lambda view: estimated(figure.of(view.its), bounds(view.its)))
-    return fact(figure.help, float | None, lambda view: figure.of(view.its))
-
-
-if TYPE_CHECKING:
-
-    class WindowView(_Window):
-        """A window: every number is computed from its `counts`, none is smoothed."""
-
-        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-            """Return a figure by its key."""
-
-else:
-    WindowView = with_figures(_Window, {figure.key: _figure(figure) for figure in FIGURES})
-
-
-def view_of_setting(
-    setting: SpeculationSetting, speculation: Speculation, text: str, measure: str, *, is_vllm: bool = True
-) -> SettingView:
-    """Return the document of a setting with its texts: what to set, and what to measure."""
-    config, is_complete = speculative_config(setting, speculation) if is_vllm else ("", False)
+def setting_view(snapshot: EngineSnapshot) -> SettingView:
+    """Return the document of an engine's recommended setting."""
+    evaluation, setting = snapshot.evaluation, snapshot.evaluation.setting
+    config, is_complete = speculative_config(evaluation)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
         schedule=ranges(setting),
         speculative_config=config,
         complete=is_complete,
-        text=text,
-        measure=measure,
+        text=setting_text(snapshot),
+        measure=measure_text(evaluation),
         obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],
         lowest_running_requests=low,
         highest_running_requests=high,
     )
-
-
-def setting_view(snapshot: EngineSnapshot) -> SettingView:
-    """Return the document of an engine's recommended setting."""
-    evaluation = snapshot.evaluation
-    texts = setting_text(snapshot), measure_text(evaluation)
-    is_vllm = evaluation.known.assumed.engine_kind in {"", "vllm"}
-    return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts, is_vllm=is_vllm)
 
 
 def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
@@ -397,9 +385,15 @@ class EngineView(View):
         return any(self.drops.dropped.values())
 
     @property
+    def urgency(self) -> int:
+        """Place among engines, those first that need attention most."""
+        is_first = self.has_dropped or Check.ONE_SERVER in self.broken_checks
+        return 0 if is_first else _URGENCIES[self.standing]
+
+    @property
     def is_alarming(self) -> bool:
-        """True if the engine needs attention: it comes first."""
-        return self.has_dropped or self.standing in _ALARMING
+        """True if the engine needs attention."""
+        return self.urgency < len(_ALARMING)
 
     @property
     def advice(self) -> str | None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, InstanceOf
 
-from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
+from spec_decode_exporter.analysis.figure_table import Figure, GroupSum
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.types import format_duration
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.traffic import Traffic
@@ -27,11 +28,28 @@ from spec_decode_exporter.window.poll import Counters
 
 Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]
 Members = Sequence[WindowEvaluation]
-Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
+Arms = Iterable[tuple[Mapping[str, str], ArmFindings]]
+
+
+def _figure(figure: Figure) -> object:
+    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
+    each = figure.each
+    if not figure.groups:
+        return None
+    if each is not None:
+        note, type_ = " Empty if K differs.", tuple[float | None, ...]
+        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
+    if figure.groups is GroupSum.SUM:
+        note = " Sum over the engines."
+        return fact(
+            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
+        )
+    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
 
 
 # fmt: off
-class _GroupWindow(View):
+@with_figures(_figure)
+class GroupWindowView(View):
     """A window of a group of engines. Ratios are ratios of sums, of engines with both counters."""
 
     members: Annotated[tuple[InstanceOf[WindowEvaluation], ...], Field(exclude=True)]
@@ -147,20 +165,6 @@ def _counts(members: Members) -> CountsView:
     return CountsView.of(Counters(*map(_sum_of_known, totals)), position_accepted_tokens=accepted)
 
 
-def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
-    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
-    each = figure.each
-    if each is not None:
-        note, type_ = " Empty if K differs.", tuple[float | None, ...]
-        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
-    if figure.groups is GroupSum.SUM:
-        note = " Sum over the engines."
-        return fact(
-            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
-        )
-    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
-
-
 def _ratio(figure: Figure, members: Members) -> float | None:
     """Return the formula on the sums of the engines that have a value and all of its counters."""
     valued = (its for its in members if figure.of(its) is not None)
@@ -190,32 +194,31 @@ def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integ
     return sum(known) if known else None
 
 
-if TYPE_CHECKING:
-    GroupWindowView = _GroupWindow
-else:
-    GroupWindowView = with_figures(_GroupWindow, {each.key: _figure(each) for each in FIGURES if each.groups})
+_NO_FAILURES: Final = dict.fromkeys(REASONS, 0)
 
 
 def target_view(status: TargetStatus) -> TargetView:
     """Return the document of a target."""
     return TargetView.of(
         status,
-        poll_failures={reason: status.record.failures[reason] for reason in REASONS},
+        poll_failures={**_NO_FAILURES, **status.record.failures},
         engines=tuple(engine_id(status.name, *engine) for engine in status.engines),
     )
 
 
-def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
-    """Return name, baseline and arms of every experiment; ``arms`` are those of a ``Snapshot``."""
-    experiments = groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"]))
-    return [(name, baseline, list(its)) for (name, baseline), its in experiments]
-
-
-def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
-    """Return the document of an experiment."""
-    return ExperimentView(
-        experiment=name, baseline=baseline, arms=tuple(_arm(labels["arm"], its) for labels, its in arms)
+def experiment_views(arms: Arms, errors: Isolation, part: str) -> Iterator[ExperimentView]:
+    """Yield the document of each experiment; ``part`` omits one that fails. ``arms`` are of a ``Snapshot``."""
+    return errors.each(
+        part,
+        groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"])),
+        lambda each: {"experiment": each[0][0]},
+        lambda each: _experiment(*each[0], each[1]),
     )
+
+
+def _experiment(name: str, baseline: str, arms: Arms) -> ExperimentView:
+    views = tuple(_arm(labels["arm"], its) for labels, its in arms)
+    return ExperimentView(experiment=name, baseline=baseline, arms=views)
 
 
 def _arm(name: str, its: ArmFindings) -> ArmView:

@@ -18,7 +18,6 @@ from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.verdict_text import know_text, likely_so_far, no_verdict
 from spec_decode_exporter.views.words import LIKELY, WORDS, Standing
-from spec_decode_exporter.window.poll import Check
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -46,6 +45,8 @@ _REMEDIES: Final[Mapping[Standing, str]] = {
 }
 _FAULTS: Final = ("sudden_drop", "drafting_drop", "stalled")
 """Findings whose first sentence is the matter; the others say what to do."""
+_RECOVERED: Final = 0.95
+"""Share of the length before a drop at which "it was 2.99 tokens, and is 2.95 now" needs an explanation."""
 
 
 # Engines
@@ -62,6 +63,8 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
             return Headline(tone, short, f"{matter}.", remedy)
         is_excluded = its.verdict in PAYING and its.is_excluded
         verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
+        if _has_recovered(engine):
+            verdict = " It has recovered: the drop ends once that lasts."
         return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)
     if standing is State.DISABLED:
         return Headline(tone, short, "No speculation here.", no_speculation(engine, target))
@@ -84,6 +87,12 @@ def _matter(engine: EngineView) -> tuple[str, str]:
     if engine.recommendation is Action.DISABLE:
         remedy = engine.recommendation_text
     return likely, f"{end}{decides} {remedy}".lstrip()
+
+
+def _has_recovered(engine: EngineView) -> bool:
+    """Return whether the last half minute is as good as before each present drop."""
+    drops = engine.drops.live.values()
+    return bool(drops) and all(drop.length >= _RECOVERED * drop.baseline_length for drop in drops)
 
 
 def finding_text(engine: EngineView) -> str:
@@ -160,7 +169,7 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     """Return the headline of the fleet at ``now`` (Unix time)."""
     if not engines:
         return _without_engines(targets)
-    worst = min(engines, key=_trouble)
+    worst = min(engines, key=lambda engine: engine.urgency)
     target = next((each for each in targets if each.target == worst.target), None)
     own = engine_headline(worst, now, target)
     if len(engines) == 1:
@@ -168,7 +177,7 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     standings = Counter(engine.standing for engine in engines)
     matter = " ".join(filter(None, (_troubles(engines, standings), _sentence(engines, standings))))
     short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
-    is_named = _trouble(worst) < len(_TROUBLES) or no_verdict(worst.findings)
+    is_named = worst.is_alarming or no_verdict(worst.findings)
     remedy = f"{worst.name}: {own.matter} {own.remedy}" if is_named else ""
     tone = own.tone if remedy else _tone(standings)
     return Headline(tone, short, matter, remedy or _fleet_remedy(engines, worst, own))
@@ -189,16 +198,6 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
     matter = f"{worst.target} {bad}." if number == 1 else f"None of the {number} targets gives figures."
     remedy = target_problem(worst) if number == 1 else "See below for each target."
     return Headline("bad", matter.removesuffix("."), matter, remedy)
-
-
-_TROUBLES: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
-_OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, State.IDLE, State.UNKNOWN)
-_PLACES: Final = {each: place for place, each in enumerate((*_TROUBLES, *_OTHERS, State.DISABLED))}
-
-
-def _trouble(engine: EngineView) -> int:
-    """Return the place of an engine, the worst first."""
-    return 0 if engine.has_dropped or Check.ONE_SERVER in engine.broken_checks else _PLACES[engine.standing]
 
 
 def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:

@@ -124,12 +124,13 @@ def _measure_acceptance(pause: Pause) -> str:
     )
 
 
-def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> tuple[str, bool]:
-    """Return vLLM's JSON of a setting, empty without a number of tokens, and whether it has all keys.
+def speculative_config(evaluation: Evaluation) -> tuple[str, bool]:
+    """Return vLLM's JSON of the setting, and whether it has all keys.
 
-    It has the keys that the exporter knows; nothing is guessed.
+    It has the keys that the exporter knows; nothing is guessed. Empty without tokens, and of another engine.
     """
-    if not setting.tokens:
+    setting, speculation = evaluation.setting, evaluation.known.speculation
+    if not setting.tokens or evaluation.known.assumed.engine_kind not in {"", "vllm"}:
         return "", False
     named = _named(speculation)
     keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}

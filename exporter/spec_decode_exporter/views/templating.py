@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from inspect import getmembers, isfunction
 from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -25,32 +26,9 @@ _MOMENT: Final = Markup('<time datetime="%s" title="%s">%s</time>')
 _CODE: Final = Markup("<code>%s</code>")
 _THIN_SPACES: Final = str.maketrans({" ": "\u202f", ",": "\u202f"})
 
-_FORMATS: Final[dict[str, Callable[..., str]]] = {
-    each.__name__: each
-    for each in (
-        number_formats.bounds,
-        number_formats.change,
-        number_formats.count,
-        number_formats.duration,
-        number_formats.gigabytes,
-        number_formats.long_time,
-        number_formats.percent,
-        number_formats.plain,
-        number_formats.rate,
-        number_formats.share,
-        number_formats.times,
-    )
-}
-"""Formats of values that may be absent."""
-_WORDS: Final[dict[str, Callable[..., str]]] = {
-    each.__name__: each
-    for each in (
-        number_formats.number_range,
-        number_formats.plural,
-        number_formats.utc_clock,
-        number_formats.utc_span,
-    )
-}
+_WRITERS: Final[dict[str, Callable[..., str]]] = dict(getmembers(number_formats, isfunction))
+_WORDS: Final = frozenset({"number_range", "plural", "utc_clock", "utc_span"})
+"""Writers of words and times, which keep their spaces."""
 
 
 def environment(package: str, *, html: bool) -> Environment:
@@ -65,9 +43,9 @@ def environment(package: str, *, html: bool) -> Environment:
         undefined=StrictUndefined,
         auto_reload=False,
     )
-    known = _FORMATS | _WORDS
+    known = _WRITERS
     if html:
-        known = {name: _thin(write) for name, write in _FORMATS.items()} | _WORDS
+        known = {name: write if name in _WORDS else _thin(write) for name, write in _WRITERS.items()}
         its.globals.update(_HTML)
     its.filters.update(known)
     its.globals.update(known)

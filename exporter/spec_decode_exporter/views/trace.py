@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import ceil
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
@@ -10,6 +11,9 @@ from spec_decode_exporter.window.history import Window, columns
 
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60
+"""Pieces at most; fewer if polls are rare, so that each piece has one."""
+_INTERVALS: Final = 1.4
+"""Poll intervals of a piece at least, since polls are not quite regular."""
 
 
 class Trace(NamedTuple):
@@ -29,15 +33,17 @@ def acceptance_trace(window: Window, now: float) -> Trace:
     the piece in which it begins.
     """
     seconds = min(TRACE_SECONDS, window.length)
-    begins, ages = _pieces(seconds, now)
+    interval = window.seconds / max(window.polls, 1)
+    pieces = TRACE_PIECES // ceil(_INTERVALS * interval * TRACE_PIECES / seconds or 1)
+    begins, ages = _pieces(seconds, now, max(pieces, 1))
     places = [*window.increments.places(begins), len(window.increments)]
     ratios = map(ratio, *columns(window.increments.between(places), "accepted_tokens", "draft_tokens"))
     return Trace(seconds, ages, tuple(ratios))
 
 
 @lru_cache(maxsize=8)  # the lines of a page have the same pieces
-def _pieces(seconds: float, now: float) -> tuple[list[float], tuple[float, ...]]:
-    """Return begin and age of each piece of the last ``seconds``; the last ends ``now``."""
-    step = seconds / TRACE_PIECES
-    begins = [(now // step - TRACE_PIECES + piece) * step for piece in range(TRACE_PIECES + 1)]
+def _pieces(seconds: float, now: float, number: int) -> tuple[list[float], tuple[float, ...]]:
+    """Return begin and age of pieces of the last ``seconds``, and of the one that ends ``now``."""
+    step = seconds / number
+    begins = [(now // step - number + piece) * step for piece in range(number + 1)]
     return begins, tuple(now - (begin + min(begin + step, now)) / 2 for begin in begins)

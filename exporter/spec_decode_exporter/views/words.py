@@ -31,7 +31,7 @@ VERDICTS: Final[Mapping[Verdict, Word]] = {
     Verdict.OPTIMAL: Word("Optimal", "good", "Speculation pays very well", f"Speculation pays: the best guess is 2 or more, {_BASIS}"),
     Verdict.HEALTHY: Word("Healthy", "good", "Speculation pays", f"Speculation pays: the best guess is 1.3 to 2, {_BASIS}"),
     Verdict.MARGINAL: Word("Marginal", "good", "Speculation pays a little", f"Speculation pays a little: the best guess is below 1.3, {_BASIS}"),
-    Verdict.POOR: Word("Poor", "unsure", "Speculation hardly pays", "Speculation hardly pays, by the bounds of the speed-up."),
+    Verdict.POOR: Word("Poor", "unsure", "Speculation brings no worthwhile gain", "The best guess is below 1.1, but it is not certain that decoding is slower."),
     Verdict.HARMFUL: Word("Harmful", "bad", "Speculation makes decoding slower", "Decoding is slower than without speculation, at every possible cost of drafting."),
     Verdict.UNCLEAR: Word("Unclear", "unsure", "Unclear whether speculation pays", "Whether it pays depends on a cost of drafting that is not known well enough."),
     Verdict.INSUFFICIENT: Word("Too early", "waiting", "Too early to say", "Too few drafts, or too uneven ones, for a verdict."),

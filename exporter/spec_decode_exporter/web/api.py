@@ -12,14 +12,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
@@ -32,8 +31,7 @@ from spec_decode_exporter.views.fleet_view import (
     EventsView,
     SnapshotView,
     TargetsView,
-    experiment_view,
-    experiments_of,
+    experiment_views,
     group_view,
     grouped,
 )
@@ -46,14 +44,16 @@ from spec_decode_exporter.web.endpoint import (
     RequestError,
     wrong_parameters,
 )
-from spec_decode_exporter.web.limits import packed_response
-from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, NDJSON, document
+from spec_decode_exporter.web.openapi import NDJSON, document
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 INGEST_PATH: Final = "/api/v1/requests"
+MAX_BODY_BYTES: Final = 1024 * 1024
+BODY_SECONDS: Final = 10.0
+"""Seconds for a client to send a body."""
 MAX_BODIES: Final = 8
 """Concurrent bodies of requests: each may be in memory as a whole."""
 DROPPED: Final = "X-Spec-Decode-Dropped"
@@ -106,46 +106,37 @@ REQUESTS: Final = (
 # fmt: on
 
 
-async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
-    """Serve the selected engines, and groups of them."""
-    state, errors, shown = request.app[STATE], request.app[STATE].errors, query["window"]
+async def snapshot(request: web.Request, query: Query) -> bytes:
+    """Return the selected engines, and groups of them."""
+    state, errors = request.app[STATE], request.app[STATE].errors
+    shown, wanted = query["window"], query["verdict"]
     _check_windows(shown, state.windows())
-    _check_labels(query, state.labels(), group_by=query["group_by"])
+    _check_labels(query, state.labels())
     taken, now = await state.snapshot(), state.clock.wall()
-    wanted = query["verdict"]
     engines = [
         (labels, engine)
         for labels, engine in taken.engines
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
     groups = grouped(engines, query["group_by"]) if query["group_by"] else []
-    experiments = experiments_of(taken.experiments)
+    views = errors.each("snapshot", groups, itemgetter(0), lambda each: group_view(*each, shown))
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
-        "groups": errors.each(
-            "snapshot", groups, itemgetter(0), lambda each: encoded(group_view(*each, shown))
-        ),
-        "experiments": errors.each(
-            "snapshot",
-            experiments,
-            lambda each: {"experiment": each[0]},
-            lambda each: encoded(experiment_view(*each)),
-        ),
+        "groups": errors.each("snapshot", views, attrgetter("labels"), encoded),
+        "experiments": map(encoded, experiment_views(taken.experiments, errors, "snapshot")),
     }
-    first = {"time": now, "version": state.version, "last_event": taken.last_event}
-    return await packed_response(request, await joined(first, members), JSON)
+    return await joined(members, time=now, version=state.version, last_event=taken.last_event)
 
 
-async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
-    """Serve one engine."""
+async def engine(request: web.Request, _query: Query) -> bytes:
+    """Return one engine."""
     state = request.app[STATE]
     for labels, its in (await state.snapshot()).engines:
         if id_of(labels) == request.match_info["engine_id"]:
-            body = state.errors.attempt("snapshot", labels, partial(_engine, labels, its))
-            if body is None:
-                detail = "This engine cannot be shown because of an internal error; see the exporter's log."
-                raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
-            return await packed_response(request, body, JSON)
+            if body := state.errors.attempt("snapshot", labels, partial(_engine, labels, its)):
+                return body
+            detail = "This engine cannot be shown because of an internal error; see the exporter's log."
+            raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
     raise RequestError(HTTPStatus.NOT_FOUND, "No engine has this id; /api/v1/snapshot lists all engines.")
 
 
@@ -153,45 +144,39 @@ def _engine(labels: Mapping[str, str], its: EngineSnapshot, shown: tuple[str, ..
     return encoded(EngineView(labels=labels, snapshot=its, shown=shown))
 
 
-async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
-    """Serve every target."""
+async def targets(request: web.Request, _query: Query) -> bytes:
+    """Return every target."""
     state = request.app[STATE]
     views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await packed_response(
-        request, await joined({"time": state.clock.wall()}, {"targets": views}), JSON
-    )
+    return await joined({"targets": views}, time=state.clock.wall())
 
 
-async def events(request: web.Request, query: Query) -> web.StreamResponse:
-    """Serve a page of the stored events."""
+async def events(request: web.Request, query: Query) -> bytes:
+    """Return a page of the stored events."""
     state, limit = request.app[STATE], query["limit"]
     since = state.events.since(query["since"])
     chosen = [event for event in since.events if _has(query, event, "type", "target", "engine_id")]
     more = query["since"] is not None and len(chosen) > limit
     shown = chosen[:limit] if query["since"] is not None else chosen[-limit:]
-    first = {"gap": since.gap, "last": shown[-1].id if more else since.last, "more": more}
     views = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
-    return await packed_response(request, await joined(first, {"events": views}), JSON)
+    last = shown[-1].id if more else since.last
+    return await joined({"events": views}, gap=since.gap, last=last, more=more)
 
 
-async def requests(request: web.Request, query: Query) -> web.StreamResponse:
-    """Serve the findings of the selected requests."""
+async def requests(request: web.Request, query: Query) -> bytes:
+    """Return the findings of the selected requests."""
     state = request.app[STATE]
     _check_windows(query["window"], state.windows())
-    findings, errors = (await state.snapshot()).requests, state.errors
+    findings = (await state.snapshot()).requests
     wanted = {"model_name" if name == "model" else name: values for name, values in query.items()}
-    views = {
-        name: errors.each(
-            "requests", (each for each in its if _has(wanted, each, *wanted)), lambda _: NO_ITEM, encoded
-        )
-        for name, its in lists(findings, errors).items()
+    members = {
+        name: (encoded(each) for each in its if _has(wanted, each, *wanted))
+        for name, its in lists(findings, state.errors).items()
     }
-    return await packed_response(
-        request, await joined({"time": state.clock.wall(), **head(findings)}, views), JSON
-    )
+    return await joined(members, time=state.clock.wall(), **head(findings))
 
 
-async def take_requests(request: web.Request, _query: Query) -> web.StreamResponse:
+async def take_requests(request: web.Request, _query: Query) -> bytes:
     """Accept the requests of a body."""
     receiver = request.app[STATE].receiver()
     if receiver is None:
@@ -207,13 +192,12 @@ async def take_requests(request: web.Request, _query: Query) -> web.StreamRespon
     if batch.above_the_rate:
         detail = "The requests exceed the rate limit, `requests.rate` of the configuration."
         raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
-    taken = TakenView.of(batch, taken=len(batch.requests), refused=refused_view(batch.refused))
-    return await packed_response(request, encoded(taken), JSON)
+    return encoded(TakenView.of(batch, taken=len(batch.requests), refused=refused_view(batch.refused)))
 
 
-async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
-    """Serve the OpenAPI document."""
-    return await packed_response(request, _described(), JSON)
+async def openapi(_request: web.Request, _query: Query) -> bytes:
+    """Return the OpenAPI document."""
+    return _described()
 
 
 # fmt: off
@@ -260,10 +244,10 @@ def _check_windows(requested: Iterable[str], configured: Sequence[str]) -> None:
         raise wrong_parameters([("window", problem)])
 
 
-def _check_labels(query: Query, known: Sequence[str], group_by: Iterable[str] = ()) -> None:
+def _check_labels(query: Query, known: Sequence[str]) -> None:
     """Reject labels that no target has: a misspelled one would select nothing, and look healthy."""
     matched = (pair.partition("=")[0] for pair in query["match"])
-    for parameter, names in (("match", matched), ("group_by", group_by)):
+    for parameter, names in (("match", matched), ("group_by", query["group_by"])):
         if not set(names) <= set(known):
             problem = f"names a label that no target has; there are {', '.join(known)}"
             raise wrong_parameters([(parameter, problem)])
@@ -280,8 +264,8 @@ def encoded(view: View | RecordedEvent) -> bytes:
         raise
 
 
-async def joined(first: Mapping[str, Any], members: Mapping[str, Iterable[bytes]]) -> bytes:
-    """Return an object of single values and of lists; yield to the event loop after each member.
+async def joined(members: Mapping[str, Iterable[bytes]], **first: object) -> bytes:
+    """Return an object of single values, then of lists; yield to the event loop after each member.
 
     The members are encoded lazily: an engine takes about half a millisecond.
     """

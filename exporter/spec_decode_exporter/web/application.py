@@ -39,17 +39,11 @@ MAX_UNREAD_BODY: Final = 64 * 1024
 _log = structlog.get_logger()
 
 
-async def healthy(_request: web.Request) -> web.Response:
-    """Return 200 while the process serves requests."""
-    return web.Response(text="spec-decode-exporter is healthy.\n")
+def _saying(text: str) -> Handler:
+    async def handle(_request: web.Request) -> web.Response:
+        return web.Response(text=text)
 
-
-async def ready(_request: web.Request) -> web.Response:
-    """Return 200: the exporter listens only after it has loaded its configuration.
-
-    The answer is independent of all targets, so a vLLM that is down leaves the pod ready.
-    """
-    return web.Response(text="spec-decode-exporter is ready.\n")
+    return handle
 
 
 async def config(request: web.Request) -> web.Response:
@@ -97,8 +91,9 @@ def _routes() -> Iterator[web.RouteDef]:
         ROOT.removesuffix("/"): to_index,
         METRICS_PATH: metrics,
         "/config": config,
-        "/-/healthy": healthy,
-        "/-/ready": ready,
+        "/-/healthy": _saying("spec-decode-exporter is healthy.\n"),
+        # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
+        "/-/ready": _saying("spec-decode-exporter is ready.\n"),
     }
     for path, handler in pages.items():
         yield web.get(path, handler)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiohttp import web
 
 from spec_decode_exporter.core.tasks import DOCUMENTATION
-from spec_decode_exporter.web.page import html_response, render
+from spec_decode_exporter.web.page import content_of, html_response, render
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Document(NamedTuple):
     """Title of a document as text, and its content as HTML."""
 
     title: str
-    html: Markup
+    content: Markup
 
 
 async def to_index(_: web.Request) -> web.Response:
@@ -71,26 +71,29 @@ async def documentation(request: web.Request) -> web.StreamResponse:
     if path.startswith(FILES) and path != FILES:
         return _file(served()[path])
     document = await DOCUMENTATION.run(_rendered, path)
-    root, version = "../" * (1 + path.count("/")), request.app[STATE].version
-    facts = {"title": document.title, "content": document.html, "root": root, "version": version}
-    return await html_response(request, await render("document.html", **facts))
+    return await _page(request, document, "../" * (1 + path.count("/")))
 
 
 async def not_found(request: web.Request) -> web.Response:
     """Return the page of an address that has none, with links to those that a reader looks for."""
     from markupsafe import Markup
 
-    root = "../" * (request.path.count("/") - 1) or "./"  # relative, as a proxy may add a prefix
+    root = "../" * (request.path.count("/") - 1) or "./"
     content = Markup(  # noqa: S704  it has nothing of the request but the depth of its path
         f'<h1>Page not found</h1><p>See <a href="{root}">all engines</a> or the '
         f'<a href="{root}docs/">documentation</a>.</p>'
     )
-    facts = {"title": "Page not found", "content": content, "root": root}
-    response = await html_response(
-        request, await render("document.html", **facts, version=request.app[STATE].version)
-    )
+    response = await _page(request, Document("Page not found", content), root)
     response.set_status(404)
     return response
+
+
+async def _page(request: web.Request, document: Document, root: str) -> web.Response:
+    """Return a document as a page; ``root`` leads to "/", relative, as a proxy may add a prefix."""
+    version = request.app[STATE].version
+    return await html_response(
+        request, await render("document.html", **document._asdict(), root=root, version=version)
+    )
 
 
 @cache
@@ -107,17 +110,10 @@ def served() -> dict[str, Path]:
 
 
 def _file(path: Path) -> web.Response:
-    headers = {
-        "Content-Type": f"{_TYPES[path.suffix]}; charset=utf-8",
-        "Content-Disposition": f'attachment; filename="{path.name}"',
-    }
-    return web.Response(body=_content(path), headers=headers)
-
-
-@cache
-def _content(path: Path) -> bytes:
-    """Read a file once: readers that do not read share its memory."""
-    return path.read_bytes()
+    headers = {"Content-Disposition": f'attachment; filename="{path.name}"'}
+    return web.Response(
+        body=content_of(path), content_type=_TYPES[path.suffix], charset="utf-8", headers=headers
+    )
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.views.document import View, at
+from spec_decode_exporter.web.limits import packed_response
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -141,15 +142,16 @@ class Endpoint:
     path: str
     name: str  # the operationId
     summary: str
-    respond: Callable[[web.Request, Query], Awaitable[web.StreamResponse]]
+    respond: Callable[[web.Request, Query], Awaitable[bytes]]
     model: type[View] | None = None  # of the response
     parameters: Sequence[Parameter] = ()
     body: type[Struct] | None = None  # one item of a POST body
     headers: Sequence[Parameter] = ()  # that it reads
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Parse the query and respond; convert errors to problems."""
+        """Parse the query and respond with JSON; convert errors to problems."""
         try:
-            return await self.respond(request, read(self.parameters, request.query))
+            body = await self.respond(request, read(self.parameters, request.query))
+            return await packed_response(request, body, JSON)
         except RequestError as error:
             return error.response()

@@ -47,10 +47,8 @@ class ShownFleet:
     """Labels of engines that cannot be shown because of an internal error; at most ``MAX_ROWS``."""
     unknown: set[str] = field(default_factory=set)
     """Requested ids without an engine."""
-    models: set[str] = field(default_factory=set)
-    targets: set[str] = field(default_factory=set)
-    window: str = ""
-    """Name of the longest window."""
+    by_target: bool = False
+    """True if rows start with the target: several serve one model."""
 
     @classmethod
     async def of(
@@ -66,31 +64,25 @@ class ShownFleet:
             if errors.attempt("page", labels, partial(fleet._add, labels, snapshot)) is None:
                 fleet.omitted = [*fleet.omitted, labels][:MAX_ROWS]
             await pace.done()
-        fleet.shown = query.in_order(fleet.shown)
-        beyond = [engine for engine in fleet.shown[MAX_ROWS:] if engine.id in query.opened]
-        fleet.shown = [*fleet.shown[:MAX_ROWS], *beyond]
+        rows = query.in_order(fleet.shown)
+        beyond = [engine for engine in rows[MAX_ROWS:] if engine.id in query.opened]
+        fleet.shown = [*rows[:MAX_ROWS], *beyond]
+        models = {engine.model_name for engine in fleet.engines}
+        targets = {engine.target for engine in fleet.engines}
+        fleet.by_target = len(models) == 1 < len(targets)
         return fleet
 
     def _add(self, labels: Mapping[str, str], snapshot: EngineSnapshot) -> bool:
         """Count an engine, and keep it if it matches; return whether it does."""
         engine = EngineView(labels=labels, snapshot=snapshot)
-        # Facts that may fail come first, so that a failing engine is not counted.
-        standing, matches, _ = engine.standing, self.query.matches(terms(engine)), engine.is_alarming
-        windows = snapshot.evaluation.windows
-        self.window = windows[-1].label if windows else self.window
+        # Facts that may fail are read first, so that a failing engine is not counted.
+        standing, matches = engine.standing, self.query.matches(terms(engine))
+        self.query.in_order([engine])
         self.standings[standing] += 1
-        self.models.add(engine.model_name)
-        self.targets.add(engine.target)
         self.engines.append(engine)
         self.matching += matches
-        if matches:
-            self.shown.append(engine)
+        self.shown += [engine] * matches
         return matches
-
-    @property
-    def by_target(self) -> bool:
-        """True if rows start with the target: several serve one model."""
-        return len(self.models) == 1 and len(self.targets) > 1
 
     @property
     def opened(self) -> list[EngineView]:

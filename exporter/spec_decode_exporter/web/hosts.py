@@ -60,32 +60,25 @@ class AllowedHosts(NamedTuple):
                 )
         return cls(frozenset(names.values()))
 
-    def by_name(self, host: str) -> bool:
-        """Return whether a name matches one of the allowed names."""
-        parents = (host[dot:] for dot, letter in enumerate(host) if letter == ".")
-        return host in self.names or any(f"*{parent}" in self.names for parent in parents)
-
     def allow(self, target: str, headers: MultiMapping[str]) -> bool:
         """Return whether the ``Host`` header and an absolute request target name allowed hosts.
 
         Addresses and ``localhost`` are always allowed: DNS rebinding cannot use them.
         """
-        hosts = [_host(headers)]
+        values = headers.getall(hdrs.HOST, ())
+        authorities = [values[0] if len(values) == 1 else ""]
         if not target.startswith("/") and target != "*":  # such as http://host/path
-            hosts.append(parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0]))
-        return not self.names or all(
-            found and (found[0] == "localhost" or _is_address(found[0]) or self.by_name(found[0]))
-            for found in hosts
-        )
+            authorities.append(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0])
+        return not self.names or all(map(self._allows, authorities))
+
+    def _allows(self, authority: str) -> bool:
+        host, _ = parse_authority(authority) or ("", None)
+        parents = (host[dot:] for dot, letter in enumerate(host) if letter == ".")
+        is_named = host in self.names or any(f"*{parent}" in self.names for parent in parents)
+        return is_named or host == "localhost" or _is_address(host)
 
 
 EVERY_HOST: Final = AllowedHosts()
-
-
-def _host(headers: MultiMapping[str]) -> tuple[str, int | None] | None:
-    """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
-    values = headers.getall(hdrs.HOST, ())
-    return parse_authority(values[0]) if len(values) == 1 else None
 
 
 def host_guard(allowed: AllowedHosts) -> Middleware:

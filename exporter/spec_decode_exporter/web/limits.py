@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from http import HTTPStatus
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
@@ -14,7 +13,7 @@ from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from aiohttp.typedefs import Handler
 
@@ -37,40 +36,48 @@ _PIECE: Final = 64 * 1024  # bytes that are compressed or sent at once: less tha
 
 
 def error_response(
-    status: HTTPStatus,
-    text: str,
-    *,
-    headers: Mapping[str, str] = MappingProxyType({}),
-    retry_after: int = 0,
-    close: bool = False,
+    status: HTTPStatus, text: str, *, headers: Mapping[str, str] | None = None, close: bool = False
 ) -> web.Response:
     """Return an error as plain text: a sentence. For paths of the API, a middleware turns it into a problem.
 
-    ``retry_after``, in seconds, is sent as ``Retry-After`` unless it is 0; ``close`` ends the connection.
+    A busy exporter (503) is asked again in a second; ``close`` ends the connection.
     """
     response = web.Response(status=status, text=f"{text}\n", headers=headers)
-    if retry_after:
-        response.headers[hdrs.RETRY_AFTER] = str(retry_after)
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        response.headers[hdrs.RETRY_AFTER] = "1"
     if close:
         response.force_close()
     return response
 
 
+def accepts_gzip(request: web.Request) -> bool:
+    """Return whether the client prefers a compressed response."""
+    return choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, [])))
+
+
 async def packed_response(request: web.Request, body: bytes, content_type: str) -> web.Response:
     """Return a response, compressed if the client accepts gzip."""
     headers = {"Content-Type": content_type, "Vary": "Accept-Encoding"}
-    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
-        body, headers["Content-Encoding"] = await packed(body), "gzip"
+    if accepts_gzip(request):
+        body, headers["Content-Encoding"] = b"".join(await packed(in_turn(_split(body)))), "gzip"
     return web.Response(body=body, headers=headers)
 
 
-async def packed(body: bytes) -> bytes:
+async def packed(pieces: AsyncIterator[bytes]) -> list[bytes]:
     """Compress with gzip at the fastest level: others cost more than they save."""
-    packer, pieces = zlib.compressobj(level=1, wbits=31), []
-    for start in range(0, len(body), _PIECE):
-        pieces.append(packer.compress(body[start : start + _PIECE]))
+    packer = zlib.compressobj(level=1, wbits=31)
+    return [*[part async for piece in pieces if (part := packer.compress(piece))], packer.flush()]
+
+
+async def in_turn(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Yield pieces; other tasks run before each, and none after the last: the next request could come."""
+    for piece in pieces:
         await yield_to_event_loop()
-    return b"".join([*pieces, packer.flush()])
+        yield piece
+
+
+def _split(body: bytes) -> Iterator[bytes]:
+    return (body[start : start + _PIECE] for start in range(0, len(body), _PIECE))
 
 
 class Limit:
@@ -91,20 +98,20 @@ class Limit:
                     await self._places.acquire()
             except TimeoutError:
                 text = f"The exporter already handles {self._total} requests of this kind; retry later."
-                return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
+                return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, close=True)
             try:
-                return await _sent(request, await handler(request))
+                return await sent(request, await handler(request))
             finally:
                 self._places.release()
 
         return limited
 
 
-async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+async def sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     """Send a response; close the connection of a client that does not read it in time."""
     if isinstance(response, web.Response) and isinstance(body := response.body, bytes) and len(body) > _PIECE:
         # Megabytes at once would hold the event loop and, with TLS, be in memory until the client reads them.
-        response.body = _pieces(body)
+        response.body = in_turn(_split(body))
         response.headers[hdrs.CONTENT_LENGTH] = str(len(body))
     try:
         async with asyncio.timeout(SEND_SECONDS):
@@ -116,8 +123,3 @@ async def _sent(request: web.Request, response: web.StreamResponse) -> web.Strea
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-async def _pieces(body: bytes) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), _PIECE):
-        yield body[start : start + _PIECE]

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections import defaultdict
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.limits import SEND_SECONDS
+from spec_decode_exporter.metrics.negotiation import choose_format
+from spec_decode_exporter.web.limits import accepts_gzip, in_turn, packed, sent
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from spec_decode_exporter.metrics.negotiation import Format
     from spec_decode_exporter.metrics.page import MetricsPage
@@ -81,11 +79,8 @@ class SharedPage:
     async def _pieces(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> list[bytes]:
         plain = self._newest.get((format_.is_open, False))
         is_rendered = gzip and plain is not None and plain.snapshot >= snapshot.number
-        page = _each(plain.pieces) if plain and is_rendered else self._page.render(snapshot, format_)
-        if not gzip:
-            return [piece async for piece in page]
-        packer = zlib.compressobj(level=1, wbits=31)  # other levels cost more than they save
-        return [*[packed async for piece in page if (packed := packer.compress(piece))], packer.flush()]
+        page = in_turn(plain.pieces) if plain and is_rendered else self._page.render(snapshot, format_)
+        return await packed(page) if gzip else [piece async for piece in page]
 
     def _share(self, wanted: tuple[bool, bool], new: Rendering) -> None:
         """Replace the shared rendering of this kind."""
@@ -105,35 +100,19 @@ class SharedPage:
         self._alive = [each for each in self._alive if each.readers or each in shared]
 
 
-async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
-        await yield_to_event_loop()
-
-
 METRICS: Final = web.AppKey("metrics", SharedPage)
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
     shared, transport = request.app[METRICS], request.transport
-    format_ = choose_format(",".join(request.headers.getall(hdrs.ACCEPT, [])))
-    gzip = choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, [])))
+    format_, gzip = choose_format(",".join(request.headers.getall(hdrs.ACCEPT, []))), accepts_gzip(request)
     # The snapshot is not kept in a variable: a client that reads slowly would keep it in memory.
     rendering = await shared.rendering(await request.app[STATE].snapshot(), format_, gzip=gzip)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    response = web.StreamResponse(headers={**headers, "Content-Encoding": "gzip"} if gzip else headers)
-    response.content_length = rendering.size
+    headers |= {"Content-Length": str(rendering.size), **({"Content-Encoding": "gzip"} if gzip else {})}
+    response = web.Response(body=in_turn(rendering.pieces), headers=headers)
     if transport is None:  # the client has gone
         return response
-    with suppress(ConnectionError), shared.read(rendering, transport):
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await response.prepare(request)
-                for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
-                    await yield_to_event_loop()  # not after the last: the next request could come meanwhile
-                    await response.write(piece)
-                await response.write_eof()
-        except TimeoutError:
-            transport.abort()
-    return response
+    with shared.read(rendering, transport):
+        return await sent(request, response)

@@ -15,10 +15,6 @@ from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.endpoint import JSON, PROBLEM, Endpoint, ProblemView
 
-MAX_BODY_BYTES: Final = 1024 * 1024
-"""Bytes of a body."""
-BODY_SECONDS: Final = 10.0
-"""Seconds for a client to send a body."""
 NDJSON: Final = "application/x-ndjson"
 
 _INFO: Final = {

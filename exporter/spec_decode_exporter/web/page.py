@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
-from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from shlex import quote
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -23,12 +23,7 @@ from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    TargetView,
-    experiment_view,
-    experiments_of,
-    target_view,
-)
+from spec_decode_exporter.views.fleet_view import TargetView, experiment_views, target_view
 from spec_decode_exporter.views.headline import (
     engine_headline,
     finding_text,
@@ -107,12 +102,14 @@ async def _facts(request: web.Request) -> Facts:
 async def static(request: web.Request) -> web.Response:
     """Serve a file of the page: its security policy allows no other styles and scripts."""
     name = request.path.rpartition("/")[2]
-    return web.Response(body=_file(name), content_type=STATIC[name], charset="utf-8")
+    body = content_of(Path(__file__).parent / "static" / name)
+    return web.Response(body=body, content_type=STATIC[name], charset="utf-8")
 
 
 @cache
-def _file(name: str) -> bytes:
-    return files("spec_decode_exporter.web").joinpath("static", name).read_bytes()
+def content_of(path: Path) -> bytes:
+    """Read a file once: clients that do not read share its memory."""
+    return path.read_bytes()
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:
@@ -127,23 +124,18 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     fleet = await ShownFleet.of(snapshot.engines, query, errors)
     targets = await _targets(errors, snapshot)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
-    experiments = errors.each(
-        "page",
-        experiments_of(snapshot.experiments),
-        lambda experiment: {"experiment": experiment[0]},
-        lambda experiment: experiment_view(*experiment),
-    )
     return {
         "version": state.version,
         "now": now,
         "query": query,
+        "window": state.windows()[-1],
         "fleet": fleet,
         "headline": errors.attempt("page", NO_ITEM, lambda: headline(fleet.engines, targets, now)),
         "time_saved": errors.attempt("page", NO_ITEM, lambda: time_saved(fleet.engines, now)),
         "events": Events(state.events.since().events),
         "targets": targets,
         "requests": snapshot.requests,
-        "experiments": list(experiments),
+        "experiments": list(experiment_views(snapshot.experiments, errors, "page")),
         "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
         "trace": partial(trace, now=monotonic),
         "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from operator import itemgetter
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -76,7 +77,7 @@ class PageQuery:
     def in_order(self, engines: Sequence[EngineView]) -> list[EngineView]:
         """Return engines in the order of the rows."""
         if not self.sort:
-            return sorted(engines, key=lambda engine: not engine.is_alarming)
+            return sorted(engines, key=lambda engine: engine.urgency if engine.is_alarming else inf)
         values = [(SORTS[self.sort.removeprefix("-")](engine), engine) for engine in engines]
         known = [pair for pair in values if pair[0] is not None]
         known.sort(key=itemgetter(0), reverse=self.sort.startswith("-"))

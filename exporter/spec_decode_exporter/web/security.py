@@ -50,9 +50,7 @@ _VERIFY: Final = {"NoClientCert": ssl.CERT_NONE, IF_GIVEN: ssl.CERT_OPTIONAL, VE
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _HASH: Final = re.compile(r"\$2[aby]\$(?P<cost>\d\d)\$[./A-Za-z0-9]{53}", re.ASCII)
 _HASH_SCHEMA: Final = {"type": "string", "pattern": r"^\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}$"}
-_CHALLENGE: Final[Mapping[str, str]] = {
-    hdrs.WWW_AUTHENTICATE: 'Basic realm="spec-decode-exporter", charset="UTF-8"'
-}
+_CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="spec-decode-exporter", charset="UTF-8"'}
 
 _log = structlog.get_logger()
 
@@ -154,11 +152,13 @@ class WebConfig:
     settings: WebSettings
     context: ssl.SSLContext | None  # of new connections; None without TLS
     files: tuple[Path, ...]  # the configuration file, and the files that it names
+    stamps: tuple[Stamp | None, ...]  # of the files before they were read, so that a later change is noticed
     ignored: Sequence[str]  # keys without effect
 
 
 def read_web_config(path: Path) -> WebConfig:
     """Return a web configuration, or raise ConfigError with all problems. It reads files: use a thread."""
+    read = stamps([path])
     source = read_source(path)
     tls_keys = source.data.get("tls_server_config")
     sections = (source.data, tls_keys if isinstance(tls_keys, dict) else {})
@@ -168,6 +168,8 @@ def read_web_config(path: Path) -> WebConfig:
             source.add_problem(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     tls, context = settings.tls_server_config, None
+    named = [*filter(None, (tls.cert_file, tls.key_file, tls.client_ca_file))] if tls else []
+    read += stamps(named)
     try:
         context = tls.context() if tls else None
     except ValueError as error:
@@ -176,14 +178,7 @@ def read_web_config(path: Path) -> WebConfig:
         text = "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
         source.add_problem(("basic_auth_users",), text)
     source.refuse()
-    named = (tls.cert_file, tls.key_file, tls.client_ca_file) if tls else ()
-    return WebConfig(settings, context, (path, *filter(None, named)), ignored)
-
-
-def _read(path: Path) -> tuple[WebConfig, tuple[Stamp | None, ...]]:
-    """Read the files, with stamps from before, so that the next check notices a change in between."""
-    before = stamps(read_web_config(path).files)
-    return read_web_config(path), before
+    return WebConfig(settings, context, (path, *named), read, ignored)
 
 
 def _protection(settings: WebSettings) -> dict[str, int]:
@@ -205,7 +200,7 @@ class LiveWebConfig:
         """Read the configuration, or raise ConfigError."""
         self._path, self._clock = path, clock
         self._failure = OnceUntilRecovered()
-        self.current, self._stamps = _read(path)
+        self.current = read_web_config(path)
         if self.current.ignored:
             _log.warning("web_config_keys_ignored", keys=self.current.ignored)
 
@@ -232,17 +227,17 @@ class LiveWebConfig:
     async def check(self) -> None:
         """Adopt changed files. An invalid version is logged once, and the previous one stays active."""
         found = await WEB_CONFIGURATION.run(stamps, self.current.files)
-        if self.successful and found == self._stamps:
+        if self.successful and found == self.current.stamps:
             return
         try:
-            read, before = await WEB_CONFIGURATION.run(_read, self._path)
+            read = await WEB_CONFIGURATION.run(read_web_config, self._path)
             self._reject_weaker(read.settings)
         except ConfigError as error:
             problems = "; ".join(map(str, error.problems))
             if self._failure.failed(problems):
                 _log.error("web_config_reload_failed", problems=problems)
         else:
-            self.current, self._stamps = read, before
+            self.current = read
             self._failure.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
 
@@ -323,7 +318,7 @@ class Guard:
             is_known = not users or (credentials and await self._passwords.match(users, *credentials))
         except TooManyChecksError:
             text = "Too many passwords wait to be checked; retry later."
-            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, retry_after=1, close=True)
+            return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, close=True)
         if not is_known:
             return error_response(HTTPStatus.UNAUTHORIZED, "Unauthorized", headers=_CHALLENGE, close=True)
         return await handler(request)

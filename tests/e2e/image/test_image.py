@@ -24,7 +24,7 @@ import dns.resolver
 from spec_decode_exporter.web.documentation import PACKAGED, rendered, served
 state, documents = os.stat("{STATE}"), served()
 assert PACKAGED.is_dir()
-assert all(rendered(path.read_text(), name, documents).html for name, path in documents.items() if name.endswith(".md"))
+assert all(rendered(path.read_text(), name, documents).content for name, path in documents.items() if name.endswith(".md"))
 print(json.dumps({{
     "files": [os.path.join(folder, name) for top in ("/etc", "/opt", "/usr", "/var")
               for folder, _, names in os.walk(top) for name in names],

@@ -159,9 +159,9 @@ _REQUESTS: Final = Row(
         "repeated keys": lambda: posted(array(b"{" + b",".join([b'"n":1'] * 10_000) + b"}", 16)),
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
-        "space": lambda: posted(b"[" + b" " * (openapi.MAX_BODY_BYTES - 2) + b"]"),
+        "space": lambda: posted(b"[" + b" " * (api.MAX_BODY_BYTES - 2) + b"]"),
         "empty lines": lambda: posted(
-            _RECORD + b"\n" * (openapi.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD, openapi.NDJSON
+            _RECORD + b"\n" * (api.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD, openapi.NDJSON
         ),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), openapi.NDJSON
@@ -169,7 +169,7 @@ _REQUESTS: Final = Row(
     },
     beyond={
         "numbers": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
-        "nesting": lambda: posted(b"[" * openapi.MAX_BODY_BYTES),
+        "nesting": lambda: posted(b"[" * api.MAX_BODY_BYTES),
     },
 )
 

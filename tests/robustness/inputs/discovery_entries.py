@@ -30,6 +30,7 @@ from spec_decode_exporter.discovery.lists import (
 )
 from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, text
 from tests.robustness.inputs.server_pages import read_page
@@ -48,12 +49,7 @@ def _logged(read: Callable[[], Any]) -> Any:
 
 def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
     listing = TargetDiscovery("http", "http x", Scrape(), 60.0)
-    try:
-        found: Sequence[Target] = _logged(
-            lambda: listing.targets_of(json_groups(json.dumps([group]).encode()))
-        )
-    except DiscoveryError as error:
-        raise RejectedError(str(error)) from None
+    found: Sequence[Target] = _logged(lambda: listing.targets_of(json_groups(json.dumps([group]).encode())))
     return found
 
 
@@ -138,6 +134,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "address of a list entry",
         _list_address,
+        rejects=(DiscoveryError, RejectedError),
         worst={
             "the longest name": as_json(f"{_LONG_HOST}:{MAX_PORT}"),
             "an IPv6 address": as_json(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{MAX_PORT}"),
@@ -150,6 +147,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
         _list_labels,
+        rejects=(DiscoveryError, RejectedError),
         worst={
             "the longest path": as_json({"__metrics_path__": "/" + "m" * (MAX_PATH - 1)}),
             "the most parameters": as_json(_PARAMETERS),
@@ -173,6 +171,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "labels of a list entry",
         _list_labels,
+        rejects=(DiscoveryError, RejectedError),
         worst={
             "the most of the longest": as_json(_labels(MAX_LABELS, _FITTING)),
             "the longest value": as_json({"zone": "x" * MAX_LABEL_VALUE}),
@@ -233,6 +232,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "names of models and engines on a page",
         read_page,
+        rejects=PollError,
         worst={
             "the longest names": _engines(MAX_NAMES_TOTAL // MAX_NAME, MAX_NAME - 1),
             "the most engines": _engines(MAX_ENGINES, MAX_NAMES_TOTAL // MAX_ENGINES - 1),

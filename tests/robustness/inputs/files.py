@@ -76,7 +76,8 @@ def _states(engines: int, entry: bytes | None = None) -> bytes:
 ROWS: tuple[Row, ...] = (
     Row(
         name="configuration",
-        read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
+        rejects=ConfigError,
+        read=in_file(lambda path: load_config(path, environ={}), "exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond={
             "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
@@ -86,13 +87,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="web configuration",
-        read=in_file(read_web_config, ConfigError, name="web.yml"),
+        rejects=ConfigError,
+        read=in_file(read_web_config, "web.yml"),
         worst={"users": lambda: _users(1_000)},
         beyond={"bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1)},
     ),
     Row(
         name="secret file",
-        read=in_file(_secret, PollError),
+        rejects=PollError,
+        read=in_file(_secret),
         worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
         beyond={
             "bytes": filled(b"", b"x", b"", MAX_SECRET_BYTES + 1),
@@ -102,7 +105,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="saved observation",
-        read=in_file(saved_snapshot.read_observation, saved_snapshot.SavedFileError),
+        rejects=saved_snapshot.SavedFileError,
+        read=in_file(saved_snapshot.read_observation),
         worst={"engines": lambda: _observation(400)},
         beyond={
             "bytes": filled(b"", b" ", b"", saved_snapshot.MAX_BYTES + 1),
@@ -122,7 +126,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="config.json of a model",
-        read=in_file(lambda path: checkpoint.model_of(str(path), None), ModelError, name="config.json"),
+        rejects=ModelError,
+        read=in_file(lambda path: checkpoint.model_of(str(path), None), "config.json"),
         worst={
             "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.MAX_VALUES // 2 - 20)}),
             "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.MAX_BYTES - 1000)}),

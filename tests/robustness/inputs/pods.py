@@ -9,7 +9,7 @@ from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scr
 from spec_decode_exporter.discovery.lists import MAX_TARGETS
 from spec_decode_exporter.discovery.pods import MAX_PAGE_BYTES, PodDiscovery
 from spec_decode_exporter.discovery.target import DiscoveryError
-from tests.robustness.inputs.row import Make, RejectedError, Row, as_json, filled, served_json
+from tests.robustness.inputs.row import Make, Row, as_json, filled, served_json
 
 
 def _pod(name: str, **more: object) -> dict[str, object]:
@@ -17,17 +17,10 @@ def _pod(name: str, **more: object) -> dict[str, object]:
     return {"metadata": metadata, "status": {"phase": "Running", "podIP": "10.0.0.1"}}
 
 
-def _discovery(url: str) -> PodDiscovery:
-    settings = KubernetesDiscovery(api_server=url, namespaces=("n",), labels={"note": "note"})
-    return PodDiscovery("n", settings, Scrape())
-
-
 async def _pod_list(data: bytes) -> object:
     async with served_json(data) as url:
-        try:
-            return await _discovery(url).targets()
-        except DiscoveryError as error:
-            raise RejectedError(str(error)) from None
+        settings = KubernetesDiscovery(api_server=url, namespaces=("n",), labels={"note": "note"})
+        return await PodDiscovery("n", settings, Scrape()).targets()
 
 
 def _list(begin: bytes, unit: bytes, end: bytes) -> Make:
@@ -49,6 +42,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="Kubernetes list of pods",
         read=_pod_list,
+        rejects=DiscoveryError,
         worst={
             "pods": _pod_names(MAX_TARGETS),
             "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),

@@ -21,12 +21,12 @@ MIB: Final = 2**20
 
 Make: TypeAlias = Callable[[], bytes]
 Read: TypeAlias = Callable[[bytes], Awaitable[object]]
-"""Passes an input to the program's code; raises ``RejectedError`` if that code rejects it."""
+"""Passes an input to the program's code."""
 Answer: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RejectedError(Exception):
-    """Rejection of an input; the text is the reason in the log or in a response."""
+    """Rejection of an input that is no error of the program; the text is the reason in the log or in a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Row:
     worst: Mapping[str, Make]
     """By a description: the most expensive inputs within every bound. ``read`` accepts each."""
     beyond: Mapping[str, Make] = field(default_factory=dict)
-    """By the name of the bound: inputs just beyond that one bound. ``read`` raises ``RejectedError`` for each."""
+    """By the name of the bound: inputs just beyond that one bound. ``read`` raises one of ``rejects`` for each."""
+    rejects: type[Exception] | tuple[type[Exception], ...] = RejectedError
+    """Errors of the program's code, whose text is the reason of the rejection."""
 
 
 def filled(begin: bytes, unit: bytes, end: bytes = b"", size: int = MAX_LIST_BYTES) -> Make:
@@ -80,16 +82,13 @@ async def served_json(data: bytes) -> AsyncIterator[str]:
         yield url
 
 
-def in_file(read: Callable[[Path], object], *errors: type[Exception], name: str = "file") -> Read:
+def in_file(read: Callable[[Path], object], name: str = "file") -> Read:
     """Return a function that passes the bytes to ``read`` as a file, in a thread as in the program."""
 
     async def read_file(data: bytes) -> object:
         with TemporaryDirectory() as folder:
             path = Path(folder) / name
             path.write_bytes(data)
-            try:
-                return await asyncio.to_thread(read, path)
-            except errors as error:
-                raise RejectedError(str(error)) from None
+            return await asyncio.to_thread(read, path)
 
     return read_file

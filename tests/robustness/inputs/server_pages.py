@@ -25,7 +25,7 @@ from spec_decode_exporter.scrape.sample import (
     MAX_POSITIONS_TOTAL,
     SampleReader,
 )
-from tests.robustness.inputs.row import RejectedError, Row
+from tests.robustness.inputs.row import Row
 
 MAX_BODY: Final = Poll().max_body
 PIECE: Final = 64 * 1024
@@ -112,19 +112,12 @@ def padded(line: bytes, size: int) -> bytes:
 
 async def read_page(body: bytes) -> object:
     """Read a page with its histograms, as in a poll."""
-    try:
-        whole = received(answer(body), MAX_BODY)
-        return SampleReader().read(whole, with_latencies=True)
-    except PollError as error:
-        raise RejectedError(str(error)) from None
+    return SampleReader().read(received(answer(body), MAX_BODY), with_latencies=True)
 
 
 async def read_packed(body: bytes) -> object:
     """Parse a response with a compressed body."""
-    try:
-        return received(answer(body, "Content-Encoding: deflate"), MAX_BODY)
-    except PollError as error:
-        raise RejectedError(str(error)) from None
+    return received(answer(body, "Content-Encoding: deflate"), MAX_BODY)
 
 
 def packed(size: int) -> bytes:
@@ -146,6 +139,7 @@ ROWS: Final = (
     Row(
         name="metrics page of a target",
         read=read_page,
+        rejects=PollError,
         worst={
             "the most engines with the most positions": lambda: shuffled(engines(MAX_ENGINES - 1, EACH)),
             "the most buckets": lambda: shuffled(
@@ -178,6 +172,7 @@ ROWS: Final = (
     Row(
         "compressed body",
         read_packed,
+        rejects=PollError,
         worst={
             "the best packed": partial(packed, MAX_BODY),
             "blocks that unpack to nothing": partial(empty_blocks, MAX_BODY),

@@ -2,13 +2,14 @@
 
 from types import SimpleNamespace
 
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.fleet_view import experiment_view, experiments_of
+from spec_decode_exporter.views.fleet_view import experiment_views
 from tests.unit.metrics.written_page import families_of
 
 NO_TOKEN = {"mean": None, "p50": None, "p95": None}
@@ -56,11 +57,11 @@ def json_values(view):
 
 
 def test_the_json_has_exactly_the_values_of_the_metrics():
-    (each,) = experiments_of(ARMS)
+    (view,) = experiment_views(ARMS, Isolation(), "page")
     metrics = {
         (sample.name.removeprefix("spec_decode_experiment_"), *sample.labels.values()): sample.value
         for family in families_of(Snapshot(experiments=ARMS))
         for sample in family.samples
     }
-    assert metrics == {key: value for key, value in json_values(experiment_view(*each)) if value is not None}
+    assert metrics == {key: value for key, value in json_values(view) if value is not None}
     assert len(metrics) == 20

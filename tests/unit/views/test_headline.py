@@ -11,7 +11,9 @@ from spec_decode_exporter.analysis.window_evaluation import probably_pays
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime
+from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.headline import (
     countdown,
     engine_headline,
@@ -41,6 +43,7 @@ def engine(
     today=None,
     speedup=1.1,
     seconds=300.0,
+    live=None,
     **known,
 ):
     """An engine that counts as ``standing``; its texts name it."""
@@ -60,13 +63,19 @@ def engine(
     } | known
     windows = {"basis": Basis.LONGEST, "verdict_window": covered, "longest": covered}
     evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
-    return SimpleNamespace(
-        standing=standing, state=State.ACTIVE if is_verdict else standing, verdict=verdict, pays_share_ratio=share,
-        has_dropped=SUDDEN in findings, findings=findings, broken_checks=(Check.ONE_SERVER,) * (MIXED in findings), verdict_text=f"Text of {standing}.",
-        recommendation=evaluation.action, recommendation_text=f"Advice of {standing}.",
-        snapshot=SimpleNamespace(evaluation=evaluation, today=today or DayTime()),
-        target=name, name=f"llama on {name}, engine 0",
-    )  # fmt: skip
+    labels = {"target": name, "model_name": "llama", "engine": "0"}
+    snapshot = SimpleNamespace(evaluation=evaluation, today=today or DayTime())
+    facts = {
+        "state": State.ACTIVE if is_verdict else standing,
+        "verdict": verdict,
+        "verdict_text": f"Text of {standing}.",
+        "recommendation": evaluation.action,
+        "recommendation_text": f"Advice of {standing}.",
+        "findings": findings,
+        "drops": DropStatus(dropped={DropKind.SUDDEN: SUDDEN in findings}, live=live or {}),
+        "broken_checks": (Check.ONE_SERVER,) * (MIXED in findings),
+    }
+    return EngineView.model_construct(labels=labels, snapshot=snapshot).model_copy(update=facts)
 
 
 def target(up=True, *, name="chat", error="", remedy="", engines=1, failed=0, **server):
@@ -143,6 +152,14 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
 
 
 @pytest.mark.parametrize(
+    ("length", "says"), [(1.4, "pays now."), (2.45, "It has recovered: the drop ends once that lasts.")]
+)
+def test_a_drop_that_has_recovered_says_that_it_ends(length, says):
+    live = {DropKind.SUDDEN: LiveDrop(2.5, length, 60.0)}
+    assert engine_headline(engine(findings=(SUDDEN,), live=live), NOW).matter.endswith(says)
+
+
+@pytest.mark.parametrize(
     ("waits", "text"),
     [
         (None, ""),
@@ -196,6 +213,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([engine()] * 3, "good", "Speculation pays on all 3 engines.", ""),
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of 3 engines, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
+        ([engine(), engine(Verdict.POOR)], "unsure", "Speculation pays on 1 of 2 engines, brings no worthwhile gain on 1.", "Advice of poor."),
         ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of 4 engines, probably pays on 1, unclear on 1, too early to say on 1.", "Below: how to find out, cheapest first."),
         ([engine(Verdict.INSUFFICIENT, share=0.95), EARLY], "waiting", "Speculation probably pays on 1 of 2 engines, too early to say on 1.", "Advice of insufficient."),
         ([engine(), engine(), UNCLEAR, engine(State.IDLE)], "good", "Speculation pays on 2 of 3 engines that draft, unclear on 1.", "Below: how to find out, cheapest first."),

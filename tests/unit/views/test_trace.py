@@ -22,10 +22,10 @@ def drafting(make_sample, second):
     )
 
 
-def trace(make_sample, skipped):
-    """The line at the 400th second, one poll a second but for the ``skipped`` ones."""
+def trace(make_sample, skipped=(), interval=1):
+    """The line at the 400th second, of polls at an interval but for the ``skipped`` seconds."""
     history = History(300.0)
-    for second in range(401):
+    for second in range(0, 401, interval):
         if second not in skipped:
             history.observe(drafting(make_sample, second), 1000.0 + second, OFFSET + second, 1.0)
     return acceptance_trace(history.windows(300.0)[0], 1400.0)
@@ -40,3 +40,10 @@ def test_five_minutes_are_sixty_pieces_and_the_one_that_begins_and_those_without
     assert set(ratios) == {0.5, None}
     unknown = [age for age, ratio in zip(ages, ratios, strict=True) if ratio is None and age > 1]
     assert unknown == pytest.approx([97.5, 92.5, 87.5, 82.5, 77.5, 72.5])
+
+
+@pytest.mark.parametrize(("interval", "pieces"), [(2, 60), (5, 30), (10, 20), (40, 5)])
+def test_rare_polls_make_fewer_pieces_and_no_gaps(make_sample, interval, pieces):
+    _, ages, ratios = trace(make_sample, interval=interval)
+    assert len(ages) == pieces + 1
+    assert set(ratios[1:-1]) == {0.5}

@@ -103,6 +103,8 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, findings=(), known=None, **f
         (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
         (Verdict.HEALTHY, {"request": REQUEST._replace(value=1.16, basis=EndToEndBasis.BASELINE, bounds=Estimate(1.16, 0.86, 1.52, 0.1))}, "Speculation pays for decoding, and whole requests may be slower: a request is 1.16 times as fast as without it (0.86 to 1.52); decoding 2.00 times."),
+        (Verdict.POOR, {"request": None, "estimated_speedup_ratio": 1.06, "speedup_bounds": Estimate(1.06, 1.01, 1.09, 0.1)}, "Speculation brings no worthwhile gain: 1.06 times as fast as without it (1.01 to 1.09), decode only."),
+        (Verdict.POOR, {"request": None, "estimated_speedup_ratio": 0.72, "speedup_bounds": None, "effective_requests": 0.5}, "Speculation brings no worthwhile gain: 0.72 times as fast as without it (too few requests passed for bounds), decode only."),
         (Verdict.POOR, {"request": REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))}, "Speculation makes requests slower: a request is 0.80 times as fast as without it (0.70 to 0.90); decoding 2.00 times."),
     ],
 )  # fmt: skip

@@ -1,12 +1,12 @@
 """State of an exporter without targets, for handlers, and its page of one gauge."""
 
 import asyncio
-from types import SimpleNamespace
 
-from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.web.hosts import EVERY_HOST
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 
 
@@ -27,25 +27,9 @@ class Gauges:
             yield b"# EOF\n"
 
 
-async def no_engines():
-    return Snapshot(number=1)
-
-
 def plain_state(series=1, **overrides):
     """Make the ExporterState of an exporter without targets, with one gauge of ``series`` series."""
-    defaults = {
-        "version": "1.2.3",
-        "clock": FakeClock(),
-        "snapshot": no_engines,
-        "metrics": Gauges(series),
-        "labels": lambda: ["target", "model_name", "engine"],
-        "windows": lambda: ["30s", "5m"],
-        "targets": tuple,
-        "events": EventLog("a1"),
-        "config_text": lambda: "poll:\n  interval: 1s\n",
-        "receiver": lambda: None,
-        "reload": None,
-        "allowed_hosts": EVERY_HOST,
-        "errors": Isolation(),
-    }
-    return SimpleNamespace(**{**defaults, **overrides})
+    clock, events = FakeClock(), EventLog("a1")
+    state = ExporterState(Fleet(Config(), clock, Remembered(), events), events, clock)
+    vars(state).update({"version": "1.2.3", "metrics": Gauges(series), **overrides})
+    return state

@@ -61,7 +61,12 @@ def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total):
         while handling.running:
             await handling.end()
         await asyncio.gather(*asked, return_exceptions=True)
-        assert handling.limit._places._value == total
+        again = [handling.ask() for _ in range(total)]
+        await settle(6)
+        assert len(handling.running) == total
+        for _ in again:
+            await handling.end()
+        await asyncio.gather(*again)
 
     asyncio.run(scenario())
 

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.web import metrics_page as module
+from spec_decode_exporter.web import limits
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
 from tests.unit.web.plain_state import Gauges
@@ -78,7 +78,7 @@ async def test_a_replaced_rendering_is_freed_once_nobody_reads_it():
 
 
 async def test_a_client_that_does_not_read_in_time_is_disconnected(aiohttp_client, make_state, monkeypatch):
-    monkeypatch.setattr(module, "SEND_SECONDS", 0)
+    monkeypatch.setattr(limits, "SEND_SECONDS", 0)
     app = create_app(make_state())
     app[METRICS] = SharedPage(Counted(series=200_000))
     client = await aiohttp_client(app)

@@ -7,14 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
+from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -23,7 +21,7 @@ from spec_decode_exporter.requests.record import Refusal, RequestRecord, Request
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.engine_view import EngineView, UsedTokensView, view_of_setting
+from spec_decode_exporter.views.engine_view import EngineView, ObstacleView, SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import (
     ArmSpeedupView,
     ArmView,
@@ -33,7 +31,7 @@ from spec_decode_exporter.views.fleet_view import (
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
-from spec_decode_exporter.web.query import PageQuery
+from spec_decode_exporter.web.query import SORTS, PageQuery
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses
@@ -50,9 +48,13 @@ async def test_engines_that_need_attention_come_first(watched_snapshot, engines)
     snapshot = replace(watched_snapshot, engines=watched_snapshot.engines[::-1])
     html = await shown(snapshot)
     assert html.index(f'id="e-{engines[1].id}"') < html.index(f'id="e-{engines[0].id}"')
-    with patch.object(EngineView, "is_alarming", property(lambda engine: engine.target == "chat")):
-        html = await shown(snapshot)
-    assert html.index(f'id="e-{engines[0].id}"') < html.index(f'id="e-{engines[1].id}"')
+    for first, second in (engines, engines[::-1]):
+        places = {first.target: 0, second.target: 1}
+        with patch.object(
+            EngineView, "urgency", property(lambda engine, places=places: places[engine.target])
+        ):
+            html = await shown(snapshot)
+        assert html.index(f'id="e-{first.id}"') < html.index(f'id="e-{second.id}"')
 
 
 async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
@@ -96,6 +98,16 @@ async def test_the_rows_of_a_large_fleet_are_limited_and_open_engines_stay(
     assert (await shown(watched_snapshot, PageQuery("", (engines[1].id,)))).count('class="engine"') == 2
 
 
+async def test_an_engine_without_a_value_to_sort_by_is_omitted_alone(watched_snapshot, monkeypatch):
+    def fails_for_one(engine):
+        return {"chat": 3}[engine.target]
+
+    monkeypatch.setitem(SORTS, "k", fails_for_one)
+    html = await shown(watched_snapshot, PageQuery(sort="k"))
+    assert html.count("Cannot be shown") == 1
+    assert html.count("aria-expanded") == 1
+
+
 async def test_an_unknown_engine_in_the_address_has_a_notice(watched_snapshot, engines):
     html = await shown(watched_snapshot, PageQuery("", (engines[0].id, "<gone>")))
     assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
@@ -130,16 +142,22 @@ COMPARISON = LatencyComparisonView(
 SO_FAR = 'data-key="Draft tokens so far"'
 
 
-def advised(setting, text="", measure=""):
-    return view_of_setting(setting, Speculation("mtp"), text, measure)
+def advised(setting, text="", measure="", **more):
+    shown = {"speculative_config": "", "complete": True, "obstacles": (), "schedule": (), **more}
+    loads = {"lowest_running_requests": None, "highest_running_requests": None}
+    return SettingView.of(setting, text=text, measure=measure, **shown, **loads)
 
 
 BANDS = (
     LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
     LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9),
 )
-BY_LOAD = SpeculationSetting(
-    4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
+BY_LOAD = advised(
+    SpeculationSetting(4, is_change=True, bands=BANDS),
+    speculative_config='{"method": "mtp", "num_speculative_tokens": 4}',
+    obstacles=[
+        ObstacleView(name=Obstacle.DATA_PARALLEL, text="With data parallelism vLLM ignores the schedule.")
+    ],
 )
 OFF = advised(SpeculationSetting(0, is_change=True), "Switch it off.")
 MEASURE = advised(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
@@ -156,7 +174,7 @@ SCROLLS = '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by l
         ({}, ['class="verdict '], [CHANGE]),
         ({"recommended_tokens": 2, "recommendation": "decrease"}, [CHANGE, 'try <data value="2">2</data>'], []),
         ({"recommended_tokens": 0, "recommendation": "disable"}, [CHANGE, ">try off</small>"], []),
-        ({"setting": advised(BY_LOAD)}, [SCROLLS, "--speculative-config &#39;{", COPY], []),
+        ({"setting": BY_LOAD}, ["vLLM ignores the schedule", SCROLLS, "--speculative-config &#39;{", COPY], []),
         ({"setting": MEASURE}, ["Run it without drafts for ten minutes."], [COPY]),
         ({"setting": advised(UNKNOWN_SETTING, "No advice yet.")}, [], [SETTING]),
         ({"setting": OFF}, [SETTING, "Switch it off."], []),
@@ -172,6 +190,27 @@ async def test_an_open_engine_shows_its_state_its_advice_and_its_setting(engines
     html = await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None)
     assert [part for part in parts if part not in html] == []
     assert [part for part in absent if part in html] == []
+
+
+async def test_a_verdict_by_another_time_than_the_figures_says_which(engines):
+    async def text(verdict=engines[0].verdict, **update):
+        view = changed(engines[0], verdict=verdict, evaluated=changed(engines[0].evaluated, **update))
+        return text_of(await shown(query=PageQuery("", (view.id,)), views=[view], trace=lambda _: None))
+
+    assert "The verdict is by the last 5 min." in await text()
+    assert "The verdict is by" not in await text(Verdict.INSUFFICIENT)
+    shorter = await text(basis=Basis.SHORTER, seconds=30.0)
+    assert "The verdict is by the last 30 s, other figures by 5m." in shorter.replace("\u202f", " ")
+    assert re.search(r"at least [\d.]+. ?\) last 30 s", shorter.replace("\u202f", " "))
+
+
+async def test_the_speed_up_of_newer_data_beside_a_verdict_that_stays_says_so(engines):
+    speedup = f"{engines[0].evaluated.estimated_speedup_ratio.value:.2f}\u00d7"
+    texts = [
+        text_of(await shown(views=[changed(engines[0], verdict=verdict)]))
+        for verdict in (engines[0].verdict, Verdict.HARMFUL)
+    ]
+    assert [f"now {speedup}" in text for text in texts] == [False, True]
 
 
 WAIT = CostMeasurement("schedule_in_force", "Wait for 12 requests", "the time until then")

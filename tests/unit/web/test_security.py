@@ -421,7 +421,8 @@ async def test_right_passwords_are_cached_and_wrong_ones_are_not(users, compared
     for name, password in (("bob", b"builder"), ("long", b"x" * 72), ("long", b"x" * 72)):
         assert await passwords.match(users, name, password)
     assert len(compared) == 5
-    assert len(passwords._right) == 1
+    assert await passwords.match(users, "alice", b"wonderland")
+    assert len(compared) == 6, "the cache has a limit"
 
 
 async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):
