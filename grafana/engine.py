@@ -75,8 +75,8 @@ _WORDS = {
 _VERDICT = stat_tile(
     "Verdict",
     "Whether speculation pays: it does by the lower 95 % bound of the speed-up, and is harmful by the upper "
-    "one. It covers the time since the last change, at most the long window: the speed-up beside it, over the "
-    "whole long window, may differ for some minutes after a change.",
+    "one. It covers the time since the last change, at most the long window: the speed-up beside it, over "
+    "the whole long window, may differ for some minutes after a change.",
     [_WORDS["Verdict"]],
     _NONE_YET,
     filled=True,
