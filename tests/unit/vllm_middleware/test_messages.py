@@ -114,7 +114,7 @@ async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
     ids=lambda reply: repr(reply)[:40],
 )  # fmt: skip
 async def test_an_exporter_that_gives_no_answer_affects_no_message(settings, monkeypatch, caplog, reply):
-    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 1.0)
     with Exporter(reply) as exporter:
         settings(URL=exporter.url)
         app = await same(inside.Middleware, *json_exchange())
@@ -127,13 +127,13 @@ async def test_an_exporter_that_gives_no_answer_affects_no_message(settings, mon
 
 async def test_a_reply_without_an_end_is_cut(settings, monkeypatch):
     """The limit is one of the whole reply: a byte in each timeout is not enough."""
-    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.5)
     sent, stop = [], threading.Event()
 
     class Drip(Exporter):
         def answer(self, connection):
             with connection:
-                while len(sent) < 100 and not stop.wait(0.02):
+                while len(sent) < 100 and not stop.wait(0.05):
                     sent.append(connection.send(b"H"))
 
     with Drip() as exporter:
