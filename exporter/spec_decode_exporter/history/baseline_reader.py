@@ -8,7 +8,7 @@ time: a page of samples is small, and work on it yields after each few scrapes.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -29,9 +29,10 @@ from spec_decode_exporter.history.history_pages import (
     sample_pages,
 )
 from spec_decode_exporter.history.history_targets import (
+    IDENTIFYING,
     HistoryTarget,
+    every_engine,
     nothing_found,
-    servers_of,
     targets_of,
     without_twins,
 )
@@ -40,7 +41,6 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
@@ -155,7 +155,7 @@ class BaselineReader:
     async def servers(self) -> Sequence[HistoryTarget]:
         """Return all servers that match; raise HistoryError without any, or if they cannot be read."""
         if self._servers is None:
-            series = await self.api.series(servers_of(self._match), self._begin, self._end)
+            series = await self.api.series(every_engine(self._match, IDENTIFYING), self._begin, self._end)
             self._servers = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not self._servers:
             raise HistoryError(
@@ -233,15 +233,44 @@ class BaselineReader:
 
     async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        samples = TargetSamples(self.api, server, PAGE)
-        learner = _Learner(samples, model, front_end="rust" if is_rust else "")
-        baseline = await learner.read(period)
-        self._hides_drafts |= learner.hides_drafts
+        known, samples = (
+            Assumptions(front_end="rust" if is_rust else ""),
+            TargetSamples(self.api, server, PAGE),
+        )
+        baseline, engines = Baseline(), dict[str, EngineMonitor]()
+        begin = max(period.begin, period.end - MAX_SECONDS)
+        async for time, scrape in _slices(samples, model, begin, period.end):
+            interval = samples.interval or DEFAULT_INTERVAL
+            for name, sample in scrape.items():
+                if name not in engines or engines[name].history.is_gone(time):
+                    # An increment over a gap has the load of its end alone.
+                    engines[name] = EngineMonitor((_WINDOW_SECONDS,), known, baseline)
+                    check_engines(len(engines))
+                deque(engines[name].observe(sample, time, time, interval, interval), maxlen=0)
+                self._hides_drafts |= engines[name].counters.drafting is Drafting.UNCOUNTED
+        if period.ended:
+            baseline.drafting()
         if baseline.end:
-            latencies = TargetSamples(self.api, server, SEARCH_PAGE)
             with suppress(HistoryError):  # the baseline counts without histograms too
-                await _learn_latencies(latencies, model, period.begin, baseline)
+                await self._learn_latencies(server, model, period.begin, baseline)
         return baseline
+
+    async def _learn_latencies(
+        self, server: HistoryTarget, model: str, begin: float, baseline: Baseline
+    ) -> None:
+        """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
+        kept, before, begin = baseline.kept, dict[str, Sample](), max(begin, baseline.end - MAX_SECONDS)
+        if kept is None:
+            return
+        step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
+        samples = TargetSamples(self.api, server, SEARCH_PAGE)
+        fetch = _every(self.api, server.selector((*DRAFTS, *COMPARED)), step)
+        async for time, found in _slices(samples, model, begin, kept.end + 1, fetch):
+            for engine in found.keys() & before.keys():
+                old, new = before[engine], found[engine]
+                if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
+                    kept.add_latencies(old.latencies, new.latencies, time)
+            before = found
 
 
 def hidden_drafts(server: HistoryTarget) -> str:
@@ -249,58 +278,15 @@ def hidden_drafts(server: HistoryTarget) -> str:
     return f"its drafts are not in this Prometheus: add `{server.prefix}spec_decode_.*` to the allow-list"
 
 
-class _Learner:
-    """Learns a baseline from the samples of a period, by the live classes."""
-
-    def __init__(self, samples: TargetSamples, model: str, *, front_end: str) -> None:
-        self._samples, self._model, self._known = samples, model, Assumptions(front_end=front_end)
-        self._baseline = Baseline()
-        self._engines: dict[str, EngineMonitor] = {}
-        self.hides_drafts = False
-        """True if its steps yield more than a token, without counters of drafts."""
-
-    async def read(self, period: FoundPeriod) -> Baseline:
-        """Return the baseline of a period."""
-        pace, begin = Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
-        async for _, scrapes in self._samples.pages(begin, period.end):
-            await pace.done(SCRAPES_SLICE)
-            for time, scrape in scrapes:
-                for name, sample in scrape.items():
-                    if name.model_name == self._model:
-                        self._observe(name.engine, sample, time)
-                await pace.done()
-        if period.ended:
-            self._baseline.drafting()
-        return self._baseline
-
-    def _observe(self, name: str, sample: Sample, time: float) -> None:
-        interval, engine = self._samples.interval or DEFAULT_INTERVAL, self._engines.get(name)
-        gone = max(GONE_POLLS * self._samples.interval, GONE_SECONDS)
-        if engine is None or time - engine.history.last_seen > gone:
-            # An increment over a gap has the load of its end alone.
-            engine = EngineMonitor((_WINDOW_SECONDS,), self._known, self._baseline)
-            self._engines[name] = engine
-            check_engines(len(self._engines))
-        deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
-        self.hides_drafts |= engine.counters.drafting is Drafting.UNCOUNTED
-
-
-async def _learn_latencies(samples: TargetSamples, model: str, begin: float, baseline: Baseline) -> None:
-    """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
-    kept, before, begin = baseline.kept, dict[str, Sample](), max(begin, baseline.end - MAX_SECONDS)
-    if kept is None:
-        return
-    step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
-    selector, pace = samples.target.selector((*DRAFTS, *COMPARED)), Pace(SCRAPES_SLICE)
-    fetch = _every(samples.api, selector, step)
-    async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
+async def _slices(
+    samples: TargetSamples, model: str, begin: float, end: float, fetch: Fetch | None = None
+) -> AsyncIterator[tuple[float, dict[str, Sample]]]:
+    """Yield the Unix time of each scrape, and the sample of each engine of a model, in small slices."""
+    pace = Pace(SCRAPES_SLICE)
+    async for _, scrapes in samples.pages(begin, end, fetch):
+        await pace.done(SCRAPES_SLICE)
         for time, scrape in scrapes:
-            found = {name.engine: each for name, each in scrape.items() if name.model_name == model}
-            for engine in found.keys() & before.keys():
-                old, new = before[engine], found[engine]
-                if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
-                    kept.add_latencies(old.latencies, new.latencies, time)
-            before = found
+            yield time, {name.engine: each for name, each in scrape.items() if name.model_name == model}
             await pace.done()
 
 

@@ -48,7 +48,6 @@ def open_client(settings: PrometheusSettings) -> Client:
 class _Plan:
     """Next reading of a target's history."""
 
-    settings: PrometheusSettings
     moment: float = -inf
     """Monotonic; a new target is read at once."""
     reason: str | None = None
@@ -75,7 +74,7 @@ class HistoryBaselines:
         self._clock = clock
         self._errors = errors
         self._connect = connect
-        self._plans: dict[tuple[str, str], _Plan] = {}
+        self._plans: dict[tuple[tuple[str, str], PrometheusSettings], _Plan] = {}
 
     async def run(self) -> None:
         """Read what is due until cancelled."""
@@ -86,7 +85,7 @@ class HistoryBaselines:
     async def read_due(self) -> None:
         """Read the history of each target that is new, has another history, or was read a day ago."""
         users = self._users()
-        keys = {monitor.target.key for monitors in users.values() for monitor in monitors}
+        keys = {(each.target.key, settings) for settings, monitors in users.items() for each in monitors}
         self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
         now = self._clock.monotonic()
         for settings, monitors in users.items():
@@ -121,10 +120,7 @@ class HistoryBaselines:
         return users
 
     def _plan(self, monitor: TargetMonitor, settings: PrometheusSettings) -> _Plan:
-        plan = self._plans.get(monitor.target.key)
-        if plan is None or plan.settings != settings:
-            plan = self._plans[monitor.target.key] = _Plan(settings)
-        return plan
+        return self._plans.setdefault((monitor.target.key, settings), _Plan())
 
     async def _read(
         self, settings: PrometheusSettings, monitors: Sequence[TargetMonitor], *, is_only_target: bool

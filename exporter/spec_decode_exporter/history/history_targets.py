@@ -43,9 +43,9 @@ MAX_LABEL_NAMES: Final = 128
 """Maximum combinations of label names of the servers of a history."""
 NAMED: Final = 5
 """Names of metrics that an error has."""
-
-_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
+IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
 """Counters and start times by which servers are found."""
+_UNREAD: Final = HISTOGRAMS | {EngineMark.KV_CACHE}
 _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset(
@@ -84,7 +84,7 @@ class HistoryTarget:
 
     def selector(self, quantities: Iterable[Quantity] | None = None) -> Selector:
         """Return the selector of its process' start and some quantities; by default all but histograms."""
-        names = _plain(self.kind) if quantities is None else _names(self.kind, quantities)
+        names = _names(self.kind, quantities)
         return self._selector(f"{re.escape(self.prefix)}({names})|{PROCESS_START}")
 
     @property
@@ -117,29 +117,20 @@ class HistoryTarget:
         return Selector(names, ",".join(f'{name}="{_escaped(value)}"' for name, value in labels))
 
 
-def every_engine(match: str) -> Selector:
-    """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
-    return _of_all([_plain(kind) for kind in ENGINES], match)
+def every_engine(match: str, quantities: Iterable[Quantity] | None = None) -> Selector:
+    """Return the selector of some quantities of every known engine, with the user's matchers.
 
-
-def servers_of(match: str) -> Selector:
-    """Return the selector of the series by which the servers of all known engines are found: few of each."""
-    return _of_all([_names(kind, _IDENTIFYING) for kind in ENGINES], match)
-
-
-def _plain(kind: EngineKind) -> str:
-    unread = HISTOGRAMS | {EngineMark.KV_CACHE}
-    return _names(kind, (quantity for quantity in kind.names if quantity not in unread))
-
-
-def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
-    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
-
-
-def _of_all(names: Iterable[str], match: str) -> Selector:
+    By default they are all but histograms.
+    """
     prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
-    parts = (f"({prefix})({each})" for prefix, each in zip(prefixes, names, strict=True))
+    wanted = None if quantities is None else [*quantities]
+    parts = (f"({prefix})({_names(kind, wanted)})" for prefix, kind in zip(prefixes, ENGINES, strict=True))
     return Selector("|".join(parts), match)
+
+
+def _names(kind: EngineKind, quantities: Iterable[Quantity] | None) -> str:
+    wanted = [each for each in kind.names if each not in _UNREAD] if quantities is None else quantities
+    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
 
 
 def _escaped(value: str) -> str:
