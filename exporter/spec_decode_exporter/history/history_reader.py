@@ -66,20 +66,20 @@ Knows = Callable[[str], Assumptions]
 
 
 class SlotOutcome(StrEnum):
-    """Benefit of speculation in one slot."""
+    """Benefit of speculation in one slot, the worst first."""
 
-    PAID = "paid"
-    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
     HURT = "hurt"
     """Slower than without: the upper bound of the speed-up is below 1."""
     UNCLEAR = "unclear"
     """The bounds include 1, or there are too few data for bounds."""
-    PLAIN = "without drafts"
-    """The engine decoded without drafts."""
     UNCOUNTED = "not counted"
     """It decoded more than a token a step, and its drafts are not in the history."""
     UNKNOWN = "unknown"
     """The history does not tell whether it drafted."""
+    PAID = "paid"
+    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
+    PLAIN = "without drafts"
+    """The engine decoded without drafts."""
     IDLE = "idle"
     """The engine decoded nothing."""
 

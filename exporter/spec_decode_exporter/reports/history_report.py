@@ -45,15 +45,6 @@ _STATUS: Final = {
     SlotOutcome.HURT: ExitStatus.BAD,
     SlotOutcome.UNCLEAR: ExitStatus.UNKNOWN,
 }
-_WORST_FIRST: Final = (
-    SlotOutcome.HURT,
-    SlotOutcome.UNCLEAR,
-    SlotOutcome.UNCOUNTED,
-    SlotOutcome.UNKNOWN,
-    SlotOutcome.PAID,
-    SlotOutcome.PLAIN,
-    SlotOutcome.IDLE,
-)
 _TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
 _SUMMED: Final = ("seconds", "drafts", "draft_tokens", "accepted_tokens", "generated")
 _DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
@@ -102,7 +93,7 @@ def _outcome(slots: Iterable[Slot], speedup: Estimate | None) -> SlotOutcome:
         if speedup is None or speedup.lower < 1 <= speedup.upper:
             return SlotOutcome.UNCLEAR
         return SlotOutcome.PAID if speedup.lower >= 1 else SlotOutcome.HURT
-    return next(each for each in _WORST_FIRST if each in (drafting or found))
+    return min(drafting or found, key=[*SlotOutcome].index)
 
 
 def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
@@ -196,7 +187,7 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
 
 def _badness(engine: EngineHistory) -> tuple[int, float]:
     row = sum_of(engine.slots)
-    return _WORST_FIRST.index(row.outcome), row.speedup[0] if row.speedup else 1.0
+    return [*SlotOutcome].index(row.outcome), row.speedup.value if row.speedup else 1.0
 
 
 def history_html(history: PrometheusHistory) -> str:
