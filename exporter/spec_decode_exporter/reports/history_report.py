@@ -147,7 +147,7 @@ def observation(history: PrometheusHistory) -> ObservationView | None:
     return observation_of(
         max(snapshot.moment for _, snapshot in drafted),
         min(engine.reported_seconds for engine, _ in drafted),
-        tuple((engine.labels, snapshot) for engine, snapshot in drafted),
+        ((engine.labels, snapshot) for engine, snapshot in drafted),
         tuple(_target(list(members)) for _, members in targets),
     )
 

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,7 +32,7 @@ from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
-from spec_decode_exporter.history.replay import RecordingClock, replay
+from spec_decode_exporter.history.recording import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
@@ -78,9 +79,6 @@ Variables for requests to servers and to --prometheus.url, each with the prefix 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
-"""Labels and snapshot of each engine."""
-
 
 class NotMeasuredError(ExporterError):
     """A server did not answer, or shows no engine. The text has the reason for each server."""
@@ -89,17 +87,22 @@ class NotMeasuredError(ExporterError):
 def observation_of(
     time: float,
     seconds: float,
-    engines: LabelledSnapshots,
+    engines: Iterable[tuple[Mapping[str, str], EngineSnapshot]],
     targets: tuple[TargetView, ...],
     *,
     events: tuple[RecordedEvent, ...] = (),
     errors: Isolation | None = None,
 ) -> ObservationView:
-    """Return an observation up to a Unix time; the last window of each engine is as long as it.
+    """Return an observation of labelled engines up to a Unix time; the last window of each is as long as it.
 
     An engine that cannot be shown has only its id, in ``targets``.
     """
-    views = (errors or Isolation()).each("report", engines, lambda engine: engine[0], _engine_view)
+
+    def view(engine: tuple[Mapping[str, str], EngineSnapshot]) -> EngineView:
+        # Computed as a whole here, where an internal error is isolated.
+        return EngineView(labels=engine[0], snapshot=engine[1]).read_all()
+
+    views = (errors or Isolation()).each("report", engines, itemgetter(0), view)
     return ObservationView(
         time=time,
         version=__version__,
@@ -204,7 +207,7 @@ class Observation:
         return observation_of(
             self._clock.wall() - (present - now),
             seconds,
-            tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
+            (engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
             events=self.events.since().events,
             errors=self._errors,
@@ -212,7 +215,7 @@ class Observation:
 
     def targets(self) -> tuple[TargetView, ...]:
         """Return every server and the result of its newest poll."""
-        return tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view))
+        return tuple(self._errors.each("report", self._monitors, attrgetter("item"), _target_view))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -260,12 +263,6 @@ async def _poll_on(poller: Poller) -> None:
 
 async def _awaited(end: Awaitable[object]) -> None:
     await end
-
-
-def _engine_view(engine: tuple[Mapping[str, str], EngineSnapshot]) -> EngineView:
-    """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
-    labels, snapshot = engine
-    return EngineView(labels=labels, snapshot=snapshot).read_all()
 
 
 def _target_view(monitor: TargetMonitor) -> TargetView:
