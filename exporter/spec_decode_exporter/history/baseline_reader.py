@@ -179,7 +179,13 @@ class BaselineReader:
             if baseline is not None:
                 found[model] = baseline
         if not found:
-            raise HistoryError(f"{self.api.name} has no baseline of this server: {self._reason(server)}")
+            nothing = "it has no period without speculation and with requests for a minute"
+            reason = (
+                hidden_drafts(server)
+                if self._hides_drafts
+                else f"{nothing}; a longer `lookback` may have one"
+            )
+            raise HistoryError(f"{self.api.name} has no baseline of this server: {reason}")
         return found
 
     async def activity(self, server: HistoryTarget) -> Activity:
@@ -193,14 +199,6 @@ class BaselineReader:
             activity.finish(self._end, self.step)
             self._activities[server.name] = activity
         return self._activities[server.name]
-
-    def _reason(self, server: HistoryTarget) -> str:
-        if self._hides_drafts:
-            return hidden_drafts(server)
-        return (
-            "it has no period without speculation and with requests for a minute; a longer `lookback` may "
-            "have one"
-        )
 
     async def _others(
         self, server: HistoryTarget, model: str, own: Activity

@@ -16,12 +16,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import without_query
-from spec_decode_exporter.history.baseline_reader import (
-    MAX_BODY,
-    BaselineReader,
-    FoundBaseline,
-    server_of,
-)
+from spec_decode_exporter.history.baseline_reader import MAX_BODY, BaselineReader, FoundBaseline, server_of
 from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor

@@ -22,16 +22,8 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.history.baseline_reader import (
-    Activity,
-    BaselineReader,
-    FoundBaseline,
-)
-from spec_decode_exporter.history.history_pages import (
-    DEFAULT_INTERVAL,
-    TargetSamples,
-    check_engines,
-)
+from spec_decode_exporter.history.baseline_reader import Activity, BaselineReader, FoundBaseline
+from spec_decode_exporter.history.history_pages import DEFAULT_INTERVAL, TargetSamples, check_engines
 from spec_decode_exporter.history.history_targets import (
     HistoryTarget,
     every_engine,
@@ -231,7 +223,10 @@ class EngineHistory:
 
     def _slot(self, begin: float, figures: WindowEvaluation) -> Slot:
         history, total = self.monitor.history, figures.window.total
-        speedup = _speedup(figures)
+        found = (
+            figures.speedup_range if total.drafts and figures.verdict is not Verdict.INSUFFICIENT else None
+        )
+        speedup = found.estimate if found is not None and found.is_bounded else None
         load = figures.drafting_requests if total.drafts else figures.window.mean.running_requests
         return Slot(
             begin=begin,
@@ -333,14 +328,6 @@ def _is_reset(before: Poll | None, sample: Sample) -> bool:
     is_new = None not in (before.created, sample.created) and before.created != sample.created
     known = ((old, new) for old, new in zip(before.counters, sample.counters, strict=True) if new is not None)
     return is_new or any(new < old for old, new in known)
-
-
-def _speedup(figures: WindowEvaluation) -> Estimate | None:
-    """Return the speed-up; None without drafts or bounds, or with too few data for a verdict."""
-    found = figures.speedup_range if figures.total.drafts else None
-    if found is None or not found.is_bounded or figures.verdict is Verdict.INSUFFICIENT:
-        return None
-    return found.estimate
 
 
 def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Drafting) -> SlotOutcome:

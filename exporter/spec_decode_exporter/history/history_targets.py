@@ -152,11 +152,8 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
         kinds[meaning.prefix] = meaning.kind
         identity = tuple(sorted(each for each in labels.items() if each[0] not in _OTHER_LABELS))
         found[identity, meaning.prefix].add(meaning.quantity)
-    every, whole = _Identities(), _Identities()
-    for (identity, _), quantities in found.items():
-        every.add(identity)
-        if Counter.GENERATION_TOKENS in quantities:
-            whole.add(identity)
+    every = _Identities(identity for identity, _ in found)
+    whole = _Identities(key[0] for key, each in found.items() if Counter.GENERATION_TOKENS in each)
     kept = [key for key in sorted(found) if _is_server(key, found, whole)]
     names = _names_of_servers([identity for identity, _ in kept])
     return [
@@ -175,15 +172,16 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
 class _Identities:
     """Labels that identify servers, by the names of the labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, identities: Iterable[Key]) -> None:
+        """Take some; raise HistoryError if they have too many combinations of names."""
         self._by_names: defaultdict[frozenset[str], set[Key]] = defaultdict(set)
         self._parts: dict[tuple[frozenset[str], frozenset[str]], set[Key]] = {}
-
-    def add(self, identity: Key) -> None:
-        """Add one; raise HistoryError if they have too many combinations of names."""
-        self._by_names[_names_of(identity)].add(identity)
-        if len(self._by_names) > MAX_LABEL_NAMES:
-            raise HistoryError(f"its servers differ in more than {MAX_LABEL_NAMES} combinations of labels")
+        for identity in identities:
+            self._by_names[_names_of(identity)].add(identity)
+            if len(self._by_names) > MAX_LABEL_NAMES:
+                raise HistoryError(
+                    f"its servers differ in more than {MAX_LABEL_NAMES} combinations of labels"
+                )
 
     def further(self, identity: Key) -> set[str]:
         """Return the names of the labels that others have besides all of these."""

@@ -112,13 +112,7 @@ class _Matrix(Struct, tag_field="resultType", tag="matrix"):
 class QueryApi:
     """Query API of one server."""
 
-    def __init__(
-        self,
-        url: str,
-        client: Client,
-        *,
-        stop: asyncio.Event | None = None,
-    ) -> None:
+    def __init__(self, url: str, client: Client, *, stop: asyncio.Event | None = None) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
         ``client`` limits the bytes of a response. Once ``stop`` is set, a query that waits for its answer

@@ -6,8 +6,10 @@ are added up moment by moment before bounds are computed: an event of all engine
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
@@ -74,26 +76,14 @@ class ObservationView(SnapshotView):
     @computed
     def models(self) -> tuple[ModelView, ...]:
         """Sums over the engines of each model and number of draft tokens: what `--against` compares."""
-        return _models(self)
+        groups = defaultdict[tuple[str, int], list[EngineView]](list)
+        for engine in self.engines:
+            if windows := engine.snapshot.evaluation.windows:
+                groups[engine.model_name, len(windows[-1].window.positions)].append(engine)
+        view = partial(_model_view, versions={target.target: target.version for target in self.targets})
+        return tuple(Isolation().each("report", groups.values(), lambda group: group[0].labels, view))
 
 # fmt: on
-
-
-def _models(view: ObservationView) -> tuple[ModelView, ...]:
-    versions = {target.target: target.version for target in view.targets}
-    groups: dict[tuple[str, int], list[EngineView]] = {}
-    for engine in view.engines:
-        if engine.snapshot.evaluation.windows:
-            tokens = len(engine.snapshot.evaluation.longest.window.positions)
-            groups.setdefault((engine.model_name, tokens), []).append(engine)
-    return tuple(
-        Isolation().each(
-            "report",
-            groups.values(),
-            lambda group: group[0].labels,
-            lambda group: _model_view(group, versions),
-        )
-    )
 
 
 def _model_view(engines: Sequence[EngineView], versions: Mapping[str, str]) -> ModelView:
