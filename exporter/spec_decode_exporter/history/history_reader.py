@@ -35,6 +35,7 @@ from spec_decode_exporter.history.history_targets import (
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import EngineName, Sample
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Poll
@@ -316,7 +317,7 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
         verb = "is" if len(target.missing) == 1 else "are"
         near = await nearest_names(api, query.begin, query.end, target.missing)
         notes.append(f"{target.name}: {', '.join(target.missing)} {verb} missing here.{near}")
-    if not any(target.has_tokens for target in unique):
+    if not any(Counter.GENERATION_TOKENS in target.quantities for target in unique):
         raise HistoryError("; ".join(notes))
     return unique, notes
 

@@ -88,11 +88,6 @@ class HistoryTarget:
         return self._selector(f"{re.escape(self.prefix)}({names})|{PROCESS_START}")
 
     @property
-    def has_tokens(self) -> bool:
-        """True if its generated tokens are there: without them nothing is evaluated."""
-        return Counter.GENERATION_TOKENS in self.quantities
-
-    @property
     def missing(self) -> Sequence[str]:
         """Names of the series without which its drafts are not known; empty if they are there."""
         wanted: list[Quantity] = [Counter.GENERATION_TOKENS]

@@ -37,15 +37,11 @@ def model_of(text: str, dtype: str | None) -> Model:
         number = parse_parameters(text)
     except ValueError:
         return _of_folder(text, dtype)
-    return _of_parameters(text, number, dtype or "bfloat16")
-
-
-def _of_parameters(text: str, number: float, dtype: str) -> Model:
     if not _MIN_PARAMETERS <= number < _MAX_PARAMETERS:
         meant = f": did you mean {text}B?" if text.isdecimal() and 0 < number < _MIN_PARAMETERS else ""
         raise ModelError(f"{text!r} is no size of a model{meant}")
-    weights = Weights(round(number))
-    return Model(name=text, weights=weights, dtype=dtype, weight_bytes=weights.bytes_in(dtype))
+    weights, stored = Weights(round(number)), dtype or "bfloat16"
+    return Model(name=text, weights=weights, dtype=stored, weight_bytes=weights.bytes_in(stored))
 
 
 def _of_folder(text: str, dtype: str | None) -> Model:
