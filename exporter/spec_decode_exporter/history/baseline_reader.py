@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from math import ceil, inf
 from typing import Final
@@ -36,7 +37,7 @@ from spec_decode_exporter.history.history_targets import (
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, Selector
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
@@ -192,7 +193,7 @@ class BaselineReader:
         """Return the work of a server; raise HistoryError if it cannot be read."""
         if server.name not in self._activities:
             activity, pace = Activity(), Pace(1)
-            values = _every(self.api, server.selector(_ACTIVITY), self.step)
+            values = partial(self.api.values_every, server.selector(_ACTIVITY), self.step)
             async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGE):
                 activity.add(page)
                 await pace.done()
@@ -262,7 +263,7 @@ class BaselineReader:
             return
         step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
         samples = TargetSamples(self.api, server, SEARCH_PAGE)
-        fetch = _every(self.api, server.selector((*DRAFTS, *COMPARED)), step)
+        fetch = partial(self.api.values_every, server.selector((*DRAFTS, *COMPARED)), step)
         async for time, found in _slices(samples, model, begin, kept.end + 1, fetch):
             for engine in found.keys() & before.keys():
                 old, new = before[engine], found[engine]
@@ -286,17 +287,6 @@ async def _slices(
         for time, scrape in scrapes:
             yield time, {name.engine: each for name, each in scrape.items() if name.model_name == model}
             await pace.done()
-
-
-def _every(api: QueryApi, selector: Selector, step: int) -> Fetch:
-    """Return the function that reads the newest values at every ``step`` seconds."""
-
-    async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
-        # Without the end itself: it is the next page's first reading.
-        first = ceil((end - seconds) / step) * step
-        return await api.values_every(selector, first, max(first, end - 1), step)
-
-    return values
 
 
 def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> list[FoundPeriod]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from math import nan
+from math import ceil, nan
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
@@ -170,13 +170,17 @@ class QueryApi:
         return found
 
     async def values_every(
-        self, selector: Selector, begin: float, end: float, step: int
+        self, selector: Selector, step: int, end: float, seconds: int
     ) -> list[SampledSeries]:
-        """Return the newest value of each series at every ``step`` seconds; raise like ``samples``."""
-        found = list[SampledSeries]()
+        """Return the newest value of each series at every ``step`` seconds; raise like ``samples``.
+
+        It is without the end itself: that is the first moment of the seconds that follow.
+        """
+        found, first = list[SampledSeries](), ceil((end - seconds) / step) * step
+        last = max(first, end - 1)
         for text in self._texts(selector):
-            query = {"query": text, **_span(begin, end), "step": str(step)}
-            found += await self._matrix("query_range", query, begin, end)
+            query = {"query": text, **_span(first, last), "step": str(step)}
+            found += await self._matrix("query_range", query, first, last)
         return found
 
     def _texts(self, selector: Selector) -> Sequence[str]:
