@@ -68,6 +68,9 @@ SCRAPES_SLICE: Final = 20
 _WINDOW_SECONDS: Final = 900.0
 """Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
 _ACTIVITY: Final = (Counter.GENERATION_TOKENS, *DRAFTS)
+_NO_PERIOD: Final = (
+    "it has no period without speculation and with requests for a minute; a longer `lookback` may have one"
+)
 _NAMED: Final = 3
 """Servers that an error names."""
 _NAME_LENGTH: Final = 60
@@ -180,12 +183,7 @@ class BaselineReader:
             if baseline is not None:
                 found[model] = baseline
         if not found:
-            nothing = "it has no period without speculation and with requests for a minute"
-            reason = (
-                hidden_drafts(server)
-                if self._hides_drafts
-                else f"{nothing}; a longer `lookback` may have one"
-            )
+            reason = hidden_drafts(server) if self._hides_drafts else _NO_PERIOD
             raise HistoryError(f"{self.api.name} has no baseline of this server: {reason}")
         return found
 
@@ -232,12 +230,9 @@ class BaselineReader:
 
     async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        known, samples = (
-            Assumptions(front_end="rust" if is_rust else ""),
-            TargetSamples(self.api, server, PAGE),
-        )
+        known = Assumptions(front_end="rust" if is_rust else "")
+        samples, begin = TargetSamples(self.api, server, PAGE), max(period.begin, period.end - MAX_SECONDS)
         baseline, engines = Baseline(), dict[str, EngineMonitor]()
-        begin = max(period.begin, period.end - MAX_SECONDS)
         async for time, scrape in _slices(samples, model, begin, period.end):
             interval = samples.interval or DEFAULT_INTERVAL
             for name, sample in scrape.items():

@@ -327,8 +327,8 @@ def _is_reset(before: Poll | None, sample: Sample) -> bool:
     if before is None:
         return False
     is_new = None not in (before.created, sample.created) and before.created != sample.created
-    known = ((old, new) for old, new in zip(before.counters, sample.counters, strict=True) if new is not None)
-    return is_new or any(new < old for old, new in known)
+    pairs = zip(before.counters, sample.counters, strict=True)
+    return is_new or any(new is not None and new < old for old, new in pairs)
 
 
 def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Drafting) -> SlotOutcome:
