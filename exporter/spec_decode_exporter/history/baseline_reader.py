@@ -346,7 +346,7 @@ def server_of(target: Target, servers: Sequence[HistoryTarget], *, is_only_targe
 def _agrees(target: Target, server: HistoryTarget) -> bool:
     """Return whether both have labels in common, all with equal values."""
     common = [(value, server.labels[name]) for name, value in target.labels if name in server.labels]
-    return bool(common) and all(own == its for own, its in common)
+    return bool(common) and all(own == other for own, other in common)
 
 
 def _listed(servers: Sequence[HistoryTarget]) -> str:

@@ -143,10 +143,10 @@ class HistoryBaselines:
             await client.close()
 
     def _adopt(self, monitor: TargetMonitor, found: Mapping[str, FoundBaseline], source: str) -> None:
-        for model, its in found.items():
+        for model, each in found.items():
             key = monitor.model_key(model)
-            learned, period = self._remembered.baseline(key), its.baseline.summary(self._clock.wall())
-            if learned.adopt(its.baseline) and period is not None:
+            learned, period = self._remembered.baseline(key), each.baseline.summary(self._clock.wall())
+            if learned.adopt(each.baseline) and period is not None:
                 self._remembered.keep_baseline(key, learned)
                 fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
                 monitor.record_event(Event("baseline_read", fields))

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import groupby
 from math import ceil
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -168,21 +169,23 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
     """Yield the texts, each with the engine that it is about over time."""
     engines = [engine for engine in history.engines if engine.slots]
     view, are_many = observation(history), len(engines) > MAX_WHOLE
-    shown = sorted(engines, key=_badness)[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
-    context = {"history": history, "engines": engines, "shown": shown}
-    every = [slot for engine in engines for slot in engine.slots]
-    total = sum_of(sorted(every, key=lambda slot: slot.begin)) if every else None
-    yield render("history.md.jinja", style, **_CONTEXT, **context, total=total, part="first"), None
+    ranked = sorted(engines, key=_badness)
+    shown = ranked[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
+    every = sorted((slot for engine in engines for slot in engine.slots), key=attrgetter("begin"))
+
+    def part(name: str, **more: object) -> str:
+        known = {**_CONTEXT, "history": history, "engines": ranked, "shown": shown, **more}
+        return render("history.md.jinja", style, part=name, **known)
+
+    yield part("first", total=sum_of(every) if every else None), None
     if view is not None:
         yield report(view, style, sections=not are_many), None
-    yield render("history.md.jinja", style, **_CONTEXT, **context, part="overview", style=style), None
+    yield part("overview"), None
     for engine in shown:
-        most = MAX_ROWS // 3 if are_many else MAX_ROWS
+        most, limit = (MAX_ROWS // 3, MAX_ROWS // 3) if are_many else (MAX_ROWS, MAX_CHANGES)
         cells = list(_cells(rows(engine.slots, most), style))
-        its = {"engine": engine, "its": sum_of(engine.slots), "rows": cells}
-        limit = most if are_many else MAX_CHANGES
-        told = {"changes": changes(engine), "limit": limit}
-        yield render("history.md.jinja", style, **_CONTEXT, **context, **its, **told, part="engine"), engine
+        told = changes(engine)[-limit:]
+        yield part("engine", engine=engine, whole=sum_of(engine.slots), rows=cells, changes=told), engine
 
 
 def _badness(engine: EngineHistory) -> tuple[int, float]:
@@ -241,8 +244,8 @@ class Chart(NamedTuple):
         return cls(
             top=top,
             labels=[f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times],
-            area="".join(box(slot, its.lower, its.upper) for slot, its in known),
-            line="".join(f"M{x(slot.begin)} {y(its.value)}H{x(slot.end)}" for slot, its in known),
+            area="".join(box(slot, speedup.lower, speedup.upper) for slot, speedup in known),
+            line="".join(f"M{x(slot.begin)} {y(speedup.value)}H{x(slot.end)}" for slot, speedup in known),
             even=y(1.0),
             marks=[
                 (x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)
@@ -319,8 +322,8 @@ def _hours(seconds: Iterable[float]) -> str:
 
 
 def overview(engines: Iterable[EngineHistory], style: TextStyle) -> Iterator[Sequence[object]]:
-    """Yield answer, speed-up, saved time and names of each engine, the worst first."""
-    for engine in sorted(engines, key=_badness):
+    """Yield answer, speed-up, saved time and names of each engine."""
+    for engine in engines:
         row, labels = sum_of(engine.slots), engine.labels
         names = [name(labels[each]) for each in ("target", "model_name", "engine")]
         speedup = f"{row.speedup[0]:.2f} ({bounds(*row.speedup[1:3])})" if row.speedup else ""
