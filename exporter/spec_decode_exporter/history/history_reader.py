@@ -76,6 +76,13 @@ class SlotOutcome(StrEnum):
     IDLE = "idle"
     """The engine decoded nothing."""
 
+    @classmethod
+    def of(cls, speedup: Estimate | None, even: float = 1.0) -> SlotOutcome:
+        """Return the outcome of drafting by its speed-up; ``even`` is as fast as without."""
+        if speedup is None or speedup.lower < even <= speedup.upper:
+            return cls.UNCLEAR
+        return cls.PAID if speedup.lower >= even else cls.HURT
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
@@ -339,11 +346,9 @@ def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Draf
         if drafting is Drafting.UNCOUNTED or (total.drafts is None and total.draft_tokens):
             return SlotOutcome.UNCOUNTED
         return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
-    if speedup is None:
-        return SlotOutcome.UNCLEAR
-    if speedup.upper < even or (figures.request is not None and figures.request.is_slower):
+    if speedup is not None and figures.request is not None and figures.request.is_slower:
         return SlotOutcome.HURT
-    return SlotOutcome.PAID if speedup.lower >= even else SlotOutcome.UNCLEAR
+    return SlotOutcome.of(speedup, even)
 
 
 @dataclass(slots=True)

@@ -72,29 +72,22 @@ def sum_of(slots: Sequence[Slot]) -> Slot:
     total = sum(seconds for _, seconds in known)
     value, lower, upper = (sum(each[place] * seconds for each, seconds in known) for place in range(3))
     speedup = Estimate(value / total, lower / total, upper / total, 0.0) if total else None
+    outcomes = {each.outcome for each in slots}
+    drafting = outcomes & _STATUS.keys()
+    outcome = min(drafting or outcomes, key=[*SlotOutcome].index)
     drafted = [each for each in slots if each.drafts]
     loads = [each for each in drafted or slots if each.running_requests is not None]
     load = sum((each.running_requests or 0.0) * each.seconds for each in loads)
     return replace(
         slots[-1],
         begin=slots[0].begin,
-        outcome=_outcome(slots, speedup),
+        outcome=SlotOutcome.of(speedup) if len(drafting) > 1 else outcome,
         speedup=speedup,
         decode_seconds=total,
         **{name: sum(getattr(each, name) for each in slots) for name in _SUMMED},
         running_requests=ratio(load, sum(each.seconds for each in loads)),
         tokens=drafted[-1].tokens if drafted else 0,
     )
-
-
-def _outcome(slots: Iterable[Slot], speedup: Estimate | None) -> SlotOutcome:
-    found = {each.outcome for each in slots}
-    drafting = found & _STATUS.keys()
-    if len(drafting) > 1:
-        if speedup is None or speedup.lower < 1 <= speedup.upper:
-            return SlotOutcome.UNCLEAR
-        return SlotOutcome.PAID if speedup.lower >= 1 else SlotOutcome.HURT
-    return min(drafting or found, key=[*SlotOutcome].index)
 
 
 def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
