@@ -77,9 +77,9 @@ class Recorder:
         """The speculation that was written last, by target."""
         try:
             self._file = gzip.open(path, "wt", compresslevel=6, encoding="ascii")  # noqa: SIM115  see __exit__
-            self._write({"format": FORMAT})
         except OSError as error:
             raise self._error(error) from None
+        self._write({"format": FORMAT})
 
     def __enter__(self) -> Self:
         return self
@@ -93,9 +93,7 @@ class Recorder:
             raise self._error(self._failure) from None
 
     def take(self, poll: RawPoll) -> None:
-        """Write a poll; after a failure, write no more."""
-        if self._failure is not None:
-            return
+        """Write a poll; after a failure, none."""
         line: dict[str, Any] = {"target": poll.target, "t": poll.moment, "time": poll.wall}
         if poll.speculation != self._reported.get(poll.target):
             self._reported[poll.target] = poll.speculation
@@ -105,13 +103,14 @@ class Recorder:
         else:
             # Bytes that are not UTF-8 are read again as they were.
             line["page"] = poll.page.decode(errors="surrogateescape")
-        try:
-            self._write(line)
-        except OSError as error:
-            self._failure = error
+        self._write(line)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        if self._failure is None:
+            try:
+                self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            except OSError as error:
+                self._failure = error
 
     def _error(self, error: OSError) -> RecordingError:
         return RecordingError(f"the recording {self._path} cannot be written: {error.strerror or error}")

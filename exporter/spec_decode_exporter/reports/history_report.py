@@ -229,16 +229,18 @@ class Chart(NamedTuple):
         def y(value: float) -> float:
             return round(HEIGHT * (1 - min(max(value, 0.0), top) / top), 1)
 
-        def box(slot: Slot, lower: float, upper: float) -> str:
-            return f"M{x(slot.begin)} {y(upper)}H{x(slot.end)}V{y(lower)}H{x(slot.begin)}Z"
-
+        area = line = ""
+        for slot, speedup in known:
+            begin, end = x(slot.begin), x(slot.end)
+            area += f"M{begin} {y(speedup.upper)}H{end}V{y(speedup.lower)}H{begin}Z"
+            line += f"M{begin} {y(speedup.value)}H{end}"
         form = "%d %b" if span > 4 * _DAY else "%d %b %H:%M"
         times = (history.begin + span * step / 4 for step in range(5))
         return cls(
             top=top,
             labels=[f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times],
-            area="".join(box(slot, speedup.lower, speedup.upper) for slot, speedup in known),
-            line="".join(f"M{x(slot.begin)} {y(speedup.value)}H{x(slot.end)}" for slot, speedup in known),
+            area=area,
+            line=line,
             even=y(1.0),
             marks=[
                 (x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)

@@ -172,7 +172,7 @@ def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(recorder, "_write", full)
+    monkeypatch.setattr(recorder._file, "write", full)
     recorder.take(poll())
     recorder.take(poll(1.0))
     with pytest.raises(RecordingError, match="No space left"):
