@@ -9,8 +9,8 @@ from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import bounds, count, gigabytes, percent, plain, share
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
 from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.plan.draft_head import HEADS, SEARCHES
 from spec_decode_exporter.plan.model_config import COMPARED
+from spec_decode_exporter.plan.models import HEADS, SEARCHES
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan
 from spec_decode_exporter.reports.text import TextStyle, bar, json_text, render
 from spec_decode_exporter.views.verdict_text import SOURCES
