@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import MappingProxyType
@@ -173,23 +172,26 @@ class Observation:
         failed for ``HOPELESS_SECONDS`` from the begin, or in a way that waiting cannot cure; if it
         ``needs_all``, once one has, or shows no engine.
         """
-        self._began = self._clock.monotonic()
-        self._ended = None
-        async with self._reading_baselines(stopped):
-            pollers = [monitor.poller() for monitor in self._monitors]
-            polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
-            ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
-            ending = [asyncio.ensure_future(each) for each in ends]
-            try:
-                done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    each.result()
-                self.gave_up = ending[0] not in done
-            finally:
-                self._ended = self._clock.monotonic()
-                await cancel([*ending, *polling])
+        self._began, self._ended = self._clock.monotonic(), None
+        reading = asyncio.ensure_future(self._baselines.read_due())
+        pollers = [monitor.poller() for monitor in self._monitors]
+        polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
+        ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
+        ending = [asyncio.ensure_future(each) for each in ends]
+        try:
+            done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+            self._ended = self._clock.monotonic()
+            for each in done:
+                each.result()
+            self.gave_up = ending[0] not in done
+            await cancel([*ending, *polling])
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))
+            await asyncio.wait([reading], timeout=0.0 if stopped() else BASELINE_SECONDS)
+            self._baselines.give_up()
+        finally:
+            self._ended = self._clock.monotonic() if self._ended is None else self._ended
+            await cancel([*ending, *polling, reading])
 
     def replay(self, polls: Iterable[RawPoll], clock: RecordingClock) -> None:
         """Take recorded polls in place of ``poll``; ``clock`` is the clock of the observation."""
@@ -221,17 +223,6 @@ class Observation:
         """Close every connection."""
         for monitor in self._monitors:
             await monitor.close()
-
-    @asynccontextmanager
-    async def _reading_baselines(self, stopped: Callable[[], bool]) -> AsyncIterator[None]:
-        """Read the baselines of all targets beside the polls; wait a while for those that take longer."""
-        reading = asyncio.ensure_future(self._baselines.read_due())
-        try:
-            yield
-            await asyncio.wait([reading], timeout=0.0 if stopped() else BASELINE_SECONDS)
-            self._baselines.give_up()
-        finally:
-            await cancel([reading])
 
     async def _hopeless(self, pollers: Sequence[Poller], *, needs_all: bool) -> None:
         """Return when every server has failed since the begin, or one if all are needed; else never."""
