@@ -166,9 +166,9 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
     shown = ranked[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
     every = sorted((slot for engine in engines for slot in engine.slots), key=attrgetter("begin"))
 
-    def part(name: str, **more: object) -> str:
+    def part(which: str, **more: object) -> str:
         known = {**_CONTEXT, "history": history, "engines": ranked, "shown": shown, **more}
-        return render("history.md.jinja", style, part=name, **known)
+        return render("history.md.jinja", style, part=which, **known)
 
     yield part("first", total=sum_of(every) if every else None), None
     if view is not None:
