@@ -254,15 +254,12 @@ class EngineHistory:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusHistory:
-    """History of all engines between two Unix times."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusHistory(HistoryQuery):
+    """History of all engines in the time asked for."""
 
     source: str
     """Address of the server that it was read from."""
-    begin: float
-    end: float
-    slot_seconds: float
     engines: Sequence[EngineHistory]
     notes: Sequence[str] = ()
     """Remarks about the reading: duplicates, missing series, unreadable scrapes."""
@@ -303,7 +300,8 @@ async def read_history(
         raise HistoryError(incomplete)
     if lacking and not incomplete:
         incomplete = f"series of {lacking} of {len(targets)} servers are missing"
-    return PrometheusHistory(api.name, query.begin, query.end, query.slot_seconds, engines, notes, incomplete)
+    asked = query.begin, query.end, query.match
+    return PrometheusHistory(*asked, source=api.name, engines=engines, notes=notes, incomplete=incomplete)
 
 
 async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], list[str]]:

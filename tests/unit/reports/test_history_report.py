@@ -66,7 +66,7 @@ def engine(*slots, target="a:8000", model="llama", events=(), **values):
 
 def history(*engines, **values):
     whole = PrometheusHistory(
-        "http://prometheus:9090", BEGIN, BEGIN + 86_400, 900.0, engines or (engine(PAID),)
+        BEGIN, BEGIN + 86_400, source="http://prometheus:9090", engines=engines or (engine(PAID),)
     )
     return replace(whole, **values)
 
