@@ -151,18 +151,19 @@ class ModelComparison(View):
     @computed
     def cautions(self) -> dict[str, str]:
         """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
-        values = {DRAFT_TOKENS: (float(self.before.tokens), float(self.after.tokens))}
-        found = [DRAFT_TOKENS] if self.outcome is Outcome.NOT_COMPARABLE else []
+        values = dict[str, tuple[float, float]]()
+        if self.outcome is Outcome.NOT_COMPARABLE:
+            values[DRAFT_TOKENS] = float(self.before.tokens), float(self.after.tokens)
         before, after = map(_of_an_engine, (self.before, self.after))
-        sides = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
-        for part, work in ratios(*sides):
+        works = ({key: figure.value for key, figure in side.items()} for side in (after, before))
+        for part, work in ratios(*works):
             key, _, limit = TRAFFIC[part]
             if key not in before or key not in after:  # a part may be known by another figure
                 continue
             if max(work, 1 / work) > limit and difference(before[key], after[key]).beyond_chance is not False:
-                found.append(part)
                 values[part] = before[key].value, after[key].value
-        return {reason: _CAUTIONS[reason].format(*values[reason]).replace("%", " %") for reason in found}
+        texts = {reason: _CAUTIONS[reason].format(*sides) for reason, sides in values.items()}
+        return {reason: text.replace("%", " %") for reason, text in texts.items()}
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:

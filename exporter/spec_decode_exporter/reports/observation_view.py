@@ -7,7 +7,7 @@ are added up moment by moment before bounds are computed: an event of all engine
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final, Self
@@ -140,6 +140,9 @@ def _side_by_side(engines: Sequence[Increments]) -> Increments:
 
 def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
     """Return the fields of a ``ModelView`` that a window has: K, figures, and positions."""
+    shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
+    accepted = position_columns(evaluation.increments, len(shares))
+    (drafts,) = columns(evaluation.increments, "drafts")
     return {
         "tokens": len(evaluation.window.positions),
         "figures": {
@@ -147,7 +150,10 @@ def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
             for figure in COMPARED
             if (value := figure.of(evaluation)) is not None
         },
-        "position_acceptance_ratio": tuple(_shares(evaluation)),
+        "position_acceptance_ratio": tuple(
+            share if share is None else _with_bounds(share, evaluation.share_bounds(share, column, drafts))
+            for share, column in zip(shares, accepted, strict=True)
+        ),
     }
 
 
@@ -166,12 +172,3 @@ def _bounds(evaluation: WindowEvaluation, figure: Figure) -> Estimate | None:
         return None
     above, below = (columns_of(evaluation.window, evaluation.increments, name) for name in figure.over)
     return estimate_of(above, below, evaluation.request_cosines, (0.0, figure.highest))
-
-
-def _shares(evaluation: WindowEvaluation) -> Iterator[Measured | None]:
-    shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
-    accepted = position_columns(evaluation.increments, len(shares))
-    (drafts,) = columns(evaluation.increments, "drafts")
-    for share, column in zip(shares, accepted, strict=True):
-        bounds = None if share is None else evaluation.share_bounds(share, column, drafts)
-        yield None if share is None else _with_bounds(share, bounds)
