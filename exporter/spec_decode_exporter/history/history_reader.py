@@ -37,8 +37,8 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import EngineName, Sample
-from spec_decode_exporter.window.history import NANO
-from spec_decode_exporter.window.poll import Poll
+from spec_decode_exporter.window.history import NANO, Window
+from spec_decode_exporter.window.poll import Counters, Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
@@ -200,10 +200,10 @@ class EngineHistory:
         history, since = self.monitor.history, self._since
         if since is None or history.last_seen <= since:
             return
-        figures = self.monitor.evaluation_over(history.last_seen - since).longest
-        if not figures.window.polls:
+        window = history.window(history.last_seen - since)
+        if not window.polls:
             return
-        self.slots.append(self._slot(since, figures))
+        self.slots.append(self._slot(since, window))
         if self.slots[-1].drafts and history.wall >= self.drafted:
             self._report()
 
@@ -229,18 +229,19 @@ class EngineHistory:
         self.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
         self.snapshot = self.monitor.snapshot_over(self.reported_seconds, newest.end)
 
-    def _slot(self, begin: float, figures: WindowEvaluation) -> Slot:
-        history, total = self.monitor.history, figures.window.total
-        found = (
-            figures.speedup_range if total.drafts and figures.verdict is not Verdict.INSUFFICIENT else None
-        )
-        speedup = found.estimate if found is not None and found.is_bounded else None
-        load = figures.drafting_requests if total.drafts else figures.window.mean.running_requests
+    def _slot(self, begin: float, window: Window) -> Slot:
+        history, total = self.monitor.history, window.total
+        if total.drafts and (total.decode_steps or total.generation_tokens):
+            figures = self.monitor.evaluation_over(window.length).longest
+            load, (speedup, outcome) = figures.drafting_requests, _of_drafts(figures)
+        else:  # most of an evaluation is the cost of drafting
+            load, speedup = window.mean.running_requests, None
+            outcome = _without_drafts(total, self.monitor.counters.drafting)
         return Slot(
             begin=begin,
             end=history.wall,
-            seconds=figures.window.seconds,
-            outcome=_outcome(figures, speedup, self.monitor.counters.drafting),
+            seconds=window.seconds,
+            outcome=outcome,
             tokens=history.tokens if total.drafts else 0,
             era=history.window_resets,
             process=self._process,
@@ -336,17 +337,22 @@ def _is_reset(before: Poll | None, sample: Sample) -> bool:
     return is_new or any(new is not None and new < old for old, new in pairs)
 
 
-def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Drafting) -> SlotOutcome:
-    total, even = figures.total, figures.known.policy.speedup.harmful
+def _of_drafts(figures: WindowEvaluation) -> tuple[Estimate | None, SlotOutcome]:
+    """Return the speed-up, None without bounds or with too few data for a verdict, and the outcome."""
+    found, even = figures.speedup_range, figures.known.policy.speedup.harmful
+    if found is None or not found.is_bounded or figures.verdict is Verdict.INSUFFICIENT:
+        return None, SlotOutcome.UNCLEAR
+    if figures.request is not None and figures.request.is_slower:
+        return found.estimate, SlotOutcome.HURT
+    return found.estimate, SlotOutcome.of(found.estimate, even)
+
+
+def _without_drafts(total: Counters[int | None], drafting: Drafting) -> SlotOutcome:
     if not (total.decode_steps or total.generation_tokens):
         return SlotOutcome.IDLE
-    if not total.drafts:
-        if drafting is Drafting.UNCOUNTED or (total.drafts is None and total.draft_tokens):
-            return SlotOutcome.UNCOUNTED
-        return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
-    if speedup is not None and figures.request is not None and figures.request.is_slower:
-        return SlotOutcome.HURT
-    return SlotOutcome.of(speedup, even)
+    if drafting is Drafting.UNCOUNTED or (total.drafts is None and total.draft_tokens):
+        return SlotOutcome.UNCOUNTED
+    return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
 
 
 @dataclass(slots=True)
