@@ -123,7 +123,7 @@ def test_the_exit_status_and_the_answer_are_those_of_the_server(
 @pytest.mark.parametrize(
     ("shell", "said"),
     [
-        (">/dev/full", "the report cannot be written: No space left on device"),
+        (">/dev/full", "standard output cannot be written: No space left on device"),
         (">&-", "there is no standard output to write the report to"),
     ],
 )

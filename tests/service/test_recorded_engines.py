@@ -8,8 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.drops.sums import DropKind
-from spec_decode_exporter.history.recording import read_recording
-from spec_decode_exporter.history.replay import RecordingClock, replay
+from spec_decode_exporter.history.recording import RecordingClock, read_recording, replay
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered

@@ -24,7 +24,7 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.process import NoOutputError, require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
@@ -42,13 +42,7 @@ from spec_decode_exporter.reports.observation import (
     check_complete,
 )
 from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
-from spec_decode_exporter.reports.progress import (
-    NotWrittenError,
-    ProgressBar,
-    Streams,
-    progress_words,
-    write_report,
-)
+from spec_decode_exporter.reports.progress import ProgressBar, progress_words
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.web.state import ExporterState
@@ -118,7 +112,7 @@ def handle(arguments: argparse.Namespace) -> int:
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = asyncio.run(_observe(arguments))
-    except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
+    except (NoOutputError, NotMeasuredError, SavedFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
@@ -140,18 +134,18 @@ def _check_flags(arguments: argparse.Namespace) -> None:
 
 
 async def _observe(arguments: argparse.Namespace) -> int:
-    streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
+    bar = ProgressBar(sys.stderr or StringIO(), os.environ)
     try:
         if arguments.prometheus_url is not None:
             arguments.seconds = DEFAULT_SECONDS
-            return await observe_history(arguments, streams, SystemClock())
+            return await observe_history(arguments, bar, SystemClock())
         if arguments.replay is not None:
             # A replay never waits, so the event loop would not see a signal until its end.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             observation, clock = replayed(arguments, os.environ)
-            return await _result(arguments, observation, clock, streams, None)
+            return await _result(arguments, observation, clock, None)
         async with AsyncExitStack() as stack:
-            return await _measure(arguments, stack, streams)
+            return await _measure(arguments, stack, bar)
     except (asyncio.CancelledError, KeyboardInterrupt):
         return _INTERRUPTED
 
@@ -160,7 +154,7 @@ def _compares(arguments: argparse.Namespace) -> bool:
     return arguments.save is not None or arguments.against is not None
 
 
-async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
+async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, bar: ProgressBar) -> int:
     compares, clock = _compares(arguments), SystemClock()
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
@@ -171,7 +165,7 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     targets = [*static_targets(config), *([server] if server else [])]
     observation = Observation(config, clock, targets, recorder.take if recorder else None)
     stack.push_async_callback(observation.close)
-    stop, bar = asyncio.Event(), ProgressBar(streams)
+    stop = asyncio.Event()
     stop_on_signals(stop)
     tasks = [_show(observation, arguments.seconds, bar)]
     if not compares:  # a server that a comparison lacks ends it with an error
@@ -185,14 +179,13 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
         bar.end()
     if observation.gave_up and not compares:
         bar.warn("no server can be observed: the observation ends early")
-    return await _result(arguments, observation, clock, streams, server)
+    return await _result(arguments, observation, clock, server)
 
 
 async def _result(
     arguments: argparse.Namespace,
     observation: Observation,
     clock: Clock,
-    streams: Streams,
     server: Target | None,
 ) -> int:
     """Write the result in the wanted form; return the exit status.
@@ -203,7 +196,7 @@ async def _result(
     view = observation.observed()
     if _compares(arguments):
         check_complete(view)
-    style = text_style(streams.out, streams.environ)
+    style = text_style(sys.stdout, os.environ)
     if arguments.against is not None:
         text, status = comparison(view, arguments.before, server, form=arguments.format, style=style)
         write_stdout(text)
@@ -212,8 +205,7 @@ async def _result(
         write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
         # Its series say whether speculation pays: a script must not discard them because it does not.
         return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
-    with suppress(BrokenPipeError):
-        write_report(streams.out, json_report(view) if arguments.format == "json" else report(view, style))
+    write_stdout(json_report(view) if arguments.format == "json" else report(view, style))
     return observation_status(view) if arguments.save is None else save(arguments.save, view)
 
 
@@ -235,11 +227,10 @@ async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> N
 async def _warn(observation: Observation, bar: ProgressBar) -> None:
     """Write the failure of each server's first poll at once, with its remedy."""
     told = set[str]()
-    with suppress(BrokenPipeError, NotWrittenError):
-        while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
-            await asyncio.sleep(_WARNING_INTERVAL)
-            new = [each for each in observation.targets() if each.up is not None and each.target not in told]
-            told.update(each.target for each in new)
-            for target in (each for each in new if each.remedy):
-                reason = failure(target) or "no engine on its page"
-                bar.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))
+    while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
+        await asyncio.sleep(_WARNING_INTERVAL)
+        new = [each for each in observation.targets() if each.up is not None and each.target not in told]
+        told.update(each.target for each in new)
+        for target in (each for each in new if each.remedy):
+            reason = failure(target) or "no engine on its page"
+            bar.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -13,7 +15,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.flags import Flag, reader
 from spec_decode_exporter.cli.observe_config import read_config
-from spec_decode_exporter.cli.process import stop_on_signals
+from spec_decode_exporter.cli.process import stop_on_signals, write_stdout
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, label_matchers, parse_duration
 from spec_decode_exporter.core.clock import Clock
@@ -25,7 +27,7 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.observation import completed_url
-from spec_decode_exporter.reports.progress import ProgressBar, Streams, write_report
+from spec_decode_exporter.reports.progress import ProgressBar
 from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.scrape.client import Client
 
@@ -43,8 +45,8 @@ HISTORY_FLAGS: Final = (
 )  # fmt: skip
 
 
-async def observe_history(arguments: argparse.Namespace, streams: Streams, clock: Clock) -> int:
-    """Read and report a history; return the exit status.
+async def observe_history(arguments: argparse.Namespace, bar: ProgressBar, clock: Clock) -> int:
+    """Read and report a history, with its progress on ``bar``; return the exit status.
 
     Raises:
         HistoryError: Nothing can be read.
@@ -52,10 +54,10 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     """
     url = arguments.prometheus_url
     arguments.urls = [url]
-    config = read_config(arguments, streams.environ)
+    config = read_config(arguments, os.environ)
     (target,) = static_targets(config)
     client = Client(target.http, timeout=TIMEOUT, max_body=MAX_BODY)
-    query, stop, bar = query_of(arguments, clock.wall()), asyncio.Event(), ProgressBar(streams)
+    query, stop = query_of(arguments, clock.wall()), asyncio.Event()
     stop_on_signals(stop)
     try:
         api = QueryApi(url, client, stop=stop)
@@ -64,9 +66,7 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     finally:
         bar.end()
         await client.close()
-    with suppress(BrokenPipeError):
-        style = text_style(streams.out, streams.environ)
-        write_report(streams.out, HISTORY_FORMATS[arguments.format](result, style))
+    write_stdout(HISTORY_FORMATS[arguments.format](result, text_style(sys.stdout, os.environ)))
     return history_status(result)
 
 

@@ -14,8 +14,7 @@ from spec_decode_exporter.cli.flags import Flag
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.discovery.target import static_targets
-from spec_decode_exporter.history.recording import RecordingError, read_recording
-from spec_decode_exporter.history.replay import RecordingClock, new_targets
+from spec_decode_exporter.history.recording import RecordingClock, RecordingError, new_targets, read_recording
 from spec_decode_exporter.reports.observation import MIN_POLLS, Observation
 
 MAX_WINDOW: Final = 86_400.0

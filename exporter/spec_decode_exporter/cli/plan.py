@@ -15,11 +15,16 @@ from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
-from spec_decode_exporter.plan.checkpoint import model_of
-from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.plan.draft_head import METHODS, NO_DRAFT, drafter_of
-from spec_decode_exporter.plan.gpus import DEFAULT, GPUS, gpu_of, memory
+from spec_decode_exporter.plan.deployment_plan import (
+    DEFAULT,
+    GPUS,
+    DeploymentPlan,
+    PlanOutcome,
+    gpu_of,
+    memory,
+)
 from spec_decode_exporter.plan.model_config import DTYPES, ModelError, dtype_of
+from spec_decode_exporter.plan.models import METHODS, NO_DRAFT, drafter_of, model_of
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.exit_status import ExitStatus

@@ -8,9 +8,10 @@ time: a page of samples is small, and work on it yields after each few scrapes.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from math import ceil, inf
 from typing import Final
@@ -29,18 +30,18 @@ from spec_decode_exporter.history.history_pages import (
     sample_pages,
 )
 from spec_decode_exporter.history.history_targets import (
+    IDENTIFYING,
     HistoryTarget,
+    every_engine,
     nothing_found,
-    servers_of,
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, Selector
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""
@@ -67,6 +68,9 @@ SCRAPES_SLICE: Final = 20
 _WINDOW_SECONDS: Final = 900.0
 """Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
 _ACTIVITY: Final = (Counter.GENERATION_TOKENS, *DRAFTS)
+_NO_PERIOD: Final = (
+    "it has no period without speculation and with requests for a minute; a longer `lookback` may have one"
+)
 _NAMED: Final = 3
 """Servers that an error names."""
 _NAME_LENGTH: Final = 60
@@ -155,7 +159,7 @@ class BaselineReader:
     async def servers(self) -> Sequence[HistoryTarget]:
         """Return all servers that match; raise HistoryError without any, or if they cannot be read."""
         if self._servers is None:
-            series = await self.api.series(servers_of(self._match), self._begin, self._end)
+            series = await self.api.series(every_engine(self._match, IDENTIFYING), self._begin, self._end)
             self._servers = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not self._servers:
             raise HistoryError(
@@ -179,28 +183,21 @@ class BaselineReader:
             if baseline is not None:
                 found[model] = baseline
         if not found:
-            raise HistoryError(f"{self.api.name} has no baseline of this server: {self._reason(server)}")
+            reason = hidden_drafts(server) if self._hides_drafts else _NO_PERIOD
+            raise HistoryError(f"{self.api.name} has no baseline of this server: {reason}")
         return found
 
     async def activity(self, server: HistoryTarget) -> Activity:
         """Return the work of a server; raise HistoryError if it cannot be read."""
         if server.name not in self._activities:
             activity, pace = Activity(), Pace(1)
-            values = _every(self.api, server.selector(_ACTIVITY), self.step)
+            values = partial(self.api.values_every, server.selector(_ACTIVITY), self.step)
             async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGE):
                 activity.add(page)
                 await pace.done()
             activity.finish(self._end, self.step)
             self._activities[server.name] = activity
         return self._activities[server.name]
-
-    def _reason(self, server: HistoryTarget) -> str:
-        if self._hides_drafts:
-            return hidden_drafts(server)
-        return (
-            "it has no period without speculation and with requests for a minute; a longer `lookback` may "
-            "have one"
-        )
 
     async def _others(
         self, server: HistoryTarget, model: str, own: Activity
@@ -233,15 +230,41 @@ class BaselineReader:
 
     async def _read(self, server: HistoryTarget, model: str, period: FoundPeriod) -> Baseline:
         is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
-        samples = TargetSamples(self.api, server, PAGE)
-        learner = _Learner(samples, model, front_end="rust" if is_rust else "")
-        baseline = await learner.read(period)
-        self._hides_drafts |= learner.hides_drafts
+        known = Assumptions(front_end="rust" if is_rust else "")
+        samples, begin = TargetSamples(self.api, server, PAGE), max(period.begin, period.end - MAX_SECONDS)
+        baseline, engines = Baseline(), dict[str, EngineMonitor]()
+        async for time, scrape in _slices(samples, model, begin, period.end):
+            interval = samples.interval or DEFAULT_INTERVAL
+            for name, sample in scrape.items():
+                if name not in engines or engines[name].history.is_gone(time):
+                    # An increment over a gap has the load of its end alone.
+                    engines[name] = EngineMonitor((_WINDOW_SECONDS,), known, baseline)
+                    check_engines(len(engines))
+                deque(engines[name].observe(sample, time, time, interval, interval), maxlen=0)
+                self._hides_drafts |= engines[name].counters.drafting is Drafting.UNCOUNTED
+        if period.ended:
+            baseline.drafting()
         if baseline.end:
-            latencies = TargetSamples(self.api, server, SEARCH_PAGE)
             with suppress(HistoryError):  # the baseline counts without histograms too
-                await _learn_latencies(latencies, model, period.begin, baseline)
+                await self._learn_latencies(server, model, period.begin, baseline)
         return baseline
+
+    async def _learn_latencies(
+        self, server: HistoryTarget, model: str, begin: float, baseline: Baseline
+    ) -> None:
+        """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
+        kept, before, begin = baseline.kept, dict[str, Sample](), max(begin, baseline.end - MAX_SECONDS)
+        if kept is None:
+            return
+        step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
+        samples = TargetSamples(self.api, server, SEARCH_PAGE)
+        fetch = partial(self.api.values_every, server.selector((*DRAFTS, *COMPARED)), step)
+        async for time, found in _slices(samples, model, begin, kept.end + 1, fetch):
+            for engine in found.keys() & before.keys():
+                old, new = before[engine], found[engine]
+                if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
+                    kept.add_latencies(old.latencies, new.latencies, time)
+            before = found
 
 
 def hidden_drafts(server: HistoryTarget) -> str:
@@ -249,70 +272,16 @@ def hidden_drafts(server: HistoryTarget) -> str:
     return f"its drafts are not in this Prometheus: add `{server.prefix}spec_decode_.*` to the allow-list"
 
 
-class _Learner:
-    """Learns a baseline from the samples of a period, by the live classes."""
-
-    def __init__(self, samples: TargetSamples, model: str, *, front_end: str) -> None:
-        self._samples, self._model, self._known = samples, model, Assumptions(front_end=front_end)
-        self._baseline = Baseline()
-        self._engines: dict[str, EngineMonitor] = {}
-        self.hides_drafts = False
-        """True if its steps yield more than a token, without counters of drafts."""
-
-    async def read(self, period: FoundPeriod) -> Baseline:
-        """Return the baseline of a period."""
-        pace, begin = Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
-        async for _, scrapes in self._samples.pages(begin, period.end):
-            await pace.done(SCRAPES_SLICE)
-            for time, scrape in scrapes:
-                for name, sample in scrape.items():
-                    if name.model_name == self._model:
-                        self._observe(name.engine, sample, time)
-                await pace.done()
-        if period.ended:
-            self._baseline.drafting()
-        return self._baseline
-
-    def _observe(self, name: str, sample: Sample, time: float) -> None:
-        interval, engine = self._samples.interval or DEFAULT_INTERVAL, self._engines.get(name)
-        gone = max(GONE_POLLS * self._samples.interval, GONE_SECONDS)
-        if engine is None or time - engine.history.last_seen > gone:
-            # An increment over a gap has the load of its end alone.
-            engine = EngineMonitor((_WINDOW_SECONDS,), self._known, self._baseline)
-            self._engines[name] = engine
-            check_engines(len(self._engines))
-        deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
-        self.hides_drafts |= engine.counters.drafting is Drafting.UNCOUNTED
-
-
-async def _learn_latencies(samples: TargetSamples, model: str, begin: float, baseline: Baseline) -> None:
-    """Add the histograms of a period that begins at a Unix time, between readings without drafts."""
-    kept, before, begin = baseline.kept, dict[str, Sample](), max(begin, baseline.end - MAX_SECONDS)
-    if kept is None:
-        return
-    step = max(MIN_HISTOGRAM_STEP, ceil((kept.end - begin) / MAX_HISTOGRAMS))
-    selector, pace = samples.target.selector((*DRAFTS, *COMPARED)), Pace(SCRAPES_SLICE)
-    fetch = _every(samples.api, selector, step)
-    async for _, scrapes in samples.pages(begin, kept.end + 1, fetch):
+async def _slices(
+    samples: TargetSamples, model: str, begin: float, end: float, fetch: Fetch | None = None
+) -> AsyncIterator[tuple[float, dict[str, Sample]]]:
+    """Yield the Unix time of each scrape, and the sample of each engine of a model, in small slices."""
+    pace = Pace(SCRAPES_SLICE)
+    async for _, scrapes in samples.pages(begin, end, fetch):
+        await pace.done(SCRAPES_SLICE)
         for time, scrape in scrapes:
-            found = {name.engine: each for name, each in scrape.items() if name.model_name == model}
-            for engine in found.keys() & before.keys():
-                old, new = before[engine], found[engine]
-                if old.latencies and new.latencies and not old[Counter.DRAFTS] and not new[Counter.DRAFTS]:
-                    kept.add_latencies(old.latencies, new.latencies, time)
-            before = found
+            yield time, {name.engine: each for name, each in scrape.items() if name.model_name == model}
             await pace.done()
-
-
-def _every(api: QueryApi, selector: Selector, step: int) -> Fetch:
-    """Return the function that reads the newest values at every ``step`` seconds."""
-
-    async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
-        # Without the end itself: it is the next page's first reading.
-        first = ceil((end - seconds) / step) * step
-        return await api.values_every(selector, first, max(first, end - 1), step)
-
-    return values
 
 
 def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> list[FoundPeriod]:
@@ -377,7 +346,7 @@ def server_of(target: Target, servers: Sequence[HistoryTarget], *, is_only_targe
 def _agrees(target: Target, server: HistoryTarget) -> bool:
     """Return whether both have labels in common, all with equal values."""
     common = [(value, server.labels[name]) for name, value in target.labels if name in server.labels]
-    return bool(common) and all(own == its for own, its in common)
+    return bool(common) and all(own == other for own, other in common)
 
 
 def _listed(servers: Sequence[HistoryTarget]) -> str:

@@ -16,12 +16,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import without_query
-from spec_decode_exporter.history.baseline_reader import (
-    MAX_BODY,
-    BaselineReader,
-    FoundBaseline,
-    server_of,
-)
+from spec_decode_exporter.history.baseline_reader import MAX_BODY, BaselineReader, FoundBaseline, server_of
 from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -48,7 +43,6 @@ def open_client(settings: PrometheusSettings) -> Client:
 class _Plan:
     """Next reading of a target's history."""
 
-    settings: PrometheusSettings
     moment: float = -inf
     """Monotonic; a new target is read at once."""
     reason: str | None = None
@@ -75,7 +69,7 @@ class HistoryBaselines:
         self._clock = clock
         self._errors = errors
         self._connect = connect
-        self._plans: dict[tuple[str, str], _Plan] = {}
+        self._plans: dict[tuple[tuple[str, str], PrometheusSettings], _Plan] = {}
 
     async def run(self) -> None:
         """Read what is due until cancelled."""
@@ -86,7 +80,7 @@ class HistoryBaselines:
     async def read_due(self) -> None:
         """Read the history of each target that is new, has another history, or was read a day ago."""
         users = self._users()
-        keys = {monitor.target.key for monitors in users.values() for monitor in monitors}
+        keys = {(each.target.key, settings) for settings, monitors in users.items() for each in monitors}
         self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
         now = self._clock.monotonic()
         for settings, monitors in users.items():
@@ -121,10 +115,7 @@ class HistoryBaselines:
         return users
 
     def _plan(self, monitor: TargetMonitor, settings: PrometheusSettings) -> _Plan:
-        plan = self._plans.get(monitor.target.key)
-        if plan is None or plan.settings != settings:
-            plan = self._plans[monitor.target.key] = _Plan(settings)
-        return plan
+        return self._plans.setdefault((monitor.target.key, settings), _Plan())
 
     async def _read(
         self, settings: PrometheusSettings, monitors: Sequence[TargetMonitor], *, is_only_target: bool
@@ -152,10 +143,10 @@ class HistoryBaselines:
             await client.close()
 
     def _adopt(self, monitor: TargetMonitor, found: Mapping[str, FoundBaseline], source: str) -> None:
-        for model, its in found.items():
+        for model, each in found.items():
             key = monitor.model_key(model)
-            learned, period = self._remembered.baseline(key), its.baseline.summary(self._clock.wall())
-            if learned.adopt(its.baseline) and period is not None:
+            learned, period = self._remembered.baseline(key), each.baseline.summary(self._clock.wall())
+            if learned.adopt(each.baseline) and period is not None:
                 self._remembered.keep_baseline(key, learned)
                 fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
                 monitor.record_event(Event("baseline_read", fields))

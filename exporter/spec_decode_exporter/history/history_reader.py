@@ -22,16 +22,8 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.history.baseline_reader import (
-    Activity,
-    BaselineReader,
-    FoundBaseline,
-)
-from spec_decode_exporter.history.history_pages import (
-    DEFAULT_INTERVAL,
-    TargetSamples,
-    check_engines,
-)
+from spec_decode_exporter.history.baseline_reader import Activity, BaselineReader, FoundBaseline
+from spec_decode_exporter.history.history_pages import DEFAULT_INTERVAL, TargetSamples, check_engines
 from spec_decode_exporter.history.history_targets import (
     HistoryTarget,
     every_engine,
@@ -43,9 +35,10 @@ from spec_decode_exporter.history.history_targets import (
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import EngineName, Sample
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO
-from spec_decode_exporter.window.poll import Poll
+from spec_decode_exporter.window.history import NANO, Window
+from spec_decode_exporter.window.poll import Counters, Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
@@ -66,22 +59,29 @@ Knows = Callable[[str], Assumptions]
 
 
 class SlotOutcome(StrEnum):
-    """Benefit of speculation in one slot."""
+    """Benefit of speculation in one slot, the worst first."""
 
-    PAID = "paid"
-    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
     HURT = "hurt"
     """Slower than without: the upper bound of the speed-up is below 1."""
     UNCLEAR = "unclear"
     """The bounds include 1, or there are too few data for bounds."""
-    PLAIN = "without drafts"
-    """The engine decoded without drafts."""
     UNCOUNTED = "not counted"
     """It decoded more than a token a step, and its drafts are not in the history."""
     UNKNOWN = "unknown"
     """The history does not tell whether it drafted."""
+    PAID = "paid"
+    """Faster than without speculation: the lower bound of the speed-up is at least 1."""
+    PLAIN = "without drafts"
+    """The engine decoded without drafts."""
     IDLE = "idle"
     """The engine decoded nothing."""
+
+    @classmethod
+    def of(cls, speedup: Estimate | None, even: float = 1.0) -> SlotOutcome:
+        """Return the outcome of drafting by its speed-up; ``even`` is as fast as without."""
+        if speedup is None or speedup.lower < even <= speedup.upper:
+            return cls.UNCLEAR
+        return cls.PAID if speedup.lower >= even else cls.HURT
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,16 @@ class HistoryQuery:
 
 @dataclass(slots=True)
 class EngineHistory:
-    """History of one engine, which its reading completes."""
+    """History of one engine: its samples drive its monitor, which is evaluated at the end of each slot."""
 
     target: HistoryTarget
     name: EngineName
     interval: float
     """Usual seconds between two scrapes."""
+    slot_seconds: float
+    monitor: EngineMonitor
+    drafted: float = inf
+    """Unix time after which it drafted last; infinite if that is unknown."""
     scrapes: int = 0
     slots: list[Slot] = field(default_factory=list)
     """In the order of time."""
@@ -159,27 +163,104 @@ class EngineHistory:
     """Observation of the newest time with drafts; of its end without drafts."""
     reported_seconds: float = 0.0
     """Length of that observation."""
+    _since: float | None = None
+    _process: int = 0
 
     @property
     def labels(self) -> Mapping[str, str]:
         """Labels of its metrics, as a live exporter would show them."""
-        name = self.name
-        return {
-            "target": self.target.name,
-            "model_name": name.model_name or self.target.name,
-            "engine": name.engine,
-        }
+        target, (model_name, engine) = self.target.name, self.name
+        return {"target": target, "model_name": model_name or target, "engine": engine}
+
+    def observe(self, sample: Sample, wall: float) -> None:
+        """Add the sample of a later scrape at a Unix time; raise HistoryError if there are too many slots.
+
+        A slot begins at a multiple of its length, after a gap, and with a restart.
+        """
+        history = self.monitor.history
+        last = history.last_seen if self._since is not None else None
+        is_gap = last is not None and history.is_gone(wall)
+        is_next = last is None or last // self.slot_seconds != wall // self.slot_seconds
+        is_reset = _is_reset(history.poll, sample)
+        if is_next or is_gap or is_reset:
+            self.close()
+            self._since = wall if last is None or is_gap else last
+            self._process += is_reset
+            if len(self.slots) > MAX_SLOTS:
+                raise HistoryError(f"its counters fell {self._process} times: they are of several servers")
+        self.scrapes += 1
+        events = self.monitor.observe(sample, wall, wall, self.interval, self.slot_seconds)
+        self.events += [(wall, event) for event in events]
+        baseline = self.monitor.learned.baseline
+        if self.monitor.counters.begins_again and not is_reset and baseline.present is baseline.kept:
+            baseline.kept = None  # the same process drafted before its counters of drafts were kept
+
+    def close(self) -> None:
+        """End the present slot, if it has begun: evaluate it."""
+        history, since = self.monitor.history, self._since
+        if since is None or history.last_seen <= since:
+            return
+        window = history.window(history.last_seen - since)
+        if not window.polls:
+            return
+        self.slots.append(self._slot(since, window))
+        if self.slots[-1].drafts and history.wall >= self.drafted:
+            self._report()
+
+    def finish(self, found: FoundBaseline | None) -> None:
+        """End the history; ``found`` is the baseline that its monitor began with."""
+        self.close()
+        if self.slots and self.snapshot is None:
+            self._report()
+        learned = self.monitor.learned.baseline
+        self.baseline = learned.summary(self.monitor.history.wall)
+        if found is not None and found.server is not self.target and learned.kept is found.baseline.kept:
+            self.baseline_of = found.server.name
+
+    def _report(self) -> None:
+        """Observe the time up to now in which it drafted with the present K, or in which it did not draft."""
+        newest = self.slots[-1]
+        begin = newest.begin
+        for slot in reversed(self.slots):
+            worked = slot.outcome is not SlotOutcome.IDLE
+            if slot.era != newest.era or (worked and bool(slot.drafts) != bool(newest.drafts)):
+                break
+            begin = slot.begin if worked else begin
+        self.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
+        self.snapshot = self.monitor.snapshot_over(self.reported_seconds, newest.end)
+
+    def _slot(self, begin: float, window: Window) -> Slot:
+        history, total = self.monitor.history, window.total
+        if total.drafts and (total.decode_steps or total.generation_tokens):
+            figures = self.monitor.evaluation_over(window.length).longest
+            load, (speedup, outcome) = figures.drafting_requests, _of_drafts(figures)
+        else:  # most of an evaluation is the cost of drafting
+            load, speedup = window.mean.running_requests, None
+            outcome = _without_drafts(total, self.monitor.counters.drafting)
+        return Slot(
+            begin=begin,
+            end=history.wall,
+            seconds=window.seconds,
+            outcome=outcome,
+            tokens=history.tokens if total.drafts else 0,
+            era=history.window_resets,
+            process=self._process,
+            drafts=total.drafts or 0,
+            draft_tokens=total.draft_tokens or 0,
+            accepted_tokens=total.accepted_tokens or 0,
+            generated=total.generation_tokens or 0,
+            decode_seconds=(total.decode_nanoseconds or 0) / NANO,
+            running_requests=load,
+            speedup=speedup,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusHistory:
-    """History of all engines between two Unix times."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusHistory(HistoryQuery):
+    """History of all engines in the time asked for."""
 
     source: str
     """Address of the server that it was read from."""
-    begin: float
-    end: float
-    slot_seconds: float
     engines: Sequence[EngineHistory]
     notes: Sequence[str] = ()
     """Remarks about the reading: duplicates, missing series, unreadable scrapes."""
@@ -201,8 +282,7 @@ async def read_history(
     lacking = sum(bool(target.missing) for target in targets)
     baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
-        samples = TargetSamples(api, target, PAGE)
-        reading = _TargetReading(query, target, assumptions, baselines, samples)
+        reading = _TargetReading(TargetSamples(api, target, PAGE), query, assumptions, baselines)
         try:
             async for share in reading.read():
                 progress((number + share) / len(targets))
@@ -221,7 +301,8 @@ async def read_history(
         raise HistoryError(incomplete)
     if lacking and not incomplete:
         incomplete = f"series of {lacking} of {len(targets)} servers are missing"
-    return PrometheusHistory(api.name, query.begin, query.end, query.slot_seconds, engines, notes, incomplete)
+    asked = query.begin, query.end, query.match
+    return PrometheusHistory(*asked, source=api.name, engines=engines, notes=notes, incomplete=incomplete)
 
 
 async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], list[str]]:
@@ -242,89 +323,9 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
         verb = "is" if len(target.missing) == 1 else "are"
         near = await nearest_names(api, query.begin, query.end, target.missing)
         notes.append(f"{target.name}: {', '.join(target.missing)} {verb} missing here.{near}")
-    if not any(target.has_tokens for target in unique):
+    if not any(Counter.GENERATION_TOKENS in target.quantities for target in unique):
         raise HistoryError("; ".join(notes))
     return unique, notes
-
-
-@dataclass(slots=True)
-class _EngineReading:
-    """Drives the monitor of one engine by its samples, and evaluates it at the end of each slot."""
-
-    past: EngineHistory
-    monitor: EngineMonitor
-    slot_seconds: float
-    drafted: float
-    """Unix time after which it drafted last; infinite if that is unknown."""
-    _since: float | None = None
-    _process: int = 0
-
-    def observe(self, sample: Sample, wall: float) -> None:
-        """Add the sample of a later scrape at a Unix time; raise HistoryError if there are too many slots.
-
-        A slot begins at a multiple of its length, after a gap, and with a restart.
-        """
-        history = self.monitor.history
-        last = history.last_seen if self._since is not None else None
-        is_gap = last is not None and wall - last > max(GONE_POLLS * self.past.interval, GONE_SECONDS)
-        is_next = last is None or last // self.slot_seconds != wall // self.slot_seconds
-        is_reset = _is_reset(history.poll, sample)
-        if is_next or is_gap or is_reset:
-            self.close()
-            self._since = wall if last is None or is_gap else last
-            self._process += is_reset
-            if len(self.past.slots) > MAX_SLOTS:
-                raise HistoryError(f"its counters fell {self._process} times: they are of several servers")
-        self.past.scrapes += 1
-        events = self.monitor.observe(sample, wall, wall, self.past.interval, self.slot_seconds)
-        self.past.events += [(wall, event) for event in events]
-        baseline = self.monitor.learned.baseline
-        if self.monitor.counters.begins_again and not is_reset and baseline.present is baseline.kept:
-            baseline.kept = None  # the same process drafted before its counters of drafts were kept
-
-    def close(self) -> None:
-        """End the present slot, if it has begun: evaluate it."""
-        history, since = self.monitor.history, self._since
-        if since is None or history.last_seen <= since:
-            return
-        figures = self.monitor.evaluation_over(history.last_seen - since).longest
-        if not figures.window.polls:
-            return
-        self.past.slots.append(self._slot(since, figures))
-        if self.past.slots[-1].drafts and history.wall >= self.drafted:
-            self.report()
-
-    def report(self) -> None:
-        """Observe the time up to now in which it drafted with the present K, or in which it did not draft."""
-        newest = self.past.slots[-1]
-        begin = newest.begin
-        for slot in reversed(self.past.slots):
-            if slot.era != newest.era or (bool(slot.drafts) != bool(newest.drafts) and _worked(slot)):
-                break
-            begin = slot.begin if _worked(slot) else begin
-        self.past.reported_seconds = max(1.0, min(newest.end - begin, REPORTED_SECONDS))
-        self.past.snapshot = self.monitor.snapshot_over(self.past.reported_seconds, newest.end)
-
-    def _slot(self, begin: float, figures: WindowEvaluation) -> Slot:
-        history, total = self.monitor.history, figures.window.total
-        speedup = _speedup(figures)
-        load = figures.drafting_requests if total.drafts else figures.window.mean.running_requests
-        return Slot(
-            begin=begin,
-            end=history.wall,
-            seconds=figures.window.seconds,
-            outcome=_outcome(figures, speedup, self.monitor.counters.drafting),
-            tokens=history.tokens if total.drafts else 0,
-            era=history.window_resets,
-            process=self._process,
-            drafts=total.drafts or 0,
-            draft_tokens=total.draft_tokens or 0,
-            accepted_tokens=total.accepted_tokens or 0,
-            generated=total.generation_tokens or 0,
-            decode_seconds=(total.decode_nanoseconds or 0) / NANO,
-            running_requests=load,
-            speedup=speedup,
-        )
 
 
 def _is_reset(before: Poll | None, sample: Sample) -> bool:
@@ -332,101 +333,82 @@ def _is_reset(before: Poll | None, sample: Sample) -> bool:
     if before is None:
         return False
     is_new = None not in (before.created, sample.created) and before.created != sample.created
-    known = ((old, new) for old, new in zip(before.counters, sample.counters, strict=True) if new is not None)
-    return is_new or any(new < old for old, new in known)
+    pairs = zip(before.counters, sample.counters, strict=True)
+    return is_new or any(new is not None and new < old for old, new in pairs)
 
 
-def _worked(slot: Slot) -> bool:
-    return slot.outcome is not SlotOutcome.IDLE
-
-
-def _speedup(figures: WindowEvaluation) -> Estimate | None:
-    """Return the speed-up; None without drafts or bounds, or with too few data for a verdict."""
-    found = figures.speedup_range if figures.total.drafts else None
+def _of_drafts(figures: WindowEvaluation) -> tuple[Estimate | None, SlotOutcome]:
+    """Return the speed-up, None without bounds or with too few data for a verdict, and the outcome."""
+    found, even = figures.speedup_range, figures.known.policy.speedup.harmful
     if found is None or not found.is_bounded or figures.verdict is Verdict.INSUFFICIENT:
-        return None
-    return found.estimate
+        return None, SlotOutcome.UNCLEAR
+    if figures.request is not None and figures.request.is_slower:
+        return found.estimate, SlotOutcome.HURT
+    return found.estimate, SlotOutcome.of(found.estimate, even)
 
 
-def _outcome(figures: WindowEvaluation, speedup: Estimate | None, drafting: Drafting) -> SlotOutcome:
-    total, even = figures.total, figures.known.policy.speedup.harmful
+def _without_drafts(total: Counters[int | None], drafting: Drafting) -> SlotOutcome:
     if not (total.decode_steps or total.generation_tokens):
         return SlotOutcome.IDLE
-    if not total.drafts:
-        has_tokens = total.draft_tokens or total.accepted_tokens
-        if drafting is Drafting.UNCOUNTED or (total.drafts is None and has_tokens):
-            return SlotOutcome.UNCOUNTED
-        return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
-    if speedup is None:
-        return SlotOutcome.UNCLEAR
-    if speedup.upper < even or (figures.request is not None and figures.request.is_slower):
-        return SlotOutcome.HURT
-    return SlotOutcome.PAID if speedup.lower >= even else SlotOutcome.UNCLEAR
+    has_tokens = total.draft_tokens or total.accepted_tokens
+    if drafting is Drafting.UNCOUNTED or (total.drafts is None and has_tokens):
+        return SlotOutcome.UNCOUNTED
+    return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
 
 
 @dataclass(slots=True)
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
+    samples: TargetSamples
     _query: HistoryQuery
-    _target: HistoryTarget
     _assumptions: Knows
     _reader: BaselineReader
-    samples: TargetSamples
-    _engines: dict[EngineName, _EngineReading] = field(default_factory=dict)
+    _engines: dict[EngineName, EngineHistory] = field(default_factory=dict)
     _baselines: Mapping[str, FoundBaseline] = field(default_factory=dict)
     _activity: Activity = field(default_factory=Activity)
     _front_end: str = ""
 
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""
-        query, api, target = self._query, self.samples.api, self._target
+        begin, end, target = self._query.begin, self._query.end, self.samples.target
         with suppress(HistoryError):  # the samples may be read nevertheless, or tell the reason
             self._activity = await self._reader.activity(target)
             self._baselines = await self._reader.read(target)
-        if await target.has_rust_front_end(api, query.begin, query.end):
+        if await target.has_rust_front_end(self.samples.api, begin, end):
             self._front_end = "rust"
-        async for end, scrapes in self.samples.pages(query.begin, query.end):
+        async for edge, scrapes in self.samples.pages(begin, end):
             for time, samples in scrapes:
                 for name, sample in samples.items():
                     self._engine(name, len(samples)).observe(sample, time)
             await yield_to_event_loop()
-            yield (end - query.begin) / (query.end - query.begin)
+            yield (edge - begin) / (end - begin)
 
-    def _engine(self, name: EngineName, engines: int) -> _EngineReading:
+    def _engine(self, name: EngineName, engines: int) -> EngineHistory:
         """Return the engine of a name, of a server with a number of ``engines``."""
         if name not in self._engines:
             check_engines(len(self._engines) + 1)
             self._engines[name] = self._begin(name, data_parallel=engines > 1)
         return self._engines[name]
 
-    def _begin(self, name: EngineName, *, data_parallel: bool) -> _EngineReading:
+    def _begin(self, name: EngineName, *, data_parallel: bool) -> EngineHistory:
+        target, slot = self.samples.target, self._query.slot_seconds
         known = replace(
             self._assumptions(name.model_name),
-            engine_kind=self._target.kind.name,
+            engine_kind=target.kind.name,
             front_end=self._front_end,
             data_parallel=data_parallel,
             settings_place="history",
         )
-        found, baseline = self._baselines.get(name.model_name), Baseline()
-        if found is not None:
-            # It is the newest of all: times without speculation before it do not replace it.
-            baseline = Baseline(found.baseline.kept, ended=True)
+        found = self._baselines.get(name.model_name)
+        # One that was found is the newest of all: times without speculation before it do not replace it.
+        baseline = Baseline() if found is None else Baseline(found.baseline.kept, ended=True)
         monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
-        slot = self._query.slot_seconds
         drafted = self._activity.drafted.get(name, inf) - self._reader.step - slot
-        past = EngineHistory(self._target, name, self.samples.interval or DEFAULT_INTERVAL)
-        return _EngineReading(past, monitor, slot, drafted)
+        return EngineHistory(target, name, self.samples.interval or DEFAULT_INTERVAL, slot, monitor, drafted)
 
     def results(self) -> Iterator[EngineHistory]:
         """Yield the history of each engine."""
         for name, engine in sorted(self._engines.items()):
-            engine.close()
-            past, kept = engine.past, engine.monitor.learned.baseline
-            if past.slots and past.snapshot is None:
-                engine.report()
-            past.baseline = kept.summary(engine.monitor.history.wall)
-            found = self._baselines.get(name.model_name)
-            if found is not None and found.server is not self._target and kept.kept is found.baseline.kept:
-                past.baseline_of = found.server.name
-            yield past
+            engine.finish(self._baselines.get(name.model_name))
+            yield engine

@@ -43,9 +43,9 @@ MAX_LABEL_NAMES: Final = 128
 """Maximum combinations of label names of the servers of a history."""
 NAMED: Final = 5
 """Names of metrics that an error has."""
-
-_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
+IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED, *DRAFTS)
 """Counters and start times by which servers are found."""
+_UNREAD: Final = HISTOGRAMS | {EngineMark.KV_CACHE}
 _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset(
@@ -84,13 +84,8 @@ class HistoryTarget:
 
     def selector(self, quantities: Iterable[Quantity] | None = None) -> Selector:
         """Return the selector of its process' start and some quantities; by default all but histograms."""
-        names = _plain(self.kind) if quantities is None else _names(self.kind, quantities)
+        names = _names(self.kind, quantities)
         return self._selector(f"{re.escape(self.prefix)}({names})|{PROCESS_START}")
-
-    @property
-    def has_tokens(self) -> bool:
-        """True if its generated tokens are there: without them nothing is evaluated."""
-        return Counter.GENERATION_TOKENS in self.quantities
 
     @property
     def missing(self) -> Sequence[str]:
@@ -117,29 +112,20 @@ class HistoryTarget:
         return Selector(names, ",".join(f'{name}="{_escaped(value)}"' for name, value in labels))
 
 
-def every_engine(match: str) -> Selector:
-    """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
-    return _of_all([_plain(kind) for kind in ENGINES], match)
+def every_engine(match: str, quantities: Iterable[Quantity] | None = None) -> Selector:
+    """Return the selector of some quantities of every known engine, with the user's matchers.
 
-
-def servers_of(match: str) -> Selector:
-    """Return the selector of the series by which the servers of all known engines are found: few of each."""
-    return _of_all([_names(kind, _IDENTIFYING) for kind in ENGINES], match)
-
-
-def _plain(kind: EngineKind) -> str:
-    unread = HISTOGRAMS | {EngineMark.KV_CACHE}
-    return _names(kind, (quantity for quantity in kind.names if quantity not in unread))
-
-
-def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
-    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
-
-
-def _of_all(names: Iterable[str], match: str) -> Selector:
+    By default they are all but histograms.
+    """
     prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
-    parts = (f"({prefix})({each})" for prefix, each in zip(prefixes, names, strict=True))
+    wanted = None if quantities is None else [*quantities]
+    parts = (f"({prefix})({_names(kind, wanted)})" for prefix, kind in zip(prefixes, ENGINES, strict=True))
     return Selector("|".join(parts), match)
+
+
+def _names(kind: EngineKind, quantities: Iterable[Quantity] | None) -> str:
+    wanted = [each for each in kind.names if each not in _UNREAD] if quantities is None else quantities
+    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
 
 
 def _escaped(value: str) -> str:
@@ -161,11 +147,8 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
         kinds[meaning.prefix] = meaning.kind
         identity = tuple(sorted(each for each in labels.items() if each[0] not in _OTHER_LABELS))
         found[identity, meaning.prefix].add(meaning.quantity)
-    every, whole = _Identities(), _Identities()
-    for (identity, _), quantities in found.items():
-        every.add(identity)
-        if Counter.GENERATION_TOKENS in quantities:
-            whole.add(identity)
+    every = _Identities(identity for identity, _ in found)
+    whole = _Identities(key[0] for key, each in found.items() if Counter.GENERATION_TOKENS in each)
     kept = [key for key in sorted(found) if _is_server(key, found, whole)]
     names = _names_of_servers([identity for identity, _ in kept])
     return [
@@ -184,15 +167,16 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
 class _Identities:
     """Labels that identify servers, by the names of the labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, identities: Iterable[Key]) -> None:
+        """Take some; raise HistoryError if they have too many combinations of names."""
         self._by_names: defaultdict[frozenset[str], set[Key]] = defaultdict(set)
         self._parts: dict[tuple[frozenset[str], frozenset[str]], set[Key]] = {}
-
-    def add(self, identity: Key) -> None:
-        """Add one; raise HistoryError if they have too many combinations of names."""
-        self._by_names[_names_of(identity)].add(identity)
-        if len(self._by_names) > MAX_LABEL_NAMES:
-            raise HistoryError(f"its servers differ in more than {MAX_LABEL_NAMES} combinations of labels")
+        for identity in identities:
+            self._by_names[_names_of(identity)].add(identity)
+            if len(self._by_names) > MAX_LABEL_NAMES:
+                raise HistoryError(
+                    f"its servers differ in more than {MAX_LABEL_NAMES} combinations of labels"
+                )
 
     def further(self, identity: Key) -> set[str]:
         """Return the names of the labels that others have besides all of these."""

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from math import nan
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from math import ceil, nan
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -93,11 +93,10 @@ class SampledSeries:
     """NaN in place of an infinite number, and of one that nothing can count."""
 
 
-class _Refusal(Struct):
-    """Answer of a server or proxy that reports an error with status 200."""
+class _Refusal(Struct, tag_field="status", tag="error"):
+    """Answer of a server or proxy that reports an error, maybe with status 200."""
 
-    status: Literal["error"]
-    error: str = ""
+    error: Annotated[str, Meta(min_length=1)]
 
 
 class _Range(Struct):
@@ -112,13 +111,7 @@ class _Matrix(Struct, tag_field="resultType", tag="matrix"):
 class QueryApi:
     """Query API of one server."""
 
-    def __init__(
-        self,
-        url: str,
-        client: Client,
-        *,
-        stop: asyncio.Event | None = None,
-    ) -> None:
+    def __init__(self, url: str, client: Client, *, stop: asyncio.Event | None = None) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
         ``client`` limits the bytes of a response. Once ``stop`` is set, a query that waits for its answer
@@ -177,13 +170,17 @@ class QueryApi:
         return found
 
     async def values_every(
-        self, selector: Selector, begin: float, end: float, step: int
+        self, selector: Selector, step: int, end: float, seconds: int
     ) -> list[SampledSeries]:
-        """Return the newest value of each series at every ``step`` seconds; raise like ``samples``."""
-        found = list[SampledSeries]()
+        """Return the newest value of each series at every ``step`` seconds; raise like ``samples``.
+
+        It is without the end itself: that is the first moment of the seconds that follow.
+        """
+        found, first = list[SampledSeries](), ceil((end - seconds) / step) * step
+        last = max(first, end - 1)
         for text in self._texts(selector):
-            query = {"query": text, **_span(begin, end), "step": str(step)}
-            found += await self._matrix("query_range", query, begin, end)
+            query = {"query": text, **_span(first, last), "step": str(step)}
+            found += await self._matrix("query_range", query, first, last)
         return found
 
     def _texts(self, selector: Selector) -> Sequence[str]:
@@ -213,18 +210,19 @@ class QueryApi:
             if (response := await unless_stopped(get, self._stop)) is None:
                 raise HistoryError(f"{self.name}: interrupted")
             body = response.body
-            return _decoder(wanted).decode(body).data
+            answer = _decoder(wanted).decode(body)
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
         except msgspec.ValidationError as error:
-            if refused := _refusal(body):
-                kind = TooMuchError if fewer else HistoryError
-                raise kind(f"{self.name}: it answers with an error: {refused}") from None
             raise self._unusable(f"its {what} has another format: {error}") from None
         except (ValueError, RecursionError) as error:
             if body[:1] == b"{":
                 raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
             raise self._unusable("its answer is not JSON") from None
+        if isinstance(answer, _Refusal):
+            kind, text = TooMuchError if fewer else HistoryError, escaped(answer.error[:MAX_ERROR], kept="")
+            raise kind(f"{self.name}: it answers with an error: {text}")
+        return answer.data
 
     def _failure(self, error: PollError, *, fewer: bool) -> HistoryError:
         status, text = error.status if isinstance(error, StatusError) else None, f"{self.name}: {error}"
@@ -254,15 +252,8 @@ class QueryApi:
 @cache
 def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
     """Return the decoder of answers whose ``data`` is of a type; it holds the GIL for some 10 ms a MiB."""
-    fields = [("status", Literal["success"]), ("data", wanted)]
-    return msgspec.json.Decoder(msgspec.defstruct("Answer", fields))
-
-
-def _refusal(body: bytes) -> str:
-    try:
-        return escaped(msgspec.json.decode(body, type=_Refusal).error[:MAX_ERROR], kept="")
-    except msgspec.DecodeError:
-        return ""
+    answer = msgspec.defstruct("Answer", [("data", wanted)], tag_field="status", tag="success")
+    return msgspec.json.Decoder(answer | _Refusal)
 
 
 def _span(begin: float, end: float) -> dict[str, str]:

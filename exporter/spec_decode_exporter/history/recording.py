@@ -1,4 +1,4 @@
-"""Recordings of raw pages: compressed JSON lines, one for each poll.
+"""Recordings of raw pages, compressed JSON lines, one for each poll; and their replay by live monitors.
 
 The first line has the format. A recording that was cut off is read up to the cut.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
 
@@ -19,8 +21,11 @@ from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.files import open_plain, size_text
 from spec_decode_exporter.core.numbers import MAX_UNIX, decode
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll_record import RawPoll
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.scrape.errors import PageError, Reason
+from spec_decode_exporter.scrape.poll_record import Polled, RawPoll
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 
 FORMAT: Final = "spec-decode-exporter recording 2"
@@ -33,6 +38,10 @@ MAX_NAME: Final = 256
 """Maximum characters of a target's name."""
 MAX_MOMENT: Final = 1e12
 """Maximum monotonic time in seconds."""
+MAX_RECORDED_ENGINES: Final = 10_000
+"""Engines of a recording, by name: as many as ``limits.engines`` may be. Each new one takes milliseconds."""
+_ADDRESS: Final = "http://recording"
+"""Address of recorded targets: a recording has only their names."""
 
 
 class RecordingError(ExporterError):
@@ -68,9 +77,9 @@ class Recorder:
         """The speculation that was written last, by target."""
         try:
             self._file = gzip.open(path, "wt", compresslevel=6, encoding="ascii")  # noqa: SIM115  see __exit__
-            self._write({"format": FORMAT})
         except OSError as error:
             raise self._error(error) from None
+        self._write({"format": FORMAT})
 
     def __enter__(self) -> Self:
         return self
@@ -84,9 +93,7 @@ class Recorder:
             raise self._error(self._failure) from None
 
     def take(self, poll: RawPoll) -> None:
-        """Write a poll; after a failure, write no more."""
-        if self._failure is not None:
-            return
+        """Write a poll; after a failure, none."""
         line: dict[str, Any] = {"target": poll.target, "t": poll.moment, "time": poll.wall}
         if poll.speculation != self._reported.get(poll.target):
             self._reported[poll.target] = poll.speculation
@@ -96,13 +103,14 @@ class Recorder:
         else:
             # Bytes that are not UTF-8 are read again as they were.
             line["page"] = poll.page.decode(errors="surrogateescape")
-        try:
-            self._write(line)
-        except OSError as error:
-            self._failure = error
+        self._write(line)
 
     def _write(self, line: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        if self._failure is None:
+            try:
+                self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+            except OSError as error:
+                self._failure = error
 
     def _error(self, error: OSError) -> RecordingError:
         return RecordingError(f"the recording {self._path} cannot be written: {error.strerror or error}")
@@ -178,3 +186,67 @@ def _server_info(speculation: ServedSpeculation) -> Mapping[str, object]:
         "rejection_sample_method": speculation.rejection_method,
     }
     return {"vllm_config": {"speculative_config": {key: each for key, each in settings.items() if each}}}
+
+
+class RecordingClock:
+    """Clock of a recording: it stands at the poll that was read last."""
+
+    def __init__(self, moment: float, wall: float) -> None:
+        """Begin at ``moment`` (monotonic) and ``wall`` (Unix time)."""
+        self._moment, self._wall = moment, wall
+
+    def follow(self, poll: RawPoll) -> None:
+        """Move to a poll."""
+        self._moment, self._wall = poll.moment, poll.wall
+
+    def monotonic(self) -> float:
+        """Return the monotonic time of the poll."""
+        return self._moment
+
+    def wall(self) -> float:
+        """Return the Unix time of the poll."""
+        return self._wall
+
+    def processor(self) -> float:
+        """Return 0: replays measure no processor time."""
+        return 0.0
+
+    async def sleep_until(self, moment: float) -> None:
+        """Return immediately: a replay does not wait."""
+
+
+def new_targets(names: Iterable[str]) -> Sequence[Target]:
+    """Return recorded targets with these names."""
+    return [Target(f"{_ADDRESS}/{number}", name) for number, name in enumerate(names)]
+
+
+def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Iterator[RawPoll]:
+    """Run each poll through the monitor of its target in ``fleet``, then yield it.
+
+    ``fleet`` watches the targets of the recording; its clock is ``clock``.
+
+    Raises:
+        RecordingError: The recording has too many engines.
+    """
+    monitors = {monitor.target.name: monitor for monitor in fleet}
+    readers = {name: SampleReader() for name in monitors}
+    engines, histograms_at = set[tuple[str, EngineName]](), dict.fromkeys(monitors, -inf)
+    for poll in polls:
+        clock.follow(poll)
+        monitor, config = monitors[poll.target], fleet.config.poll
+        with_latencies = poll.moment - histograms_at[poll.target] >= config.histogram_interval
+        reading = None
+        if poll.page is not None:
+            with suppress(PageError):
+                reading = readers[poll.target].read(poll.page, with_latencies=with_latencies)
+        if poll.page is None or reading is None:
+            monitor.take_failure(poll.error or "malformed")
+        else:
+            if with_latencies:
+                histograms_at[poll.target] = poll.moment
+            polled = Polled(reading, poll.moment, poll.wall, config.interval)
+            monitor.take(polled, len(poll.page), poll.speculation)
+            engines.update((poll.target, name) for name in reading.samples)
+        if len(engines) > MAX_RECORDED_ENGINES:
+            raise RecordingError(f"the recording has more than {MAX_RECORDED_ENGINES} engines")
+        yield poll

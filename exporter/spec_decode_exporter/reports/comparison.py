@@ -86,37 +86,6 @@ def difference(before: Measured, after: Measured) -> Difference:
     return Difference(before=before, after=after, change=change, lower=change - down, upper=change + up)
 
 
-def outcome_of(change: Difference | None, threshold: float) -> Outcome:
-    """Return what a difference of acceptance rates says; ``threshold`` is the tolerated fall, 0 to 1."""
-    if change is None or change.lower is None or change.upper is None:
-        return Outcome.UNCERTAIN
-    if change.upper < -threshold:
-        return Outcome.FELL
-    if change.lower < -threshold:
-        return Outcome.UNCERTAIN
-    if not change.beyond_chance:
-        return Outcome.SAME
-    return Outcome.BETTER if change.change > 0 else Outcome.LOWER
-
-
-def sentence(change: Difference | None, outcome: Outcome, threshold: float) -> str:
-    """Return an outcome in a sentence."""
-    if change is None:
-        return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
-    levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
-    limit, moved = f"{threshold * 100:g}", "rose" if change.change > 0 else "fell"
-    if outcome is Outcome.NOT_COMPARABLE:
-        return f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on it: it cannot be compared. Compare the positions."
-    if change.lower is None or change.upper is None:
-        return f"Acceptance {moved} {levels}, but {MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds: measure for longer, or under more load."
-    points, ends = change.change * 100, (change.lower * 100, change.upper * 100)
-    if outcome is Outcome.SAME:
-        return f"Acceptance is the same within chance, {levels}: {points:+.1f} points ({ends[0]:+.1f} to {ends[1]:+.1f}), certainly no fall of more than {limit}."
-    low, high = ends if points > 0 else (-ends[1], -ends[0])
-    words = _WORDS[outcome].format(threshold=limit, chance="beyond" if change.beyond_chance else "within")
-    return f"Acceptance {moved} by {abs(points):.1f} points ({low:.1f} to {high:.1f}), {levels}: {words}."
-
-
 _WORDS: Final[Mapping[Outcome, str]] = {
     Outcome.BETTER: "beyond chance",
     Outcome.LOWER: "beyond chance, but certainly by no more than {threshold}",
@@ -148,31 +117,53 @@ class ModelComparison(View):
 
     @computed
     def outcome(self) -> Outcome:
-        """Change of the acceptance rate in a word."""
+        """Change of the acceptance rate in a word; ``threshold`` is the tolerated fall."""
         if self.before.tokens and self.after.tokens and self.before.tokens != self.after.tokens:
             return Outcome.NOT_COMPARABLE
-        return outcome_of(self.figures.get(_RATE), self.threshold)
+        change, fall = self.figures.get(_RATE), -self.threshold
+        if change is None or change.lower is None or change.upper is None:
+            return Outcome.UNCERTAIN
+        if change.lower < fall:
+            return Outcome.FELL if change.upper < fall else Outcome.UNCERTAIN
+        if not change.beyond_chance:
+            return Outcome.SAME
+        return Outcome.BETTER if change.change > 0 else Outcome.LOWER
 
     @computed
     def text(self) -> str:
         """Change of the acceptance rate in a sentence."""
-        return sentence(self.figures.get(_RATE), self.outcome, self.threshold)
+        change, outcome = self.figures.get(_RATE), self.outcome
+        if change is None:
+            return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
+        levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
+        limit, moved = f"{self.threshold * 100:g}", "rose" if change.change > 0 else "fell"
+        if outcome is Outcome.NOT_COMPARABLE:
+            return f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on it: it cannot be compared. Compare the positions."
+        if change.lower is None or change.upper is None:
+            return f"Acceptance {moved} {levels}, but {MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds: measure for longer, or under more load."
+        points, ends = change.change * 100, (change.lower * 100, change.upper * 100)
+        if outcome is Outcome.SAME:
+            return f"Acceptance is the same within chance, {levels}: {points:+.1f} points ({ends[0]:+.1f} to {ends[1]:+.1f}), certainly no fall of more than {limit}."
+        low, high = ends if points > 0 else (-ends[1], -ends[0])
+        words = _WORDS[outcome].format(threshold=limit, chance="beyond" if change.beyond_chance else "within")
+        return f"Acceptance {moved} by {abs(points):.1f} points ({low:.1f} to {high:.1f}), {levels}: {words}."
 
     @computed
     def cautions(self) -> dict[str, str]:
         """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
-        values = {DRAFT_TOKENS: (float(self.before.tokens), float(self.after.tokens))}
-        found = [DRAFT_TOKENS] if self.outcome is Outcome.NOT_COMPARABLE else []
+        values = dict[str, tuple[float, float]]()
+        if self.outcome is Outcome.NOT_COMPARABLE:
+            values[DRAFT_TOKENS] = float(self.before.tokens), float(self.after.tokens)
         before, after = map(_of_an_engine, (self.before, self.after))
-        sides = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
-        for part, work in ratios(*sides):
+        works = ({key: figure.value for key, figure in side.items()} for side in (after, before))
+        for part, work in ratios(*works):
             key, _, limit = TRAFFIC[part]
             if key not in before or key not in after:  # a part may be known by another figure
                 continue
             if max(work, 1 / work) > limit and difference(before[key], after[key]).beyond_chance is not False:
-                found.append(part)
                 values[part] = before[key].value, after[key].value
-        return {reason: _CAUTIONS[reason].format(*values[reason]).replace("%", " %") for reason in found}
+        texts = {reason: _CAUTIONS[reason].format(*sides) for reason, sides in values.items()}
+        return {reason: text.replace("%", " %") for reason, text in texts.items()}
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:

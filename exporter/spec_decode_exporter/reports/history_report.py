@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from itertools import groupby
 from math import ceil
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from markdown_it import MarkdownIt
@@ -45,15 +46,6 @@ _STATUS: Final = {
     SlotOutcome.HURT: ExitStatus.BAD,
     SlotOutcome.UNCLEAR: ExitStatus.UNKNOWN,
 }
-_WORST_FIRST: Final = (
-    SlotOutcome.HURT,
-    SlotOutcome.UNCLEAR,
-    SlotOutcome.UNCOUNTED,
-    SlotOutcome.UNKNOWN,
-    SlotOutcome.PAID,
-    SlotOutcome.PLAIN,
-    SlotOutcome.IDLE,
-)
 _TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
 _SUMMED: Final = ("seconds", "drafts", "draft_tokens", "accepted_tokens", "generated")
 _DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
@@ -80,29 +72,22 @@ def sum_of(slots: Sequence[Slot]) -> Slot:
     total = sum(seconds for _, seconds in known)
     value, lower, upper = (sum(each[place] * seconds for each, seconds in known) for place in range(3))
     speedup = Estimate(value / total, lower / total, upper / total, 0.0) if total else None
+    outcomes = {each.outcome for each in slots}
+    drafting = outcomes & _STATUS.keys()
+    outcome = min(drafting or outcomes, key=[*SlotOutcome].index)
     drafted = [each for each in slots if each.drafts]
     loads = [each for each in drafted or slots if each.running_requests is not None]
     load = sum((each.running_requests or 0.0) * each.seconds for each in loads)
     return replace(
         slots[-1],
         begin=slots[0].begin,
-        outcome=_outcome(slots, speedup),
+        outcome=SlotOutcome.of(speedup) if len(drafting) > 1 else outcome,
         speedup=speedup,
         decode_seconds=total,
         **{name: sum(getattr(each, name) for each in slots) for name in _SUMMED},
         running_requests=ratio(load, sum(each.seconds for each in loads)),
         tokens=drafted[-1].tokens if drafted else 0,
     )
-
-
-def _outcome(slots: Iterable[Slot], speedup: Estimate | None) -> SlotOutcome:
-    found = {each.outcome for each in slots}
-    drafting = found & _STATUS.keys()
-    if len(drafting) > 1:
-        if speedup is None or speedup.lower < 1 <= speedup.upper:
-            return SlotOutcome.UNCLEAR
-        return SlotOutcome.PAID if speedup.lower >= 1 else SlotOutcome.HURT
-    return next(each for each in _WORST_FIRST if each in (drafting or found))
 
 
 def rows(slots: Sequence[Slot], most: int = MAX_ROWS) -> list[Slot]:
@@ -156,7 +141,7 @@ def observation(history: PrometheusHistory) -> ObservationView | None:
     return observation_of(
         max(snapshot.moment for _, snapshot in drafted),
         min(engine.reported_seconds for engine, _ in drafted),
-        tuple((engine.labels, snapshot) for engine, snapshot in drafted),
+        ((engine.labels, snapshot) for engine, snapshot in drafted),
         tuple(_target(list(members)) for _, members in targets),
     )
 
@@ -177,26 +162,28 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
     """Yield the texts, each with the engine that it is about over time."""
     engines = [engine for engine in history.engines if engine.slots]
     view, are_many = observation(history), len(engines) > MAX_WHOLE
-    shown = sorted(engines, key=_badness)[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
-    context = {"history": history, "engines": engines, "shown": shown}
-    every = [slot for engine in engines for slot in engine.slots]
-    total = sum_of(sorted(every, key=lambda slot: slot.begin)) if every else None
-    yield render("history.md.jinja", style, **_CONTEXT, **context, total=total, part="first"), None
+    ranked = sorted(engines, key=_badness)
+    shown = ranked[:MAX_SHOWN] if len(engines) > MAX_SHOWN else engines
+    every = sorted((slot for engine in engines for slot in engine.slots), key=attrgetter("begin"))
+
+    def part(which: str, **more: object) -> str:
+        known = {**_CONTEXT, "history": history, "engines": ranked, "shown": shown, **more}
+        return render("history.md.jinja", style, part=which, **known)
+
+    yield part("first", total=sum_of(every) if every else None), None
     if view is not None:
         yield report(view, style, sections=not are_many), None
-    yield render("history.md.jinja", style, **_CONTEXT, **context, part="overview", style=style), None
+    yield part("overview"), None
     for engine in shown:
-        most = MAX_ROWS // 3 if are_many else MAX_ROWS
+        most, limit = (MAX_ROWS // 3, MAX_ROWS // 3) if are_many else (MAX_ROWS, MAX_CHANGES)
         cells = list(_cells(rows(engine.slots, most), style))
-        its = {"engine": engine, "its": sum_of(engine.slots), "rows": cells}
-        limit = most if are_many else MAX_CHANGES
-        told = {"changes": changes(engine), "limit": limit}
-        yield render("history.md.jinja", style, **_CONTEXT, **context, **its, **told, part="engine"), engine
+        told = changes(engine)[-limit:]
+        yield part("engine", engine=engine, whole=sum_of(engine.slots), rows=cells, changes=told), engine
 
 
 def _badness(engine: EngineHistory) -> tuple[int, float]:
     row = sum_of(engine.slots)
-    return _WORST_FIRST.index(row.outcome), row.speedup[0] if row.speedup else 1.0
+    return [*SlotOutcome].index(row.outcome), row.speedup.value if row.speedup else 1.0
 
 
 def history_html(history: PrometheusHistory) -> str:
@@ -242,16 +229,18 @@ class Chart(NamedTuple):
         def y(value: float) -> float:
             return round(HEIGHT * (1 - min(max(value, 0.0), top) / top), 1)
 
-        def box(slot: Slot, lower: float, upper: float) -> str:
-            return f"M{x(slot.begin)} {y(upper)}H{x(slot.end)}V{y(lower)}H{x(slot.begin)}Z"
-
+        area = line = ""
+        for slot, speedup in known:
+            begin, end = x(slot.begin), x(slot.end)
+            area += f"M{begin} {y(speedup.upper)}H{end}V{y(speedup.lower)}H{begin}Z"
+            line += f"M{begin} {y(speedup.value)}H{end}"
         form = "%d %b" if span > 4 * _DAY else "%d %b %H:%M"
         times = (history.begin + span * step / 4 for step in range(5))
         return cls(
             top=top,
             labels=[f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times],
-            area="".join(box(slot, its.lower, its.upper) for slot, its in known),
-            line="".join(f"M{x(slot.begin)} {y(its.value)}H{x(slot.end)}" for slot, its in known),
+            area=area,
+            line=line,
             even=y(1.0),
             marks=[
                 (x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)
@@ -328,8 +317,8 @@ def _hours(seconds: Iterable[float]) -> str:
 
 
 def overview(engines: Iterable[EngineHistory], style: TextStyle) -> Iterator[Sequence[object]]:
-    """Yield answer, speed-up, saved time and names of each engine, the worst first."""
-    for engine in sorted(engines, key=_badness):
+    """Yield answer, speed-up, saved time and names of each engine."""
+    for engine in engines:
         row, labels = sum_of(engine.slots), engine.labels
         names = [name(labels[each]) for each in ("target", "model_name", "engine")]
         speedup = f"{row.speedup[0]:.2f} ({bounds(*row.speedup[1:3])})" if row.speedup else ""

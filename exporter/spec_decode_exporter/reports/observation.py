@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,7 +31,7 @@ from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
-from spec_decode_exporter.history.replay import RecordingClock, replay
+from spec_decode_exporter.history.recording import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
@@ -78,9 +78,6 @@ Variables for requests to servers and to --prometheus.url, each with the prefix 
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
-LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
-"""Labels and snapshot of each engine."""
-
 
 class NotMeasuredError(ExporterError):
     """A server did not answer, or shows no engine. The text has the reason for each server."""
@@ -89,17 +86,22 @@ class NotMeasuredError(ExporterError):
 def observation_of(
     time: float,
     seconds: float,
-    engines: LabelledSnapshots,
+    engines: Iterable[tuple[Mapping[str, str], EngineSnapshot]],
     targets: tuple[TargetView, ...],
     *,
     events: tuple[RecordedEvent, ...] = (),
     errors: Isolation | None = None,
 ) -> ObservationView:
-    """Return an observation up to a Unix time; the last window of each engine is as long as it.
+    """Return an observation of labelled engines up to a Unix time; the last window of each is as long as it.
 
     An engine that cannot be shown has only its id, in ``targets``.
     """
-    views = (errors or Isolation()).each("report", engines, lambda engine: engine[0], _engine_view)
+
+    def view(engine: tuple[Mapping[str, str], EngineSnapshot]) -> EngineView:
+        # Computed as a whole here, where an internal error is isolated.
+        return EngineView(labels=engine[0], snapshot=engine[1]).read_all()
+
+    views = (errors or Isolation()).each("report", engines, itemgetter(0), view)
     return ObservationView(
         time=time,
         version=__version__,
@@ -170,23 +172,26 @@ class Observation:
         failed for ``HOPELESS_SECONDS`` from the begin, or in a way that waiting cannot cure; if it
         ``needs_all``, once one has, or shows no engine.
         """
-        self._began = self._clock.monotonic()
-        self._ended = None
-        async with self._reading_baselines(stopped):
-            pollers = [monitor.poller() for monitor in self._monitors]
-            polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
-            ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
-            ending = [asyncio.ensure_future(each) for each in ends]
-            try:
-                done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
-                for each in done:
-                    each.result()
-                self.gave_up = ending[0] not in done
-            finally:
-                self._ended = self._clock.monotonic()
-                await cancel([*ending, *polling])
+        self._began, self._ended = self._clock.monotonic(), None
+        reading = asyncio.ensure_future(self._baselines.read_due())
+        pollers = [monitor.poller() for monitor in self._monitors]
+        polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
+        ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
+        ending = [asyncio.ensure_future(each) for each in ends]
+        try:
+            done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+            self._ended = self._clock.monotonic()
+            for each in done:
+                each.result()
+            self.gave_up = ending[0] not in done
+            await cancel([*ending, *polling])
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))
+            await asyncio.wait([reading], timeout=0.0 if stopped() else BASELINE_SECONDS)
+            self._baselines.give_up()
+        finally:
+            self._ended = self._clock.monotonic() if self._ended is None else self._ended
+            await cancel([*ending, *polling, reading])
 
     def replay(self, polls: Iterable[RawPoll], clock: RecordingClock) -> None:
         """Take recorded polls in place of ``poll``; ``clock`` is the clock of the observation."""
@@ -204,7 +209,7 @@ class Observation:
         return observation_of(
             self._clock.wall() - (present - now),
             seconds,
-            tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
+            (engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
             events=self.events.since().events,
             errors=self._errors,
@@ -212,23 +217,12 @@ class Observation:
 
     def targets(self) -> tuple[TargetView, ...]:
         """Return every server and the result of its newest poll."""
-        return tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view))
+        return tuple(self._errors.each("report", self._monitors, attrgetter("item"), _target_view))
 
     async def close(self) -> None:
         """Close every connection."""
         for monitor in self._monitors:
             await monitor.close()
-
-    @asynccontextmanager
-    async def _reading_baselines(self, stopped: Callable[[], bool]) -> AsyncIterator[None]:
-        """Read the baselines of all targets beside the polls; wait a while for those that take longer."""
-        reading = asyncio.ensure_future(self._baselines.read_due())
-        try:
-            yield
-            await asyncio.wait([reading], timeout=0.0 if stopped() else BASELINE_SECONDS)
-            self._baselines.give_up()
-        finally:
-            await cancel([reading])
 
     async def _hopeless(self, pollers: Sequence[Poller], *, needs_all: bool) -> None:
         """Return when every server has failed since the begin, or one if all are needed; else never."""
@@ -260,12 +254,6 @@ async def _poll_on(poller: Poller) -> None:
 
 async def _awaited(end: Awaitable[object]) -> None:
     await end
-
-
-def _engine_view(engine: tuple[Mapping[str, str], EngineSnapshot]) -> EngineView:
-    """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
-    labels, snapshot = engine
-    return EngineView(labels=labels, snapshot=snapshot).read_all()
 
 
 def _target_view(monitor: TargetMonitor) -> TargetView:

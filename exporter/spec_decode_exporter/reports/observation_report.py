@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from math import inf
 from typing import Any, Final, TypeVar
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.figures.quantile import Edges
-from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
 from spec_decode_exporter.monitor.events import event_text
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle, json_text, name, render
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.engine_view import (
-    BucketView,
-    EngineView,
-    QuantilesView,
-    WindowView,
-)
+from spec_decode_exporter.views.engine_view import EngineView, WindowView
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
@@ -66,17 +60,15 @@ def answer(view: ObservationView) -> Headline:
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
     targets = [_quoted(each, "target", "error", "version") for each in view.targets]
     found = headline(engines, targets, view.time)
-    early = (each for each in view.engines if found.remedy in {countdown(each, view.time), _no_advice(each)})
-    waiting = next(early, None) if found.remedy else None
-    return found if waiting is None else found._replace(remedy=_again(waiting))
+    for engine in view.engines if found.remedy else ():
+        is_early = engine.recommendation is Action.COLLECT and found.remedy == engine.recommendation_text
+        if is_early or found.remedy == countdown(engine, view.time):
+            return found._replace(remedy=_again(engine))
+    return found
 
 
 def _quoted(document: _Document, *names: str) -> _Document:
     return document.model_copy(update={each: name(getattr(document, each)) for each in names})
-
-
-def _no_advice(engine: EngineView) -> str:
-    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
 
 
 def _again(engine: EngineView) -> str:
@@ -125,13 +117,6 @@ def failure(target: TargetView) -> str:
     return target.error.replace(f" {target.address.partition('/')[0]}: ", " ", 1)
 
 
-def doubts(engine: EngineView) -> list[Finding]:
-    """Return the findings that explain why there is no verdict or advice."""
-    return sorted(
-        (each for each in engine.findings if each.name in _DOUBTS), key=lambda each: _DOUBTS.index(each.name)
-    )
-
-
 def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str, ...]]:
     """Return name, value, bounds and meaning of the known figures of a section of the figure table.
 
@@ -140,44 +125,33 @@ def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str
     rows = list[tuple[str, ...]]()
     lines = [(each.report, each) for each in FIGURES if each.report and each.report.section == section]
     for line, figure in sorted(lines, key=lambda each: each[0].place):
-        value, write = getattr(window, figure.key), FORMATS[figure.unit]
-        meaning = meanings.get(figure.key) or line.meaning
-        if isinstance(value, Estimated) and value.value is not None:
+        value, span = getattr(window, figure.key), ""
+        if isinstance(value, Estimated):
             span = numbers.bounds(value.lower, value.upper, 3 if figure.unit is Unit.SHARE else 2)
-            rows.append((line.name, write(value.value), span, meaning))
-        elif value is not None and not isinstance(value, Estimated):
-            rows.append((line.name, write(value), "", meaning))
+            value = value.value
+        if value is not None:
+            meaning = meanings.get(figure.key) or line.meaning
+            rows.append((line.name, FORMATS[figure.unit](value), span, meaning))
     return rows
 
 
-def present_speedup(engine: EngineView) -> float | None:
-    """Return the expected speed-up of the configured number of draft tokens."""
-    tokens = engine.configured_tokens
-    return next((each.speedup_ratio for each in engine.depths if each.tokens == tokens), None)
-
-
-def percentiles(quantiles: QuantilesView) -> tuple[str, ...]:
-    """Return p50, p95 and p99 of one of the server's own histograms."""
-    values = (("p50", quantiles.p50), ("p95", quantiles.p95), ("p99", quantiles.p99))
-    return tuple(quantile(value, quantiles.buckets.get(which)) for which, value in values)
-
-
-def quantile(value: float | None, bucket: BucketView | None) -> str:
-    """Write an interpolated quantile; the edges of its bucket if they are far apart."""
-    edges = Edges(bucket.lower, inf if bucket.upper is None else bucket.upper) if bucket else None
-    return quantile_text(value, edges)
+def percentiles(buckets: Buckets) -> list[str]:
+    """Return p50, p95 and p99 of one of the server's own histograms; far edges of a bucket in their place."""
+    shares = [each.share for each in LATENCY_QUANTILES]
+    return [quantile_text(quantile(each, buckets), edges(each, buckets)) for each in shares]
 
 
 _CONTEXT: Final[dict[str, Any]] = {
     **{
         each.__name__: each
         for each in (
-            *(doubts, event_text, failure, figures, format_duration, gist, is_past, percentiles),
-            *(no_verdict, present_speedup, standing, title),
+            *(event_text, failure, figures, format_duration, gist, is_past, percentiles),
+            *(no_verdict, standing, title),
         )
     },
     "BASES": BASES,
     "SOURCES": SOURCES,
+    "DOUBTS": _DOUBTS,
     "OMITTED": (*_DOUBTS, *NO_VERDICT),
     "WORDS": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,

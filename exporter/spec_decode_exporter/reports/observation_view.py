@@ -6,8 +6,10 @@ are added up moment by moment before bounds are computed: an event of all engine
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, model_validator
@@ -74,26 +76,14 @@ class ObservationView(SnapshotView):
     @computed
     def models(self) -> tuple[ModelView, ...]:
         """Sums over the engines of each model and number of draft tokens: what `--against` compares."""
-        return _models(self)
+        groups = defaultdict[tuple[str, int], list[EngineView]](list)
+        for engine in self.engines:
+            if windows := engine.snapshot.evaluation.windows:
+                groups[engine.model_name, len(windows[-1].window.positions)].append(engine)
+        view = partial(_model_view, versions={target.target: target.version for target in self.targets})
+        return tuple(Isolation().each("report", groups.values(), lambda group: group[0].labels, view))
 
 # fmt: on
-
-
-def _models(view: ObservationView) -> tuple[ModelView, ...]:
-    versions = {target.target: target.version for target in view.targets}
-    groups: dict[tuple[str, int], list[EngineView]] = {}
-    for engine in view.engines:
-        if engine.snapshot.evaluation.windows:
-            tokens = len(engine.snapshot.evaluation.longest.window.positions)
-            groups.setdefault((engine.model_name, tokens), []).append(engine)
-    return tuple(
-        Isolation().each(
-            "report",
-            groups.values(),
-            lambda group: group[0].labels,
-            lambda group: _model_view(group, versions),
-        )
-    )
 
 
 def _model_view(engines: Sequence[EngineView], versions: Mapping[str, str]) -> ModelView:
@@ -150,6 +140,9 @@ def _side_by_side(engines: Sequence[Increments]) -> Increments:
 
 def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
     """Return the fields of a ``ModelView`` that a window has: K, figures, and positions."""
+    shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
+    accepted = position_columns(evaluation.increments, len(shares))
+    (drafts,) = columns(evaluation.increments, "drafts")
     return {
         "tokens": len(evaluation.window.positions),
         "figures": {
@@ -157,7 +150,10 @@ def measured(evaluation: WindowEvaluation) -> Mapping[str, Any]:
             for figure in COMPARED
             if (value := figure.of(evaluation)) is not None
         },
-        "position_acceptance_ratio": tuple(_shares(evaluation)),
+        "position_acceptance_ratio": tuple(
+            share if share is None else _with_bounds(share, evaluation.share_bounds(share, column, drafts))
+            for share, column in zip(shares, accepted, strict=True)
+        ),
     }
 
 
@@ -176,12 +172,3 @@ def _bounds(evaluation: WindowEvaluation, figure: Figure) -> Estimate | None:
         return None
     above, below = (columns_of(evaluation.window, evaluation.increments, name) for name in figure.over)
     return estimate_of(above, below, evaluation.request_cosines, (0.0, figure.highest))
-
-
-def _shares(evaluation: WindowEvaluation) -> Iterator[Measured | None]:
-    shares = evaluation.positions.acceptance or [None] * len(evaluation.positions)
-    accepted = position_columns(evaluation.increments, len(shares))
-    (drafts,) = columns(evaluation.increments, "drafts")
-    for share, column in zip(shares, accepted, strict=True):
-        bounds = None if share is None else evaluation.share_bounds(share, column, drafts)
-        yield None if share is None else _with_bounds(share, bounds)

@@ -13,11 +13,6 @@ from spec_decode_exporter.reports.text import TextStyle, json_text, render
 
 FORMATS: Final = ("text", "json", "vllm")
 """Values of ``--format``."""
-_FIELDS: Final = {
-    *("id", "target", "model_name", "engine", "method", "draft_model", "configured_tokens", "verdict"),
-    *("setting", "used_tokens"),
-}
-
 _WAYS: Final = "To know it"
 """Begin of the sentence with the ways to find out."""
 
@@ -25,7 +20,8 @@ _WAYS: Final = "To know it"
 def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     """Return the settings of engines in a format, with a final newline. ``vllm`` has texts as comments."""
     if form == "json":
-        return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
+        left_out = {"state", "verdict_text"}
+        return json_text({"engines": [each.model_dump(mode="json", exclude=left_out) for each in engines]})
     template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
     texts = [text for each in engines for text in (each.setting.measure, each.setting.text) if _WAYS in text]
     ways = list[str]()

@@ -20,7 +20,7 @@ from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import MAX_CONTAINERS, StateFile, document, entry_json
-from spec_decode_exporter.plan import checkpoint
+from spec_decode_exporter.plan import models
 from spec_decode_exporter.plan.model_config import ModelError
 from spec_decode_exporter.reports import saved_snapshot
 from spec_decode_exporter.reports.observation_report import json_report
@@ -127,15 +127,15 @@ ROWS: tuple[Row, ...] = (
     Row(
         name="config.json of a model",
         rejects=ModelError,
-        read=in_file(lambda path: checkpoint.model_of(str(path), None), "config.json"),
+        read=in_file(lambda path: models.model_of(str(path), None), "config.json"),
         worst={
-            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (checkpoint.MAX_VALUES // 2 - 20)}),
-            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (checkpoint.MAX_BYTES - 1000)}),
+            "values": as_json(lambda: {**LLAMA_8B, "x": [{}] * (models.MAX_VALUES // 2 - 20)}),
+            "a text": as_json(lambda: {**LLAMA_8B, "x": "x" * (models.MAX_BYTES - 1000)}),
         },
         beyond={
-            "bytes": filled(b"", b" ", b"", checkpoint.MAX_BYTES + 1),
+            "bytes": filled(b"", b" ", b"", models.MAX_BYTES + 1),
             "values": filled(b'{"x":[', b"[],", b"[]]}"),
-            "nesting": lambda: b"[" * checkpoint.MAX_VALUES,
+            "nesting": lambda: b"[" * models.MAX_VALUES,
         },
     ),
 )

@@ -33,9 +33,9 @@ def run_fixture(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words, shows=STEADY):
-        async def measure(arguments, _, streams):
+        async def measure(arguments, *_):
             observation = SimpleNamespace(observed=lambda: shows)
-            return await observe._result(arguments, observation, None, streams, None)
+            return await observe._result(arguments, observation, None, None)
 
         monkeypatch.setattr(observe, "_measure", measure)
         monkeypatch.setattr(observe, "report", lambda *_: "")

@@ -64,7 +64,8 @@ class Exporter:
 
     def make_due(self, seconds):
         """Move the next reading of target a to now; it is planned ``seconds`` after the last one."""
-        self.baselines._plans["a", "http://a:1/metrics"].moment -= seconds
+        (plan,) = (plan for (key, _), plan in self.baselines._plans.items() if key[0] == "a")
+        plan.moment -= seconds
 
     def baseline(self, target):
         return self.remembered.baseline(ModelKey(target, DRAFTING.model_name))

@@ -1,4 +1,4 @@
-"""Recordings: what was written is read again byte for byte, and whatever else is in a file is named with its line."""
+"""Recordings: what was written is read again byte for byte, other files are refused; replays run through live monitors."""
 
 import gzip
 import json
@@ -6,8 +6,20 @@ import json
 import pytest
 
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history import recording
-from spec_decode_exporter.history.recording import FORMAT, Recorder, RecordingError, read_recording
+from spec_decode_exporter.history.recording import (
+    FORMAT,
+    Recorder,
+    RecordingClock,
+    RecordingError,
+    new_targets,
+    read_recording,
+    replay,
+)
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
@@ -160,8 +172,49 @@ def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(recorder, "_write", full)
+    monkeypatch.setattr(recorder._file, "write", full)
     recorder.take(poll())
     recorder.take(poll(1.0))
     with pytest.raises(RecordingError, match="No space left"):
         recorder.__exit__()
+
+
+# Replay
+
+
+def fleet_of(clock, targets, **overrides):
+    fleet = Fleet(
+        load(None, environ={}, overrides=overrides), clock, Remembered(), EventLog("x"), spread=False
+    )
+    fleet.watch(targets)
+    return fleet
+
+
+def polls_of(*pages, target="a"):
+    return [
+        RawPoll(target, float(moment), 1.8e9 + moment, page, None if page else "timeout")
+        for moment, page in pages
+    ]
+
+
+async def test_failures_and_unreadable_pages_are_failed_polls():
+    clock = RecordingClock(0.0, 1.8e9)
+    fleet = fleet_of(clock, new_targets(["a", "b"]))
+    polls = polls_of((0, PAGE), (1, None), (2, b"vllm:spec_decode_num_drafts_total{ 1\n"))
+    list(replay(polls, fleet, clock))
+    first, second = (monitor.status().record for monitor in fleet)
+    assert (first.up, first.failures, first.polls) == (False, {"timeout": 1, "malformed": 1}, 3)
+    assert (second.up, second.polls) == (None, 0)
+
+
+async def test_a_recording_whose_every_page_has_new_engines_is_bounded_as_a_whole(monkeypatch):
+    """200 pages with 256 new engines each would take minutes."""
+    monkeypatch.setattr(recording, "MAX_RECORDED_ENGINES", 5)
+    clock = RecordingClock(0.0, 1.8e9)
+    fleet = fleet_of(clock, new_targets(["a", "b"]))
+    pages = [PAGE.replace(b'engine="0"', b'engine="%d"' % number) for number in range(10)]
+    polls = [*polls_of(*enumerate([*pages[:3], *pages[:3]])), *polls_of(*enumerate(pages, 6), target="b")]
+    replayed = replay(polls, fleet, clock)
+    assert [next(replayed).target for _ in range(8)] == ["a"] * 6 + ["b"] * 2
+    with pytest.raises(RecordingError, match="more than 5 engines"):
+        next(replayed)

@@ -1,11 +1,13 @@
 """Memory of plans, what a step reads of it, observations, and the return: published figures and invariants."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
+from spec_decode_exporter.plan.deployment_plan import GPUS, DeploymentPlan, PlanOutcome, gpu_of, memory
 from spec_decode_exporter.plan.model_config import DTYPES, Model, Weights
 from tests.fakes.model_configs import LLAMA_8B
 from tests.unit.plan.conftest import planned
@@ -164,3 +166,38 @@ def test_the_memory_of_the_return_has_the_draft_s_part_of_the_cache(llamas):
     )
     assert search.return_on_memory.gained_tokens_per_second > 0
     assert search.return_on_memory.gained_tokens_per_second_per_gigabyte is None
+
+
+# GPUs
+
+
+@pytest.mark.parametrize(("size", "expected"), [("80GB", 80e9), ("80 GB", 80e9), ("143771MiB", 143771 * 2**20), ("79.6GiB", 79.6 * 2**30), ("1TB", 1e12), ("0", 0)])  # fmt: skip
+def test_memory_is_written_in_the_units_of_vendors(size, expected):
+    assert memory(size) == int(expected)
+
+
+@pytest.mark.parametrize("text", ["H100", "h100", " H100 "])
+def test_a_gpu_has_the_memory_that_its_driver_shows(text):
+    assert gpu_of(text) == ("H100", 81_559 * 2**20)
+    assert gpu_of("rtx 4090").name == "RTX-4090"
+    assert gpu_of("141GB") == ("", 141 * 10**9)
+
+
+def test_every_gpu_has_less_memory_than_a_terabyte_and_more_than_a_desktop():
+    assert all(16 * 2**10 < size < 2**20 for size in GPUS.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("H1000", "unknown GPU 'H1000'; did you mean H100?"),
+        ("A1000", "did you mean A100?"),
+        ("potato", "known are A10G, L4, "),
+        ("80", "'80' is no amount of memory; write it as 80GB"),
+        ("0", "a GPU has more memory than '0'"),
+        ("1iB", "no amount of memory"),
+    ],
+)
+def test_another_gpu_is_an_error_with_the_nearest_name(text, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        gpu_of(text)

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
-from spec_decode_exporter.plan.draft_head import METHODS, SEARCHES
+from spec_decode_exporter.plan.models import METHODS, SEARCHES
 from spec_decode_exporter.plan.report import as_json, as_text
 from spec_decode_exporter.plan.speedup_plan import (
     TABLE_TOKENS,

@@ -11,6 +11,7 @@ from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
 from spec_decode_exporter.history.history_targets import HistoryTarget
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.history_report import (
     HISTORY_FORMATS,
@@ -59,13 +60,13 @@ def engine(*slots, target="a:8000", model="llama", events=(), **values):
     its = HistoryTarget(ENGINES[0], "vllm:", {"instance": target}, COUNTED, name=target)
     baseline = BaselineSummary(seconds=3600.0, end=BEGIN)
     name = EngineName(model, "0")
-    whole = EngineHistory(its, name, 15.0, 240, slots, events, baseline, "", None, 0.0)
-    return replace(whole, **values)
+    whole = EngineHistory(its, name, 15.0, 900.0, EngineMonitor((900.0,)), scrapes=240, baseline=baseline)
+    return replace(whole, slots=slots, events=events, **values)
 
 
 def history(*engines, **values):
     whole = PrometheusHistory(
-        "http://prometheus:9090", BEGIN, BEGIN + 86_400, 900.0, engines or (engine(PAID),)
+        BEGIN, BEGIN + 86_400, source="http://prometheus:9090", engines=engines or (engine(PAID),)
     )
     return replace(whole, **values)
 

@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from spec_decode_exporter.reports.progress import ERASE_LINE, ProgressBar, Streams, progress_words
+from spec_decode_exporter.reports.progress import ERASE_LINE, ProgressBar, progress_words
 from tests.fakes.references import observation
 
 
@@ -20,7 +20,7 @@ class Terminal(Pipe):
     [(Terminal(), {}, True), (Terminal(), {"TERM": "dumb"}, False), (Pipe(), {}, False)],
 )
 def test_progress_is_one_line_on_a_terminal_that_is_erased_at_the_end(err, environ, is_shown):
-    bar = ProgressBar(Streams(Pipe(), err, environ))
+    bar = ProgressBar(err, environ)
     bar.show(0.4, "12 of 30s")
     bar.end()
     assert err.getvalue().startswith(ERASE_LINE) is is_shown
