@@ -12,8 +12,9 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from tests.robustness.faults import READ, faults
 
 POLLS = 2

@@ -219,7 +219,7 @@ class Service:
             external_url=self._options.external_url,
             simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),
-            state_saved=None if state is None else not state.failure,
+            state_saved=None if state is None else not state.problem,
             problem=state.problem if state else "",
         )
 

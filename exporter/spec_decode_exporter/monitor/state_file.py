@@ -51,15 +51,10 @@ class StateFile:
         self._failures = OnceUntilRecovered()
 
     @property
-    def failure(self) -> str:
-        """Reason why the last save failed; empty after a success."""
-        return self._failures.reason or ""
-
-    @property
     def problem(self) -> str:
-        """Sentence about the file for the page; empty without a problem."""
+        """Sentence about the last save for the page, if it failed; else empty."""
         text = "The state file cannot be written: {}. After a restart, baselines are lost."
-        return text.format(self.failure) if self.failure else ""
+        return text.format(self._failures.reason) if self._failures.reason else ""
 
     def load(self) -> StateDocument:
         """Return the state; an empty one if there is no file, or if it does not validate.
@@ -120,11 +115,10 @@ class StateSaver:
     async def use(self, path: Path | None) -> None:
         """Use this file from now on; load it if it is another one."""
         async with self._disk:
-            if path is None:
-                self.file = None
-            elif self.file is None or path != self.file.path:
-                self.file = StateFile(path)
-                self._remembered.recall(await STATE.run(self.file.load))
+            if path != (self.file and self.file.path):
+                self.file = StateFile(path) if path else None
+                if self.file:
+                    self._remembered.recall(await STATE.run(self.file.load))
 
     async def save_for_ever(self, interval: Callable[[], float]) -> None:
         """Save periodically; ``interval`` returns the seconds until the next time."""
@@ -140,9 +134,8 @@ class StateSaver:
         async with self._disk:
             if self.file:  # without one, the states of a thousand engines would take 9 MB for nothing
                 self._collect()
-                now = self._clock.wall()
-                engines = await _texts(self._remembered.engines(now))
-                baselines = await _texts(self._remembered.baselines(now))
+                state = self._remembered.state(self._clock.wall())
+                engines, baselines = await _texts(state.engines), await _texts(state.baselines)
                 await STATE.run(self.file.save, document(engines, baselines))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
@@ -14,22 +14,21 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject, engine_errors
+from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
+from spec_decode_exporter.monitor.state import EngineKey, ModelKey, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
-from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
@@ -37,8 +36,6 @@ T = TypeVar("T")
 
 EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
-SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
-USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
@@ -49,43 +46,6 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
-@dataclass(slots=True, eq=False)
-class Shared:
-    """Everything that the targets share."""
-
-    clock: Clock
-    remembered: Remembered
-    """Learned state of engines of earlier processes, and baselines."""
-    events: EventLog
-    errors: Isolation = field(default_factory=Isolation)
-    """Isolates internal errors of readers and of targets; those of engines are events."""
-    limit: int = MAX_ENGINES
-    """Places: an engine takes one, or more with long labels."""
-    spread: bool = True
-    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
-    recorded: Recorded | None = None
-    """Takes each raw poll, to record it."""
-    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-    """Takes labels, snapshot and pace of each engine that was evaluated."""
-    places_taken: int = 0
-    budget: PollBudget = field(default_factory=PollBudget)
-    engine_errors: Isolation = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make events of the internal errors of engines."""
-        self.engine_errors = engine_errors(self.events, self.clock)
-
-    @property
-    def pace(self) -> float:
-        """Seconds between two evaluations of an engine, by the engines of all targets."""
-        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
-        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
-
-    def phase(self, key: str) -> float:
-        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self.spread else 0.0
-
-
 class Monitored(NamedTuple):
     """A monitored engine."""
 
@@ -93,11 +53,6 @@ class Monitored(NamedTuple):
     labels: Mapping[str, str]
     """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
     phase: float  # position of its evaluations in their interval, 0 to 1
-
-    @property
-    def subject(self) -> EventSubject:
-        """Subject of its events."""
-        return EventSubject(**self.labels)
 
 
 class TargetMonitor:
@@ -267,8 +222,9 @@ class TargetMonitor:
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         if problem and self._record.is_news("pod_arguments", problem):
-            fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
-            self.record_event(Event("server_details_not_used", fields))
+            self.record_event(
+                Event("server_details_not_used", {"source": "pod_arguments", "reason": problem})
+            )
 
     def _assumptions(self, name: EngineName) -> Assumptions:
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
@@ -321,20 +277,26 @@ class TargetMonitor:
 
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
-        engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
+        engine, pace = monitored.engine, self._shared.pace
         moments = polled.moment, polled.wall, polled.interval
         observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
-        for event in errors.attempt("counting", monitored.labels, observe) or ():
-            was_reset |= event.name == "engine_reset"
-            self.record_event(event, monitored.subject)
+        observed = self._record_events("counting", monitored, observe)
         if engine.is_urgent or self._is_due(monitored, polled):
-            evaluate = partial(engine.evaluate, in_full=self._shared.pace > polled.interval)
-            for event in errors.attempt("evaluation", monitored.labels, evaluate) or ():
-                self.record_event(event, monitored.subject)
+            evaluate = partial(engine.evaluate, in_full=pace > polled.interval)
+            self._record_events("evaluation", monitored, evaluate)
             if engine.snapshot:
                 labels = {**monitored.labels, **dict(self.target.labels)}
-                self._shared.prepare(labels, engine.snapshot, self._shared.pace)
-        return was_reset
+                self._shared.prepare(labels, engine.snapshot, pace)
+        return any(event.name == "engine_reset" for event in observed)
+
+    def _record_events(
+        self, part: str, monitored: Monitored, work: Callable[[], Sequence[Event]]
+    ) -> Sequence[Event]:
+        """Record and return the events of an engine; none if ``work`` raises, which is an event too."""
+        events = self._shared.engine_errors.attempt(part, monitored.labels, work) or ()
+        for event in events:
+            self.record_event(event, EventSubject(**monitored.labels))
+        return events
 
     def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
         pace, before = self._shared.pace, monitored.engine.evaluated_at
@@ -357,7 +319,7 @@ class TargetMonitor:
         admitted = [(self.engines[name], sample) for name, sample in samples.items() if name in self.engines]
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
-            fields: dict[str, object] = {
+            fields = {
                 "engines": self._not_monitored,
                 "kept": len(admitted),
                 "remedy": "raise limits.engines and the memory limit of the container",
@@ -401,9 +363,9 @@ class TargetMonitor:
             remembered=remembered.engine(self._key(name), polled.wall),
         )
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
-        monitored = self.engines[name] = Monitored(engine, labels, own_phase)
+        self.engines[name] = Monitored(engine, labels, own_phase)
         self._take_places(self._places_of(name))
-        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), monitored.subject)
+        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), EventSubject(**labels))
 
     def _remember(self, name: EngineName) -> None:
         (engine, labels, _), clock = self.engines[name], self._shared.clock
@@ -418,9 +380,7 @@ class TargetMonitor:
         """Free the evaluations of engines that are gone, and record it: bad only if the target is up."""
         now, is_bad = self._shared.clock.monotonic(), bool(self._record.up)
         for monitored in self.engines.values():
-            gone = partial(monitored.engine.gone, now, is_bad=is_bad)
-            for event in self._shared.errors.attempt("gone", monitored.labels, gone) or ():
-                self.record_event(event, monitored.subject)
+            self._record_events("gone", monitored, partial(monitored.engine.gone, now, is_bad=is_bad))
 
     def _take_places(self, number: int) -> None:
         self._places += number

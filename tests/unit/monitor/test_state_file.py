@@ -161,14 +161,14 @@ def test_a_failing_disk_is_logged_once_and_its_recovery_too(path, log, break_dis
     mend = break_disk(call, number)
     for _ in range(3):
         file.save(text_of())
-    assert file.failure == reason
+    assert reason in file.problem
     assert names(path) == ["state.json"]
     mend()
     assert path.read_bytes() == content
     assert events(log) == [("state_file_not_written", reason)]
     for _ in range(2):
         file.save(text_of(engine("d")))
-    assert file.failure == ""
+    assert file.problem == ""
     assert StateFile(path).load().engines == [engine("d")]
     assert [entry["event"] for entry in log[1:]] == ["state_file_written_again"]
 

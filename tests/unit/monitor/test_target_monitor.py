@@ -8,8 +8,9 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, TargetMonitor
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.server_info import ServedSpeculation

@@ -1,0 +1,55 @@
+"""What all targets share: clock, learned state, events, places for engines, and the pace of evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.monitor.event_log import EventLog, engine_errors
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.scrape.poll_record import Recorded
+from spec_decode_exporter.scrape.poller import PollBudget, phase
+from spec_decode_exporter.scrape.sample import MAX_ENGINES
+
+SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
+USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
+
+
+@dataclass(slots=True, eq=False)
+class Shared:
+    """Everything that the targets share."""
+
+    clock: Clock
+    remembered: Remembered
+    """Learned state of engines of earlier processes, and baselines."""
+    events: EventLog
+    errors: Isolation = field(default_factory=Isolation)
+    """Isolates internal errors of readers and of targets; those of engines are events."""
+    limit: int = MAX_ENGINES
+    """Places: an engine takes one, or more with long labels."""
+    spread: bool = True
+    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
+    recorded: Recorded | None = None
+    """Takes each raw poll, to record it."""
+    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+    """Takes labels, snapshot and pace of each engine that was evaluated."""
+    places_taken: int = 0
+    budget: PollBudget = field(default_factory=PollBudget)
+    engine_errors: Isolation = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make events of the internal errors of engines."""
+        self.engine_errors = engine_errors(self.events, self.clock)
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
+        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
+
+    def phase(self, key: str) -> float:
+        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
+        return phase(key) if self.spread else 0.0
