@@ -153,7 +153,8 @@ class EventLog:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
         fields = {name: _plain(value) for name, value in event.fields.items()}
         recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, subject.engine_id, fields)
-        log = _log.bind(event_id=identifier, **_labels(subject), **event.fields)
+        labels = {name: label for name, label in subject._asdict().items() if label}
+        log = _log.bind(event_id=identifier, **labels, **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
         elif not bad and self._now() < self.quiet_until:
@@ -172,10 +173,6 @@ def engine_errors(events: EventLog, clock: Clock) -> Isolation:
         events.record(event, clock.wall(), EventSubject(**item))
 
     return Isolation(clock.monotonic, report)
-
-
-def _labels(subject: EventSubject) -> Mapping[str, str]:
-    return {name: label for name, label in subject._asdict().items() if label}
 
 
 def _plain(value: object) -> Plain | tuple[Plain, ...]:

@@ -101,7 +101,11 @@ class Fleet:
         """Monitor these targets after earlier changes; beyond the limit, configured ones come first."""
         self.shared.limit = self._limit
         self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[: self._limit]
-        self._note_not_monitored(len(targets) - len(self._wanted))
+        before, self.not_monitored = self.not_monitored, len(targets) - len(self._wanted)
+        if self.not_monitored and not before:
+            remedy = "raise limits.engines and the memory limit of the container, or use shards"
+            limits = {"limit": self._limit, "remedy": remedy}
+            _log.warning("targets_not_monitored", targets=self.not_monitored, **limits)
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
@@ -170,12 +174,6 @@ class Fleet:
         if target.found_by:  # the threads of a list that resolves slowly are not those of others
             resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
         return TargetMonitor(target, self.config, self.shared, resolver)
-
-    def _note_not_monitored(self, number: int) -> None:
-        if number and not self.not_monitored:
-            remedy = "raise limits.engines and the memory limit of the container, or use shards"
-            _log.warning("targets_not_monitored", targets=number, limit=self.shared.limit, remedy=remedy)
-        self.not_monitored = number
 
 
 def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
