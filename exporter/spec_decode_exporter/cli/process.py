@@ -77,7 +77,7 @@ def write_stdout(text: str) -> None:
 
 
 class DroppingStream(io.TextIOBase):
-    """Text stream that drops what its reader does not take: a terminal that stands still delays no poll."""
+    """Text stream that drops what cannot be written: a terminal that stands still delays no poll."""
 
     def __init__(self, descriptor: int) -> None:
         """Write to a file descriptor."""
@@ -86,7 +86,7 @@ class DroppingStream(io.TextIOBase):
         self.lines_dropped = 0
 
     def write(self, text: str, /) -> int:
-        """Write the text in pieces that a pipe takes at once, or drop it; a full disk is ignored."""
+        """Write the text in pieces that a pipe takes at once, or drop it; errors of the system are ignored."""
         content = text.encode(errors="backslashreplace")
         with suppress(OSError):
             for begin in range(0, len(content), select.PIPE_BUF):
@@ -99,9 +99,11 @@ class DroppingStream(io.TextIOBase):
         return len(text)
 
 
-def log_without_waiting() -> DroppingStream | None:
-    """Replace standard error by a stream that waits for no reader, and return it; None if it is no file."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr = stream = DroppingStream(sys.stderr.fileno())
-        return stream
-    return None
+def log_without_waiting() -> DroppingStream:
+    """Replace standard error, where the log is written, by a stream that waits for no reader; return it."""
+    try:
+        descriptor = sys.stderr.fileno()
+    except (OSError, ValueError, AttributeError):  # it is closed
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    sys.stderr = stream = DroppingStream(descriptor)
+    return stream
