@@ -99,11 +99,11 @@ class DroppingStream(io.TextIOBase):
         return len(text)
 
 
-def log_without_waiting() -> DroppingStream:
-    """Replace standard error, where the log is written, by a stream that waits for no reader; return it."""
-    try:
-        descriptor = sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):  # it is closed
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-    sys.stderr = stream = DroppingStream(descriptor)
-    return stream
+def log_without_waiting() -> DroppingStream | None:
+    """Let the log wait for no reader: replace standard error, and return it; None if it is no file."""
+    with suppress(OSError, ValueError):
+        is_closed = sys.stderr is None  # as by ``2>&-`` of a shell
+        descriptor = os.open(os.devnull, os.O_WRONLY) if is_closed else sys.stderr.fileno()
+        sys.stderr = stream = DroppingStream(descriptor)
+        return stream
+    return None

@@ -108,7 +108,7 @@ def _reader(arguments: argparse.Namespace) -> Callable[[], Config]:
     return read
 
 
-def _options(arguments: argparse.Namespace, log: DroppingStream) -> Options:
+def _options(arguments: argparse.Namespace, log: DroppingStream | None) -> Options:
     if arguments.config_auto_reload and not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
@@ -119,7 +119,7 @@ def _options(arguments: argparse.Namespace, log: DroppingStream) -> Options:
         watched=Path(arguments.config_file) if arguments.config_auto_reload else None,
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
-        log_lines_dropped=lambda: log.lines_dropped,
+        log_lines_dropped=lambda: log.lines_dropped if log else 0,
     )
 
 
