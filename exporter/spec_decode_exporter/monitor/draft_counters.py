@@ -138,7 +138,7 @@ class DraftCounters:
         if counts is None:
             return Drafting.UNKNOWN
         generated, first, steps = counts
-        if exceeds_steps(generated - first, steps, _running(sample)):
+        if exceeds_steps(generated - first, steps, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0):
             return Drafting.UNCOUNTED
         is_late = self._front_end in _LATE and generated - first < UNDRAFTED_TOKENS
         return Drafting.UNDECIDED if is_late else Drafting.OFF
@@ -155,12 +155,8 @@ def _with(sample: Sample, counter: Counter, count: int) -> Sample:
     return replace(sample, counters=counters, differences=sample.differences | {counter})
 
 
-def _running(sample: Sample) -> float:
-    return sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
-
-
 def _race_tolerance(sample: Sample) -> float:
-    return TORN_DRAFTS + 2 * _running(sample)
+    return TORN_DRAFTS + 2 * (sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0)
 
 
 def _appears(before: Sample, sample: Sample) -> bool:

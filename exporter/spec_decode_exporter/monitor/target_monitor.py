@@ -265,15 +265,10 @@ class TargetMonitor:
             was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
-        if was_reset:
-            self._forget_served_tokens()
-        return was_reset
-
-    def _forget_served_tokens(self) -> None:
-        """Forget the K that the server reported before its restart, until it reports the new one."""
-        if self._record.speculation and self._record.speculation.tokens:
+        if was_reset and self._record.speculation:  # its K is that of the process before
             self._record.speculation = replace(self._record.speculation, tokens=None)
             self._use_served()
+        return was_reset
 
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
@@ -329,9 +324,10 @@ class TargetMonitor:
 
     def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
         """Evict engines that left long ago, and the oldest whose places are needed."""
-        for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
-            is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
-            if not is_old and self._fit(*new):
+        left = self.engines.keys() - polled.reading.samples.keys()
+        seen = {name: self.engines[name].engine.history.last_seen for name in left}
+        for name in sorted(left, key=seen.__getitem__):
+            if polled.moment - seen[name] <= EVICTED_AFTER and self._fit(*new):
                 break
             self._drop(name)
 
@@ -360,7 +356,7 @@ class TargetMonitor:
             self._config.windows,
             self._assumptions(name),
             baseline=remembered.baseline(self.model_key(name.model_name)),
-            remembered=remembered.engine(self._key(name), polled.wall),
+            remembered=remembered.engine(EngineKey(self.target.name, *name), polled.wall),
         )
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
         self.engines[name] = Monitored(engine, labels, own_phase)
@@ -373,7 +369,7 @@ class TargetMonitor:
         learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.keep_engine(self._key(name), learned, seen)
+            remembered.keep_engine(EngineKey(self.target.name, *name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:
@@ -390,9 +386,3 @@ class TargetMonitor:
         """Return the places that an engine takes: one, or more with long labels."""
         values = (*self.labels.values(), *name)
         return max(1, ceil(sum(len(value.encode()) for value in values) / PLACE_LABELS))
-
-    def _last_seen(self, name: EngineName) -> float:
-        return self.engines[name].engine.history.last_seen
-
-    def _key(self, name: EngineName) -> EngineKey:
-        return EngineKey(self.target.name, *name)
