@@ -99,7 +99,6 @@ class Service:
         if options.lifecycle:
             self.state.reload = self._reloader.reload
         self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
-        self._saver.begin(config.state.file)
 
         self._discoverer: Discoverer | None = None
         self._summary_interval: float | None = None
@@ -118,6 +117,7 @@ class Service:
         Raises:
             ListenError: The exporter cannot listen on an address.
         """
+        await self._saver.use(self.fleet.config.state.file)
         guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)

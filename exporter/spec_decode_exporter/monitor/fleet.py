@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -179,11 +180,9 @@ class Fleet:
 def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
     """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
     for file in files:
-        try:
+        with suppress(OSError, ValueError):
             text = Path(file).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            continue
-        return int(text) if text.isdecimal() else None
+            return int(text) if text.isdecimal() else None
     return None
 
 

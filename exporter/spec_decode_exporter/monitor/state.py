@@ -20,6 +20,7 @@ MAX_BASELINES: Final = 512
 STATE_SECONDS: Final = 7 * 86_400.0
 BASELINE_SECONDS: Final = 90 * 86_400.0
 """Age from which on an entry is forgotten: hardware, version and traffic change."""
+Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 
 
@@ -150,9 +151,6 @@ class Remembered:
     def _known_baseline(self, key: ModelKey) -> Baseline | None:
         saved = self._baselines.get(key)
         return saved.baseline if saved else self._used.get(key)
-
-
-Key = TypeVar("Key", EngineKey, ModelKey)
 
 
 def _keep(entries: dict[Key, Entry], key: Key, entry: Entry, most: int) -> None:

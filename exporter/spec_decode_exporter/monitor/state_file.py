@@ -106,12 +106,6 @@ class StateSaver:
         """State file; None without one."""
         self._disk = asyncio.Lock()
 
-    def begin(self, path: Path | None) -> None:
-        """Load the state file; it blocks on the disk, so call it before the event loop has other work."""
-        if path is not None:
-            self.file = StateFile(path)
-            self._remembered.recall(self.file.load())
-
     async def use(self, path: Path | None) -> None:
         """Use this file from now on; load it if it is another one."""
         async with self._disk:

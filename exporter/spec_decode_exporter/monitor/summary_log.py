@@ -22,7 +22,6 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 _DIGITS: Final = 4
 """Decimals: a tenth of a millisecond, a hundredth of a percent."""
-_NAMES: Final = ("target", "model_name", "engine")
 _FIGURES: Final = (
     "acceptance_length_tokens",
     "draft_acceptance_ratio",
@@ -61,7 +60,8 @@ def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[st
     longest, total = evaluation.longest, evaluation.longest.total
     seconds, positions = longest.window.seconds, longest.positions
     rates = [_rounded(rate) for rate in positions.acceptance]
-    fields = {
+    fields: dict[str, object] = {
+        **{name: labels[name] for name in ("target", "model_name", "engine")},
         "window": longest.label,
         "seconds": seconds,
         "drafts": total.drafts,
@@ -84,8 +84,7 @@ def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[st
     if (request := longest.request) is not None:  # else only the speed-up of decoding is known
         fields |= _with_bounds("end_to_end_speedup_ratio", request.value, request.bounds)
         fields["end_to_end_basis"] = str(request.basis)
-    known = {name: _rounded(value) for name, value in fields.items() if value is not None}
-    return {**{name: labels[name] for name in _NAMES}, **known}
+    return {name: _rounded(value) for name, value in fields.items() if value is not None}
 
 
 def _with_bounds(key: str, value: float | None, bounds: Estimate | None) -> dict[str, object]:

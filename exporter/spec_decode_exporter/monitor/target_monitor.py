@@ -222,9 +222,8 @@ class TargetMonitor:
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         if problem and self._record.is_news("pod_arguments", problem):
-            self.record_event(
-                Event("server_details_not_used", {"source": "pod_arguments", "reason": problem})
-            )
+            fields = {"source": "pod_arguments", "reason": problem}
+            self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, name: EngineName) -> Assumptions:
         target, config, served, url = self.target, self._config, self._served, Url.of(self.target.url)
@@ -314,11 +313,8 @@ class TargetMonitor:
         admitted = [(self.engines[name], sample) for name, sample in samples.items() if name in self.engines]
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
-            fields = {
-                "engines": self._not_monitored,
-                "kept": len(admitted),
-                "remedy": "raise limits.engines and the memory limit of the container",
-            }
+            remedy = "raise limits.engines and the memory limit of the container"
+            fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
             self.record_event(Event("engines_not_monitored", fields))
         return admitted
 
