@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import stat
 
 import pytest
 from structlog.testing import capture_logs
@@ -68,15 +67,6 @@ def test_the_state_comes_back_as_it_was(path, log):
     saved(path)
     assert StateFile(path).load() == StateDocument(engines=ENGINES)
     assert log == []
-
-
-def test_only_the_owner_may_read_the_file(path):
-    before = os.umask(0)
-    try:
-        saved(path)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def changed(**fields):

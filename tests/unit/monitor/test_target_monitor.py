@@ -301,6 +301,3 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
     assert drafts(found) == [100, 600]
     assert found.totals.counters.drafts == 610
     assert watch.monitor.status().record.polls == 62
-
-
-# Readers
