@@ -161,9 +161,6 @@ def _race_tolerance(sample: Sample) -> float:
 
 def _appears(before: Sample, sample: Sample) -> bool:
     """Return whether counters of drafts appear that began long before: an allow-list has them from now on."""
-    drafts, generated = sample[Counter.DRAFTS], sample[Counter.GENERATION_TOKENS]
-    if before[Counter.DRAFTS] is not None or not drafts:
-        return False
-    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _race_tolerance(
-        sample
-    )
+    generated = (sample[Counter.GENERATION_TOKENS] or 0) - (before[Counter.GENERATION_TOKENS] or 0)
+    is_first = before[Counter.DRAFTS] is None
+    return is_first and (sample[Counter.DRAFTS] or 0) > max(0, generated) + _race_tolerance(sample)

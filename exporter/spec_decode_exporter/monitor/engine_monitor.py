@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from math import inf
 from typing import Final
@@ -20,12 +19,13 @@ from spec_decode_exporter.costs.learned import Learned, LearnedState
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import drafts_of
-from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
+from spec_decode_exporter.drops.sums import Drop, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.monitor.decision import DecisionMonitor
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
+from spec_decode_exporter.monitor.events import drop_event
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Gauge
 from spec_decode_exporter.scrape.sample import Sample
@@ -249,7 +249,7 @@ class EngineMonitor:
             self._note_change(changed_at)
         self.is_urgent |= bool(drops)
         for drop in drops:
-            yield _drop_event(drop, self.history.wall)
+            yield drop_event(drop, self.history.wall)
 
     def _observe_drops(self, increment: Increment) -> tuple[Drop, ...]:
         """Add an increment to the detectors of drops; without steps no lack of drafts is one."""
@@ -388,16 +388,3 @@ class EngineMonitor:
         found = findings(evaluation, broken, drops, length)
         evaluation.release_columns()
         return found
-
-
-def _drop_event(drop: Drop, wall: float) -> Event:
-    subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
-    began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    fields = {
-        "kind": str(drop.kind),
-        "baseline_length": round(drop.baseline_length, 3),
-        "length": round(drop.length, 3),
-        "seconds": round(drop.seconds, 1),
-        "since": began,
-    }
-    return Event(f"{subject}_{drop.transition}", fields)
