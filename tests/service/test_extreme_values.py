@@ -20,6 +20,7 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
@@ -186,7 +187,7 @@ class Chain:
         self.errors = Isolation(self.clock.monotonic)
         self.events = EventLog("a1", self.clock.monotonic)
         self.remembered = Remembered()
-        self.fleet = Fleet(CONFIG, self.clock, self.remembered, self.events, self.errors)
+        self.fleet = Fleet(CONFIG, Shared(self.clock, self.remembered, self.events, self.errors))
         self.scripts = [Script(pages) for pages in servers]
         targets = [
             Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")

@@ -12,6 +12,7 @@ from spec_decode_exporter.history.recording import read_recording
 from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
 from tests.fakes.replayed_metrics import recorded_targets
 from tests.paths import DATA
@@ -26,7 +27,7 @@ class Replayed:
         polls = list(read_recording(path)) if polls is None else polls
         clock = RecordingClock(polls[0].moment, polls[0].wall)
         self.events = EventLog(run_name(clock.wall()), clock.monotonic)
-        fleet = Fleet(load(None, environ={}), clock, Remembered(), self.events, spread=False)
+        fleet = Fleet(load(None, environ={}), Shared(clock, Remembered(), self.events, spread=False))
         fleet.watch(recorded_targets(path))
         self.lengths = []
         (monitor,) = fleet

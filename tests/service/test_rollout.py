@@ -11,6 +11,7 @@ from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -43,7 +44,7 @@ async def fleet_fixture(clock, network):
     started = []
 
     def fleet(remembered):
-        started.append(Fleet(Config(), clock, remembered, EventLog("1"), Isolation(clock.monotonic)))
+        started.append(Fleet(Config(), Shared(clock, remembered, EventLog("1"), Isolation(clock.monotonic))))
         return started[-1]
 
     yield fleet

@@ -25,6 +25,7 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import StateSaver
@@ -88,7 +89,7 @@ class Service:
 
         config = self._reloader.read()
         self._remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
-        self.fleet = Fleet(config, clock, self._remembered, events, errors)
+        self.fleet = Fleet(config, Shared(clock, self._remembered, events, errors))
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
         self.state = ExporterState(
@@ -202,10 +203,9 @@ class Service:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
-        baselines = HistoryBaselines(
+        await HistoryBaselines(
             self.fleet, lambda: self.fleet.config, self._remembered, self._clock, errors=self._errors
-        )
-        await baselines.run()
+        ).run()
 
     def _status(self) -> ExporterStatus:
         state = self._saver.file

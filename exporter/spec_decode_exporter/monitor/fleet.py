@@ -12,19 +12,14 @@ from typing import Final, TypeVar
 import structlog
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
-from spec_decode_exporter.scrape.poll_record import Recorded
 
 MANY_TARGETS: Final = 10
 QUIET_SECONDS: Final = 60.0
@@ -52,25 +47,13 @@ T = TypeVar("T")
 class Fleet:
     """Monitors of all targets, each with a task that polls it."""
 
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        remembered: Remembered,
-        events: EventLog,
-        errors: Isolation | None = None,
-        *,
-        spread: bool = True,
-        recorded: Recorded | None = None,
-    ) -> None:
-        """Monitor no target yet; see ``Shared`` for ``spread`` and ``recorded``."""
+    def __init__(self, config: Config, shared: Shared) -> None:
+        """Monitor no target yet."""
+        self.shared = shared
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
-        errors = errors or Isolation(clock.monotonic)
-        self.shared = Shared(
-            *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
-        )
+        shared.limit = self._limit
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._resolvers: dict[str, Resolver] = {}
@@ -79,7 +62,7 @@ class Fleet:
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic)
+        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, shared.clock.monotonic)
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))

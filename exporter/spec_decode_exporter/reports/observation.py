@@ -34,6 +34,7 @@ from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -139,13 +140,12 @@ class Observation:
             targets: Targets; by default the static ones of ``config``.
             recorded: Takes each raw poll, to record it.
         """
-        self._clock = clock
-        self._max_window = config.windows[-1]
+        self._clock, self._max_window = clock, config.windows[-1]
         self.events = EventLog(run_name(clock.wall()), clock.monotonic)
         """Events of the observation."""
-        self._errors = errors = Isolation(clock.monotonic)
-        remembered = Remembered()
-        self.fleet = Fleet(config, clock, remembered, self.events, errors, spread=False, recorded=recorded)
+        errors, remembered = Isolation(clock.monotonic), Remembered()
+        shared = Shared(clock, remembered, self.events, errors, spread=False, recorded=recorded)
+        self.fleet = Fleet(config, shared)
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
@@ -207,12 +207,12 @@ class Observation:
             tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
             events=self.events.since().events,
-            errors=self._errors,
+            errors=self.fleet.shared.errors,
         )
 
     def targets(self) -> tuple[TargetView, ...]:
         """Return every server and the result of its newest poll."""
-        return tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view))
+        return tuple(self.fleet.each("report", _target_view))
 
     async def close(self) -> None:
         """Close every connection."""

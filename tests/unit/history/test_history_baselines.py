@@ -16,6 +16,7 @@ from spec_decode_exporter.history.history_baselines import (
 )
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.scrape.errors import PollError
 from tests.conftest import settle
@@ -42,7 +43,7 @@ class Exporter:
         self.config = Config.model_validate(config)
         self.remembered = Remembered()
         self.errors = Isolation(clock.monotonic)
-        self.fleet = Fleet(self.config, clock, self.remembered, EventLog("1"), self.errors)
+        self.fleet = Fleet(self.config, Shared(clock, self.remembered, EventLog("1"), self.errors))
         self.baselines = HistoryBaselines(
             self.fleet,
             lambda: self.config,

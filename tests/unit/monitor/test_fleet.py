@@ -21,6 +21,7 @@ from spec_decode_exporter.monitor.fleet import (
     container_memory,
     engines_that_fit,
 )
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
@@ -38,7 +39,7 @@ async def fleet(clock, network):
 
 def new_fleet(clock, **config):
     events, errors = EventLog("1", clock.monotonic), Isolation(clock.monotonic)
-    return Fleet(Config.model_validate(config), clock, Remembered(), events, errors)
+    return Fleet(Config.model_validate(config), Shared(clock, Remembered(), events, errors))
 
 
 def targets(*names, **more):
