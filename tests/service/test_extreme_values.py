@@ -14,15 +14,12 @@ from pydantic_core import to_json
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import id_of
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.reports.exit_status import observation_status
@@ -184,10 +181,9 @@ class Chain:
 
     def __init__(self, servers):
         self.clock = FakeClock()
-        self.errors = Isolation(self.clock.monotonic)
-        self.events = EventLog("a1", self.clock.monotonic)
-        self.remembered = Remembered()
-        self.fleet = Fleet(CONFIG, Shared(self.clock, self.remembered, self.events, self.errors))
+        shared = Shared(self.clock)
+        self.errors, self.events, self.remembered = shared.errors, shared.events, shared.remembered
+        self.fleet = Fleet(CONFIG, shared)
         self.scripts = [Script(pages) for pages in servers]
         targets = [
             Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")

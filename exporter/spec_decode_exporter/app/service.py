@@ -19,15 +19,12 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import StateSaver
 from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.web.application import create_app
@@ -81,19 +78,19 @@ class Service:
             ConfigError: The configuration cannot be used.
         """
         self._options, self._clock = options, clock
-        self._errors = errors = Isolation(clock.monotonic)
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
         self._reloader = ConfigReloader(read_config, self._use, self._reloaded, clock, options.watched)
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
 
         config = self._reloader.read()
-        self._remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
-        self.fleet = Fleet(config, Shared(clock, self._remembered, events, errors))
+        shared = Shared(clock)
+        self._remembered, self._errors = shared.remembered, shared.errors
+        self.fleet = Fleet(config, shared)
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
         self.state = ExporterState(
-            self.fleet, events, clock, errors=errors, status=self._status, collectors=process
+            self.fleet, shared.events, clock, errors=shared.errors, status=self._status, collectors=process
         )
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts

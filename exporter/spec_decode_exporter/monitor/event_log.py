@@ -37,11 +37,6 @@ Plain = bool | int | float | str | None
 """Value of a field that JSON can represent."""
 
 
-def run_name(started: float) -> str:
-    """Return the identifier of a run of the exporter: its start in milliseconds of Unix time, hexadecimal."""
-    return f"{max(0, round(started * 1000)):x}"
-
-
 class UnknownEventError(ValueError):
     """Text that is not the identifier of an event."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
@@ -18,31 +17,36 @@ SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an 
 USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 
 
-@dataclass(slots=True, eq=False)
 class Shared:
     """Everything that the targets share."""
 
-    clock: Clock
-    remembered: Remembered
-    """Learned state of engines of earlier processes, and baselines."""
-    events: EventLog
-    errors: Isolation = field(default_factory=Isolation)
-    """Isolates internal errors of readers and of targets; those of engines are events."""
-    limit: int = MAX_ENGINES
-    """Places: an engine takes one, or more with long labels."""
-    spread: bool = True
-    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
-    recorded: Recorded | None = None
-    """Takes each raw poll, to record it."""
-    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-    """Takes labels, snapshot and pace of each engine that was evaluated."""
-    places_taken: int = 0
-    budget: PollBudget = field(default_factory=PollBudget)
-    engine_errors: Isolation = field(init=False)
+    def __init__(
+        self,
+        clock: Clock,
+        remembered: Remembered | None = None,
+        *,
+        spread: bool = True,
+        recorded: Recorded | None = None,
+    ) -> None:
+        """Begin without engines.
 
-    def __post_init__(self) -> None:
-        """Make events of the internal errors of engines."""
-        self.engine_errors = engine_errors(self.events, self.clock)
+        Args:
+            clock: Clock.
+            remembered: Learned state of engines of earlier processes, and baselines; by default none.
+            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
+            recorded: Takes each raw poll, to record it.
+        """
+        self.clock, self.remembered, self.recorded = clock, remembered or Remembered(), recorded
+        self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
+        """Its run is named after the start, in milliseconds of Unix time."""
+        self.errors = Isolation(clock.monotonic)
+        """Isolates internal errors of readers and of targets; those of engines are events."""
+        self.engine_errors = engine_errors(self.events, clock)
+        self.limit, self.places_taken = MAX_ENGINES, 0
+        """Places: an engine takes one, or more with long labels."""
+        self.budget, self._spread = PollBudget(), spread
+        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+        """Takes labels, snapshot and pace of each engine that was evaluated."""
 
     @property
     def pace(self) -> float:
@@ -52,4 +56,4 @@ class Shared:
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self.spread else 0.0
+        return phase(key) if self._spread else 0.0

@@ -32,11 +32,10 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.replay import RecordingClock, replay
-from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.saved_snapshot import read_rates
@@ -141,10 +140,8 @@ class Observation:
             recorded: Takes each raw poll, to record it.
         """
         self._clock, self._max_window = clock, config.windows[-1]
-        self.events = EventLog(run_name(clock.wall()), clock.monotonic)
-        """Events of the observation."""
-        errors, remembered = Isolation(clock.monotonic), Remembered()
-        shared = Shared(clock, remembered, self.events, errors, spread=False, recorded=recorded)
+        shared = Shared(clock, spread=False, recorded=recorded)
+        remembered, errors, self.events = shared.remembered, shared.errors, shared.events
         self.fleet = Fleet(config, shared)
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)

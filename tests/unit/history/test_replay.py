@@ -6,10 +6,8 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history import replay as replay_module
 from spec_decode_exporter.history.recording import RecordingError
 from spec_decode_exporter.history.replay import RecordingClock, new_targets, replay
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from tests.paths import DATA
 
@@ -17,7 +15,7 @@ PAGE = (DATA / "pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 
 
 def fleet_of(clock, targets, **overrides):
-    shared = Shared(clock, Remembered(), EventLog("x"), spread=False)
+    shared = Shared(clock, spread=False)
     fleet = Fleet(load(None, environ={}, overrides=overrides), shared)
     fleet.watch(targets)
     return fleet

@@ -7,9 +7,7 @@ import pytest
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, TargetMonitor
 from spec_decode_exporter.scrape.poll_record import Polled
 from spec_decode_exporter.scrape.sample import (
@@ -50,8 +48,8 @@ class Server:
 class Watch:
     """A monitor that takes the pages of a server, and its events."""
 
-    def __init__(self, server, clock, events, shared, target_, config_):
-        self.server, self.clock, self._events = server, clock, events
+    def __init__(self, server, clock, shared, target_, config_):
+        self.server, self.clock, self._events = server, clock, shared.events
         self.monitor = TargetMonitor(target_, config_, shared)
         self.speculation = None
 
@@ -90,12 +88,11 @@ def server(monkeypatch):
 @pytest.fixture
 def watching(server, clock):
     """Return a function that monitors the server; further ones share its places."""
-    events = EventLog("1", clock.monotonic)
-    shared = Shared(clock, Remembered(), events, limit=MAX_ENGINES)
+    shared = Shared(clock)
 
     def watching(target_=None, config_=None, limit=MAX_ENGINES):
         shared.limit = limit
-        return Watch(server, clock, events, shared, target_ or target(), config_ or config())
+        return Watch(server, clock, shared, target_ or target(), config_ or config())
 
     return watching
 
@@ -236,7 +233,7 @@ async def test_engines_with_long_labels_take_several_places(watching, server, le
     [(1, 1), (10, 1), (11, 1.1), (100, 10), (150, 15), (151, 15), (990, 15), (1_320, 20)],
 )
 def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(clock, engines, seconds):
-    shared = Shared(clock, Remembered(), EventLog("1", clock.monotonic))
+    shared = Shared(clock)
     shared.places_taken = engines
     assert shared.pace == pytest.approx(seconds)
 
