@@ -85,8 +85,7 @@ class Service:
 
         config = self._reloader.read()
         shared = Shared(clock)
-        self._remembered, self._errors = shared.remembered, shared.errors
-        self.fleet = Fleet(config, shared)
+        self._errors, self.fleet = shared.errors, Fleet(config, shared)
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
         self.state = ExporterState(
@@ -96,7 +95,7 @@ class Service:
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
             self.state.reload = self._reloader.reload
-        self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
+        self._saver = StateSaver(self.fleet)
 
         self._discoverer: Discoverer | None = None
         self._summary_interval: float | None = None
@@ -119,9 +118,7 @@ class Service:
         guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
-        self._keep_running(
-            "saving", partial(self._saver.save_for_ever, lambda: self.fleet.config.state.interval)
-        )
+        self._keep_running("saving", self._saver.save_for_ever)
         self._keep_running("comparison", self._compare)
         self._keep_running("baselines", self._read_baselines)
         if self._web:
@@ -200,9 +197,11 @@ class Service:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
-        await HistoryBaselines(
-            self.fleet, lambda: self.fleet.config, self._remembered, self._clock, errors=self._errors
-        ).run()
+        fleet, remembered = self.fleet, self.fleet.shared.remembered
+        baselines = HistoryBaselines(
+            fleet, lambda: fleet.config, remembered, self._clock, errors=self._errors
+        )
+        await baselines.run()
 
     def _status(self) -> ExporterStatus:
         state = self._saver.file
