@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, Faste
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.isolation import NO_ITEM, Item
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
 from spec_decode_exporter.costs.learned import Learned, LearnedState
@@ -50,6 +51,9 @@ class EngineMonitor:
         assumptions: Assumptions | None = None,
         baseline: Baseline | None = None,
         remembered: LearnedState | None = None,
+        *,
+        labels: Item = NO_ITEM,
+        phase: float = 0.0,
     ) -> None:
         """Monitor an engine.
 
@@ -58,7 +62,10 @@ class EngineMonitor:
             assumptions: Knowledge of the engine besides its counters.
             baseline: Baseline of its model on its target, shared with the model's other engines.
             remembered: What an earlier process learned about it.
+            labels: Its ``target``, ``model_name`` and ``engine``.
+            phase: Position of its evaluations in their interval, 0 to 1.
         """
+        self.labels, self.phase = labels, phase
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()

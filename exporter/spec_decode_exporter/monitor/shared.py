@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import floor, inf
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog, engine_errors
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.scrape.poll_record import Recorded
+from spec_decode_exporter.scrape.poll_record import Polled, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
@@ -53,6 +55,14 @@ class Shared:
         """Seconds between two evaluations of an engine, by the engines of all targets."""
         usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
         return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
+
+    def is_due(self, engine: EngineMonitor, polled: Polled) -> bool:
+        """Return whether an engine is evaluated at this poll: in its pace, or at once."""
+        pace, before = self.pace, engine.evaluated_at
+        if engine.is_urgent or pace <= polled.interval or before == -inf:
+            return True
+        shift = engine.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
+        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""

@@ -6,9 +6,9 @@ from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, floor, inf
+from math import ceil
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
@@ -46,15 +46,6 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
-class Monitored(NamedTuple):
-    """A monitored engine."""
-
-    engine: EngineMonitor
-    labels: Mapping[str, str]
-    """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
-    phase: float  # position of its evaluations in their interval, 0 to 1
-
-
 class TargetMonitor:
     """Monitors each engine of a target; ``run`` polls it.
 
@@ -65,7 +56,7 @@ class TargetMonitor:
         self, target: Target, config: Config, shared: Shared, resolver: Resolver = CONFIG_RESOLVER
     ) -> None:
         """Prepare to ``run``."""
-        self.engines: dict[EngineName, Monitored] = {}
+        self.engines: dict[EngineName, EngineMonitor] = {}
         self._shared, self._resolver = shared, resolver
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
@@ -95,8 +86,7 @@ class TargetMonitor:
         """Continue with another configuration and the same windows; ``run`` must have ended."""
         await self._client.close()
         self._configure(target, config)
-        for name, (engine, *_) in self.engines.items():
-            engine.use(config.windows, self._assumptions(name))
+        self._use_served(is_another=True)
 
     def poller(self) -> Poller:
         """Return a new poller, which passes the target's pages to this monitor."""
@@ -186,7 +176,9 @@ class TargetMonitor:
             address=f"{address(target.url)}{urlsplit(target.url).path}",
             labels=self.labels,
             discovery=target.discovery,
-            engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in self.engines.values()),
+            engines=tuple(
+                (each.labels["model_name"], each.labels["engine"]) for each in self.engines.values()
+            ),
         )
 
     def remember(self) -> None:
@@ -206,7 +198,7 @@ class TargetMonitor:
         """
         own, engines = dict(self.target.labels), list(self.engines.values())
         return self._shared.errors.each(
-            part, engines, attrgetter("labels"), lambda its: ({**its.labels, **own}, work(its.engine))
+            part, engines, attrgetter("labels"), lambda engine: ({**engine.labels, **own}, work(engine))
         )
 
     # Settings
@@ -242,10 +234,10 @@ class TargetMonitor:
         )
 
     def _use_served(self, *, is_another: bool = False) -> None:
-        """Use what the server reported since the last poll: its speculation, and what its page says of it."""
+        """Use what the server reported since the last poll, or other settings, in the engines."""
         if self._record.speculation != self._served or is_another:
             self._served = self._record.speculation
-            for name, (engine, *_) in self.engines.items():
+            for name, engine in self.engines.items():
                 engine.use(self._config.windows, self._assumptions(name))
 
     # Pages
@@ -260,8 +252,8 @@ class TargetMonitor:
         self._use_served(is_another=is_another)
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
-        for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
-            was_reset |= self._observe(monitored, sample, polled)
+        for number, (engine, sample) in enumerate(self._admitted(polled), 1):
+            was_reset |= self._observe(engine, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
         if was_reset and self._record.speculation:  # its K is that of the process before
@@ -269,39 +261,31 @@ class TargetMonitor:
             self._use_served()
         return was_reset
 
-    def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
+    def _observe(self, engine: EngineMonitor, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
-        engine, pace = monitored.engine, self._shared.pace
-        moments = polled.moment, polled.wall, polled.interval
+        pace, moments = self._shared.pace, (polled.moment, polled.wall, polled.interval)
         observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
-        observed = self._record_events("counting", monitored, observe)
-        if engine.is_urgent or self._is_due(monitored, polled):
+        observed = self._record_events("counting", engine, observe)
+        if self._shared.is_due(engine, polled):
             evaluate = partial(engine.evaluate, in_full=pace > polled.interval)
-            self._record_events("evaluation", monitored, evaluate)
+            self._record_events("evaluation", engine, evaluate)
             if engine.snapshot:
-                labels = {**monitored.labels, **dict(self.target.labels)}
+                labels = {**engine.labels, **dict(self.target.labels)}
                 self._shared.prepare(labels, engine.snapshot, pace)
         return any(event.name == "engine_reset" for event in observed)
 
     def _record_events(
-        self, part: str, monitored: Monitored, work: Callable[[], Sequence[Event]]
+        self, part: str, engine: EngineMonitor, work: Callable[[], Sequence[Event]]
     ) -> Sequence[Event]:
         """Record and return the events of an engine; none if ``work`` raises, which is an event too."""
-        events = self._shared.engine_errors.attempt(part, monitored.labels, work) or ()
+        events = self._shared.engine_errors.attempt(part, engine.labels, work) or ()
         for event in events:
-            self.record_event(event, EventSubject(**monitored.labels))
+            self.record_event(event, EventSubject(**engine.labels))
         return events
-
-    def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
-        pace, before = self._shared.pace, monitored.engine.evaluated_at
-        if pace <= polled.interval or before == -inf:
-            return True
-        shift = monitored.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
-        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
 
     # Admission and eviction
 
-    def _admitted(self, polled: Polled) -> list[tuple[Monitored, Sample]]:
+    def _admitted(self, polled: Polled) -> list[tuple[EngineMonitor, Sample]]:
         """Return the samples of monitored engines, and of new ones as far as there are places."""
         samples = polled.reading.samples
         if samples.keys() != self.engines.keys():
@@ -321,7 +305,7 @@ class TargetMonitor:
     def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
         """Evict engines that left long ago, and the oldest whose places are needed."""
         left = self.engines.keys() - polled.reading.samples.keys()
-        seen = {name: self.engines[name].engine.history.last_seen for name in left}
+        seen = {name: self.engines[name].history.last_seen for name in left}
         for name in sorted(left, key=seen.__getitem__):
             if polled.moment - seen[name] <= EVICTED_AFTER and self._fit(*new):
                 break
@@ -346,23 +330,22 @@ class TargetMonitor:
             "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
-        for other in [other for other, its in self.engines.items() if its.labels == labels]:
+        for other in [other for other, engine in self.engines.items() if engine.labels == labels]:
             self._drop(other)  # the server names its model now, or no longer: no page has a series twice
-        engine = EngineMonitor(
+        self.engines[name] = EngineMonitor(
             self._config.windows,
             self._assumptions(name),
-            baseline=remembered.baseline(self.model_key(name.model_name)),
-            remembered=remembered.engine(EngineKey(self.target.name, *name), polled.wall),
+            remembered.baseline(self.model_key(name.model_name)),
+            remembered.engine(EngineKey(self.target.name, *name), polled.wall),
+            labels=labels,
+            phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
         )
-        own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
-        self.engines[name] = Monitored(engine, labels, own_phase)
         self._take_places(self._places_of(name))
         self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), EventSubject(**labels))
 
     def _remember(self, name: EngineName) -> None:
-        (engine, labels, _), clock = self.engines[name], self._shared.clock
-        remembered = self._shared.remembered
-        learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
+        engine, clock, remembered = self.engines[name], self._shared.clock, self._shared.remembered
+        learned = self._shared.errors.attempt("saving", engine.labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
             remembered.keep_engine(EngineKey(self.target.name, *name), learned, seen)
@@ -371,8 +354,8 @@ class TargetMonitor:
     def _note_gone(self) -> None:
         """Free the evaluations of engines that are gone, and record it: bad only if the target is up."""
         now, is_bad = self._shared.clock.monotonic(), bool(self._record.up)
-        for monitored in self.engines.values():
-            self._record_events("gone", monitored, partial(monitored.engine.gone, now, is_bad=is_bad))
+        for engine in self.engines.values():
+            self._record_events("gone", engine, partial(engine.gone, now, is_bad=is_bad))
 
     def _take_places(self, number: int) -> None:
         self._places += number
