@@ -35,19 +35,21 @@ Its module in ``cli`` has the functions ``add_arguments`` and ``handle``, and pe
 
 def main() -> None:
     """Run the command line; the exit status is that of the command, 1 after an error, 2 after a wrong one."""
+    os._exit(_status())  # sys.exit would wait for the thread of a DNS look-up that hangs
+
+
+def _status() -> int:
     try:
         arguments = parse(sys.argv[1:], os.environ)
-        status = arguments.handle(arguments)
+        return int(arguments.handle(arguments))
     except ConfigError as error:
         print(escaped("\n".join(map(flag_problem, error.problems))), file=sys.stderr)  # noqa: T201
-        sys.exit(USAGE_STATUS if all(each.place == FLAGS for each in error.problems) else 1)
+        return USAGE_STATUS if all(each.place == FLAGS for each in error.problems) else 1
     except ExporterError as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
-        sys.exit(USAGE_STATUS if isinstance(error, UsageError) else 1)
+        return USAGE_STATUS if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        sys.exit(130)
-    else:  # sys.exit would wait for the thread of a DNS look-up that hangs
-        os._exit(status)
+        return 130
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:

@@ -27,17 +27,16 @@ from spec_decode_exporter.cli.observe_reference import (
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.log import configure_log, escaped
+from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
-from spec_decode_exporter.history.recording import Recorder, RecordingError
+from spec_decode_exporter.history.recording import Recorder
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
 from spec_decode_exporter.reports.observation import (
     DEFAULT_SECONDS,
     HTTP_HELP,
-    NotMeasuredError,
     Observation,
     check_complete,
 )
@@ -49,7 +48,6 @@ from spec_decode_exporter.reports.progress import (
     progress_words,
     write_report,
 )
-from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.web.state import ExporterState
 
@@ -109,11 +107,7 @@ def handle(arguments: argparse.Namespace) -> int:
     _check_flags(arguments)
     check_reference_flags(arguments)
     configure_log("critical", "logfmt")  # the report has the events
-    try:
-        return asyncio.run(_observe(arguments))
-    except (NotWrittenError, NotMeasuredError, SavedFileError, RecordingError) as error:
-        print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
-        return ExitStatus.FAILED
+    return asyncio.run(_observe(arguments))
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:
