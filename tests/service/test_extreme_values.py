@@ -23,8 +23,8 @@ from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import json_report, report
-from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
@@ -235,14 +235,13 @@ class Chain:
 
     def _check_report(self):
         now = self.clock.monotonic()
-        engines = (each for watch in self.fleet for each in watch.snapshots_over(7.0, now))
-        seen = ObservationView(
-            time=self.clock.wall(),
-            version="1",
-            engines=tuple(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in engines),
-            seconds=7.0,
-            targets=tuple(target_view(watch.status()) for watch in self.fleet),
+        seen = observation_of(
+            self.clock.wall(),
+            7.0,
+            tuple(each for watch in self.fleet for each in watch.snapshots_over(7.0, now)),
+            tuple(target_view(watch.status()) for watch in self.fleet),
             events=self.events.since().events,
+            errors=self.errors,
         )
         _check_json(seen.model_dump_json())
         _check_json(json_report(seen))
