@@ -191,7 +191,7 @@ async def moved(engines: int, minutes: int, rounds: int) -> list[Figure]:
     async with moved_fleet(servers) as fleet:
         await fleet.advance(60 * minutes)
         state = fleet.service.state
-        evaluated = [each.engine for monitor in fleet.service.fleet for each in monitor.engines.values()]
+        evaluated = [engine for monitor in fleet.service.fleet for engine in monitor.engines.values()]
         in_full = [timed(partial(engine.evaluate, in_full=True)) for engine in evaluated]
         shown = []
         for _ in range(rounds):

@@ -5,7 +5,8 @@ from spec_decode_exporter.monitor.state_file import document, entry_json
 
 def document_of(remembered, now):
     """Return the document of what is remembered; every entry is in it."""
-    engines, baselines = [*remembered.engines(now)], [*remembered.baselines(now)]
-    texts = [[text for entry in entries for text in entry_json(entry)] for entries in (engines, baselines)]
-    assert [len(each) for each in texts] == [len(engines), len(baselines)]
+    state = remembered.state(now)
+    kinds = (state.engines, state.baselines)
+    texts = [[text for entry in entries for text in entry_json(entry)] for entries in kinds]
+    assert [*map(len, texts)] == [*map(len, kinds)]
     return document(*texts)

@@ -14,19 +14,17 @@ from pydantic_core import to_json
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import id_of
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import json_report, report
-from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
@@ -182,10 +180,9 @@ class Chain:
 
     def __init__(self, servers):
         self.clock = FakeClock()
-        self.errors = Isolation(self.clock.monotonic)
-        self.events = EventLog("a1", self.clock.monotonic)
-        self.remembered = Remembered()
-        self.fleet = Fleet(CONFIG, self.clock, self.remembered, self.events, self.errors)
+        shared = Shared(self.clock)
+        self.errors, self.events, self.remembered = shared.errors, shared.events, shared.remembered
+        self.fleet = Fleet(CONFIG, shared)
         self.scripts = [Script(pages) for pages in servers]
         targets = [
             Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
@@ -229,7 +226,13 @@ class Chain:
             return taken
 
         opened = tuple(id_of(labels) for labels, _ in taken.engines)
-        names = {"version": "1", "clock": self.clock, "events": self.events, "errors": self.errors}
+        names = {
+            "version": "1",
+            "clock": self.clock,
+            "events": self.events,
+            "errors": self.errors,
+            "windows": lambda: ["7s"],
+        }
         facts = await page_facts(SimpleNamespace(snapshot=snapshot, **names), PageQuery("", opened))
         html = str(await content(self.errors, facts))
         for word in ("Cannot be shown", '"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
@@ -237,14 +240,13 @@ class Chain:
 
     def _check_report(self):
         now = self.clock.monotonic()
-        engines = (each for watch in self.fleet for each in watch.snapshots_over(7.0, now))
-        seen = ObservationView(
-            time=self.clock.wall(),
-            version="1",
-            engines=tuple(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in engines),
-            seconds=7.0,
-            targets=tuple(target_view(watch.status()) for watch in self.fleet),
+        seen = observation_of(
+            self.clock.wall(),
+            7.0,
+            tuple(each for watch in self.fleet for each in watch.snapshots_over(7.0, now)),
+            tuple(target_view(watch.status()) for watch in self.fleet),
             events=self.events.since().events,
+            errors=self.errors,
         )
         _check_json(seen.model_dump_json())
         _check_json(json_report(seen))

@@ -121,10 +121,10 @@ class Running:
         self.told, self.bad = told, bad
         watches = list(told.service.fleet)
         self.ids = {
-            watch.target.name: id_of(labels) for watch in watches for _, labels, _ in watch.engines.values()
+            watch.target.name: id_of(engine.labels) for watch in watches for engine in watch.engines.values()
         }
         for watch in watches:
-            for engine, *_ in watch.engines.values():
+            for engine in watch.engines.values():
                 for part in (engine, engine.history, engine.learned):
                     TARGET_OF[id(part)] = watch.target.name
 

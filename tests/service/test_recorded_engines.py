@@ -9,9 +9,8 @@ from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.history.recording import RecordingClock, read_recording, replay
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.shared import Shared
 from tests.fakes.replayed_metrics import recorded_targets
 from tests.paths import DATA
 
@@ -24,8 +23,8 @@ class Replayed:
     def __init__(self, path, polls=None):
         polls = list(read_recording(path)) if polls is None else polls
         clock = RecordingClock(polls[0].moment, polls[0].wall)
-        self.events = EventLog(run_name(clock.wall()), clock.monotonic)
-        fleet = Fleet(load(None, environ={}), clock, Remembered(), self.events, spread=False)
+        fleet = Fleet(load(None, environ={}), Shared(clock, spread=False))
+        self.events = fleet.shared.events
         fleet.watch(recorded_targets(path))
         self.lengths = []
         (monitor,) = fleet

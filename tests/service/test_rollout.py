@@ -6,11 +6,10 @@ import pytest
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -43,7 +42,7 @@ async def fleet_fixture(clock, network):
     started = []
 
     def fleet(remembered):
-        started.append(Fleet(Config(), clock, remembered, EventLog("1"), Isolation(clock.monotonic)))
+        started.append(Fleet(Config(), Shared(clock, remembered)))
         return started[-1]
 
     yield fleet

@@ -64,14 +64,11 @@ class ConfigReloader:
         self._lock = asyncio.Lock()
         self._failures = OnceUntilRecovered()
         self._background = Background()
-        self._error: Exception | None = None
 
     @property
     def problem(self) -> str:
         """Text of the last reload that ended, if it failed: a line for each mistake."""
-        if self._error is None or isinstance(self._error, ConfigError):
-            return str(self._error or "")
-        return f"internal error: {type(self._error).__name__}"
+        return self._failures.reason or ""
 
     def read(self) -> Config:
         """Read the configuration, and log its warnings.
@@ -95,16 +92,18 @@ class ConfigReloader:
             try:
                 config = await CONFIGURATION.run(self.read)  # reading a long one would delay the polls
                 await self._adopt(config)
-            except Exception as error:
-                self._error = error
-                if isinstance(error, ConfigError):
-                    self._log_failure(error, log_once=log_once)
+            except ConfigError as error:
+                if self._failures.failed(str(error)) or not log_once:
+                    _log.error("reload_failed", problems="; ".join(map(str, error.problems)))
                 raise
+            except Exception as error:
+                self._failures.failed(f"internal error: {type(error).__name__}")
+                raise
+            else:
+                self._failures.recovered()
+                _log.info("reloaded")
             finally:
                 self._on_end()
-            self._error = None
-            self._failures.recovered()
-            _log.info("reloaded")
 
     def reload_in_background(self) -> None:
         """Reload for a signal, which waits for no result."""
@@ -117,17 +116,12 @@ class ConfigReloader:
         """
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + FOLLOW_SECONDS)
-            if self._error or await CONFIGURATION.run(stamps, self._watched) != self._stamps:
+            if self.problem or await CONFIGURATION.run(stamps, self._watched) != self._stamps:
                 await self._reload_or_keep(log_once=True)
 
     async def close(self) -> None:
         """Cancel a reload for a signal."""
         await self._background.cancel()
-
-    def _log_failure(self, error: ConfigError, *, log_once: bool) -> None:
-        problems = "; ".join(map(str, error.problems))
-        if self._failures.failed(problems) or not log_once:
-            _log.error("reload_failed", problems=problems)
 
     async def _reload_or_keep(self, *, log_once: bool = False) -> None:
         with suppress(ConfigError):  # it is in the log, and the old configuration stays in force

@@ -19,14 +19,12 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.state_file import StateSaver
 from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.web.application import create_app
@@ -80,26 +78,24 @@ class Service:
             ConfigError: The configuration cannot be used.
         """
         self._options, self._clock = options, clock
-        self._errors = errors = Isolation(clock.monotonic)
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
         self._reloader = ConfigReloader(read_config, self._use, self._reloaded, clock, options.watched)
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
 
         config = self._reloader.read()
-        self._remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
-        self.fleet = Fleet(config, clock, self._remembered, events, errors)
+        shared = Shared(clock)
+        self._errors, self.fleet = shared.errors, Fleet(config, shared)
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
         self.state = ExporterState(
-            self.fleet, events, clock, errors=errors, status=self._status, collectors=process
+            self.fleet, shared.events, clock, errors=shared.errors, status=self._status, collectors=process
         )
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
             self.state.reload = self._reloader.reload
-        self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
-        self._saver.begin(config.state.file)
+        self._saver = StateSaver(self.fleet)
 
         self._discoverer: Discoverer | None = None
         self._summary_interval: float | None = None
@@ -118,12 +114,11 @@ class Service:
         Raises:
             ListenError: The exporter cannot listen on an address.
         """
+        await self._saver.use(self.fleet.config.state.file)
         guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
-        self._keep_running(
-            "saving", partial(self._saver.save_for_ever, lambda: self.fleet.config.state.interval)
-        )
+        self._keep_running("saving", self._saver.save_for_ever)
         self._keep_running("comparison", self._compare)
         self._keep_running("baselines", self._read_baselines)
         if self._web:
@@ -202,8 +197,9 @@ class Service:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
+        fleet, remembered = self.fleet, self.fleet.shared.remembered
         baselines = HistoryBaselines(
-            self.fleet, lambda: self.fleet.config, self._remembered, self._clock, errors=self._errors
+            fleet, lambda: fleet.config, remembered, self._clock, errors=self._errors
         )
         await baselines.run()
 
@@ -219,7 +215,7 @@ class Service:
             external_url=self._options.external_url,
             simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),
-            state_saved=None if state is None else not state.failure,
+            state_saved=None if state is None else not state.problem,
             problem=state.problem if state else "",
         )
 

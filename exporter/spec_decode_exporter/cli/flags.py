@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from yarl import URL
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.mistakes import Problem
+from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.config.types import format_duration, parse_duration
@@ -55,7 +54,7 @@ class Flag(NamedTuple):
 
     name: str
     metavar: str
-    """Name of its value in the help; empty for a switch, which has a ``--no-`` counterpart."""
+    """Name of its value, for which choices stand in the help; empty for a switch, which has ``--no-`` too."""
     text: str
     key: str = ""
     """Configuration key that it sets, with dots; below ``targets.``, of each server of the command line."""
@@ -128,7 +127,8 @@ def _switch_options(flag: Flag, value: str) -> dict[str, Any]:
 
 
 def _value_options(flag: Flag, value: str) -> dict[str, Any]:
-    options = {"metavar": flag.metavar, "type": flag.read, "choices": flag.choices}
+    metavar = None if flag.choices else flag.metavar
+    options = {"metavar": metavar, "type": flag.read, "choices": flag.choices}
     if flag.repeats:
         parts = filter(None, map(str.strip, value.split(",")))
         try:
@@ -278,9 +278,7 @@ def scenario(text: str) -> str:
     names = scenario_names()
     if text in names or Path(text).exists():
         return text
-    near = difflib.get_close_matches(text, names, 1)
-    hint = f"did you mean {near[0]}?" if near else f"the scenarios are {', '.join(names)}"
-    raise argparse.ArgumentTypeError(f"{text!r} is neither a scenario nor a file; {hint}")
+    raise argparse.ArgumentTypeError(f"{text!r} {near_name(text, names, 'scenario or file')}")
 
 
 def _valid(parse: Callable[[str], T], noun: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:

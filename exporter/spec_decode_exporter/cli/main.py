@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Final, NoReturn
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, flag_problem
-from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError, near_name
 from spec_decode_exporter.config.source import FLAGS
 from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
@@ -25,22 +27,29 @@ COMMANDS: Final = {
     "simulate": "serve a simulated vLLM, for demos, drills and tests",
     "plan": "calculate whether a draft model fits in GPU memory with its target, and when it pays",
 }
-"""Each command, and its purpose. Its module in ``cli`` has the functions ``add_arguments`` and ``handle``."""
+"""Each command, and its purpose.
+
+Its module in ``cli`` has the functions ``add_arguments`` and ``handle``, and perhaps ``DESCRIPTION`` and ``EPILOG``.
+"""
 
 
 def main() -> None:
     """Run the command line; the exit status is that of the command, 1 after an error, 2 after a wrong one."""
+    os._exit(_status())  # sys.exit would wait for the thread of a DNS look-up that hangs
+
+
+def _status() -> int:
     try:
         arguments = parse(sys.argv[1:], os.environ)
-        sys.exit(arguments.handle(arguments))
+        return int(arguments.handle(arguments))
     except ConfigError as error:
         print(escaped("\n".join(map(flag_problem, error.problems))), file=sys.stderr)  # noqa: T201
-        sys.exit(USAGE_STATUS if all(each.place == FLAGS for each in error.problems) else 1)
+        return USAGE_STATUS if all(each.place == FLAGS for each in error.problems) else 1
     except ExporterError as error:
         print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
-        sys.exit(USAGE_STATUS if isinstance(error, UsageError) else 1)
+        return USAGE_STATUS if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
 
 
 def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespace:
@@ -53,9 +62,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     if first.startswith("-") or not words:
         words = ["run", *words]
     elif first not in COMMANDS:
-        near = difflib.get_close_matches(first, COMMANDS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
-        raise UsageError(f"unknown command {first!r}; {hint}")
+        raise UsageError(f"{first!r} {near_name(first, [*COMMANDS], 'command')}")
     parser = build_parser(environ, words[0])
     arguments, unknown = parser.parse_known_args(list(words))
     if unknown:
@@ -91,12 +98,23 @@ def build_parser(environ: Mapping[str, str], command: str | None = None) -> argp
         subparser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         subparser.add_argument("--version", "-V", action="version", version=version)
         if name == command:
-            # Imported on use, so that a sidecar does not load a simulator.
-            module = import_module(f"spec_decode_exporter.cli.{name.replace('-', '_')}")
+            module = _loaded(command)
+            subparser.formatter_class = argparse.RawDescriptionHelpFormatter
+            subparser.description = getattr(module, "DESCRIPTION", subparser.description)
+            subparser.epilog = getattr(module, "EPILOG", None)
             module.add_arguments(subparser, environ)
             known = [*subparser._option_string_actions]  # noqa: SLF001 - argparse has no public list
             subparser.set_defaults(handle=module.handle, flags=known)
     return parser
+
+
+def _loaded(command: str) -> ModuleType:
+    """Return the module of a command, imported on use: a sidecar does not load a simulator."""
+    gc.disable()  # the objects of modules stay: to look for garbage among them takes a tenth of the start
+    try:
+        return import_module(f"spec_decode_exporter.cli.{command.replace('-', '_')}")
+    finally:
+        gc.enable()
 
 
 if __name__ == "__main__":

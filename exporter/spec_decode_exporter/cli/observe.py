@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration, is_given, reject_pairs
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given, reject_pairs
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
 from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, replayed
@@ -24,34 +24,32 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.process import NoOutputError, require_stdout, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.log import configure_log, escaped
+from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
-from spec_decode_exporter.history.recording import Recorder, RecordingError
+from spec_decode_exporter.history.recording import Recorder
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
 from spec_decode_exporter.reports.observation import (
     DEFAULT_SECONDS,
     HTTP_HELP,
-    NotMeasuredError,
     Observation,
     check_complete,
 )
 from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
 from spec_decode_exporter.reports.progress import ProgressBar, progress_words
-from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.web.state import ExporterState
 
-_DESCRIPTION: Final = """\
+DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
 change, and which data is missing. Ctrl-C ends the observation with a report; a second Ctrl-C ends it at once.
 """
-_EPILOG: Final = f"""\
+EPILOG: Final = f"""\
 exit status, by the worst engine; an engine without speculation counts only if all are without it:
   0  speculation pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1
      or more
@@ -66,6 +64,7 @@ to compare with. Both end with 1 and no result if a server does not answer. With
 server is on the page with an engine, else 1.
 
 {HTTP_HELP}"""
+_FORMAT: Final = Flag("--format", "FORMAT", "format of the report (default: text, also Markdown); html is for --prometheus.url alone; prometheus writes what /metrics of an exporter would show at the end", choices=(*HISTORY_FORMATS, PROMETHEUS), default="text")  # fmt: skip
 _EXCLUDED: Final = {
     "prometheus_url": "urls simulate replay record save against baseline_prometheus_url",
     "replay": "urls simulate record baseline_prometheus_url",
@@ -80,8 +79,6 @@ _MAX_WARNINGS: Final = 10
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
-    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     parser.add_argument(
         "--for",
@@ -91,13 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
         "0: until interrupted, over the last hour at most",
     )
-    parser.add_argument(
-        "--format",
-        choices=(*HISTORY_FORMATS, PROMETHEUS),
-        default="text",
-        help="format of the report (default: text, also Markdown); html is for --prometheus.url alone; "
-        "prometheus writes what /metrics of an exporter would show at the end",
-    )
+    add_flags(parser, [_FORMAT])
     add_flags(parser, HISTORY_FLAGS, environ)
     add_flags(parser, RECORDING_FLAGS)
     add_flags(parser, REFERENCE_FLAGS)
@@ -105,18 +96,12 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Observe; then end the process with the status of the worst engine."""
+    """Observe; return the exit status of the worst engine."""
     require_stdout("report")
     _check_flags(arguments)
     check_reference_flags(arguments)
     configure_log("critical", "logfmt")  # the report has the events
-    try:
-        status = asyncio.run(_observe(arguments))
-    except (NoOutputError, NotMeasuredError, SavedFileError, RecordingError) as error:
-        print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
-        status = ExitStatus.FAILED
-    # The interpreter would wait for the thread of a DNS look-up that hangs.
-    os._exit(status)
+    return asyncio.run(_observe(arguments))
 
 
 def _check_flags(arguments: argparse.Namespace) -> None:

@@ -34,14 +34,14 @@ FORMATS: Final[Mapping[str, Callable[[SpeedupPlan, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda plan, _: as_json(plan),
 }
-_DESCRIPTION: Final = """\
+DESCRIPTION: Final = """\
 Calculate whether speculation pays, by the costs that the exporter assumes: of
 a model by its name (--model-name), or of one by its size (--target), then with
 the memory of both models and what is left for the KV cache. It downloads
 nothing and needs no GPU. A target is a number of parameters, such as 70B, or a
 local config.json in the format of Hugging Face, or the folder with it.
 """
-_EPILOG: Final = """\
+EPILOG: Final = """\
 exit status:
   0  it fits, perhaps with fewer sequences than --running; always without --target
   1  the plan cannot be written
@@ -88,20 +88,17 @@ _SPEEDUP: Final = (
     Flag("--acceptance-length", "TOKENS", "or the acceptance length at --tokens: tokens of a step, the target's own included; taken as exact", read=number()),
     Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
 )  # fmt: skip
+_FORMAT: Final = Flag("--format", "FORMAT", "format of the report (default: text)", choices=FORMATS, default="text")  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; none of them has a variable."""
     del environ
-    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     models, gpus, speedup = map(parser.add_argument_group, ("models", "GPUs and load", "speed-up"))
     add_flags(models, _MODELS)
     add_flags(gpus, (*_LOAD, *_MEMORY))
     add_flags(speedup, _SPEEDUP)
-    parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
-    )
+    add_flags(parser, [_FORMAT])
 
 
 def handle(arguments: argparse.Namespace) -> int:

@@ -77,7 +77,7 @@ def write_stdout(text: str) -> None:
 
 
 class DroppingStream(io.TextIOBase):
-    """Text stream that drops what its reader does not take: a terminal that stands still delays no poll."""
+    """Text stream that drops what cannot be written: a terminal that stands still delays no poll."""
 
     def __init__(self, descriptor: int) -> None:
         """Write to a file descriptor."""
@@ -86,7 +86,7 @@ class DroppingStream(io.TextIOBase):
         self.lines_dropped = 0
 
     def write(self, text: str, /) -> int:
-        """Write the text in pieces that a pipe takes at once, or drop it; a full disk is ignored."""
+        """Write the text in pieces that a pipe takes at once, or drop it; errors of the system are ignored."""
         content = text.encode(errors="backslashreplace")
         with suppress(OSError):
             for begin in range(0, len(content), select.PIPE_BUF):
@@ -100,8 +100,10 @@ class DroppingStream(io.TextIOBase):
 
 
 def log_without_waiting() -> DroppingStream | None:
-    """Replace standard error by a stream that waits for no reader, and return it; None if it is no file."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stderr = stream = DroppingStream(sys.stderr.fileno())
+    """Let the log wait for no reader: replace standard error, and return it; None if it is no file."""
+    with suppress(OSError, ValueError):
+        is_closed = sys.stderr is None  # as by ``2>&-`` of a shell
+        descriptor = os.open(os.devnull, os.O_WRONLY) if is_closed else sys.stderr.fileno()
+        sys.stderr = stream = DroppingStream(descriptor)
         return stream
     return None

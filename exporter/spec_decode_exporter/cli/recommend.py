@@ -38,11 +38,11 @@ from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
-_DESCRIPTION: Final = """\
+DESCRIPTION: Final = """\
 Print the recommended --speculative-config with the reasons: the number of draft tokens, by load if the cost of
 drafting is known at several loads. What is unknown is not printed; the output says what to measure.
 """
-_EPILOG: Final = """\
+EPILOG: Final = """\
 exit status:
   0  the setting of every engine that speculates is known
   1  a server, an exporter or a file could not be read
@@ -56,17 +56,13 @@ _TIMEOUT: Final = 10.0
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
-    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
     sources = (
         Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(exporter_url)),
         Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
+        Flag("--format", "FORMAT", "format of the setting (default: text)", choices=FORMATS, default="text"),
     )  # fmt: skip
     add_flags(parser, sources)
-    parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="format of the setting (default: text)"
-    )
     parser.add_argument(
         "--for",
         dest="seconds",

@@ -61,12 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; then end the process with status 0."""
+    """Serve until SIGTERM or SIGINT; return the exit status."""
     raise_file_limit()
     log = log_without_waiting()
     asyncio.run(_serve(arguments, _options(arguments, log)))
-    # The interpreter would wait for the thread of a DNS look-up that hangs.
-    os._exit(0)
+    return 0
 
 
 async def _serve(arguments: argparse.Namespace, options: Options) -> None:

@@ -23,14 +23,13 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
-Ranges = tuple[tuple[int, ...], ...]
 Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A number of concurrent requests."""
-
-
-def _schedule(ranges: Ranges) -> Ranges:
-    """Check the ranges as those of a server are, and sort them."""
-    return batch_schedule([list(each) for each in ranges]).ranges
+Schedule = Annotated[
+    tuple[tuple[int, ...], ...],
+    AfterValidator(lambda ranges: batch_schedule([list(each) for each in ranges]).ranges),
+]
+"""Draft tokens by batch size, vLLM's ``num_speculative_tokens_per_batch_size``: checked as of a server, sorted."""
 
 
 # fmt: off
@@ -41,7 +40,7 @@ class SpeculativeSettings(Section):
     tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="Number of draft tokens, vLLM's `num_speculative_tokens`.")
     draft_model: ModelText | None = Field(default=None, description="Name of the draft model.")
     draft_memory: Size | None = Field(default=None, description="Memory of the drafter's weights on the GPUs of an engine, such as `2GiB`, to show the return on it; by default from the draft model's name.")
-    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="Draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
+    schedule: Schedule = Field(default=(), description="Draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
     architecture: Annotated[Architecture, WithJsonSchema({"type": "string", "enum": [*map(str, Architecture)]})] | None = Field(default=None, description="Architecture of the served model, `dense` or `mixture_of_experts`: it decides how the cost changes with load. By default from the model's name.")
     expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="Expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.")
     rejection_method: ModelText | None = Field(default=None, description="Rejection sampling, vLLM's `rejection_sample_method`. `fly` is lossy (finding `lossy_rejection`).")

@@ -9,12 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    WithJsonSchema,
-    field_serializer,
-)
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
 from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings

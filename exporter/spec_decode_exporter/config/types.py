@@ -57,7 +57,8 @@ SettingsPlace = Literal["flags", "file", "chart", "history"]
 class Section(BaseModel):
     """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    # Deferred: below the configuration a section needs no validator of its own, which takes memory.
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield the mistakes that involve several keys; each key is valid by itself."""

@@ -60,7 +60,7 @@ def _stamp(path: Path) -> Stamp | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically by one that only its owner may read; wait until it is on the disk.
+    """Replace a file atomically by one that only its owner may read, and whose content is on the disk.
 
     Raises:
         OSError: It cannot be written; an earlier file is unchanged.
@@ -78,17 +78,6 @@ def replace_file(path: Path, content: bytes) -> None:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Wait until the names of files are on the disk, if the file system supports it."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def size_text(size: int) -> str:

@@ -82,14 +82,10 @@ class Isolation:
             self._failed(part, item, error)
 
     def _failed(self, part: str, item: Item, error: Exception) -> None:
-        now, key = self._now(), _key(item)
+        now, key = self._now(), tuple((name, item[name]) for name in _NAMES if name in item)
         reported = self._reported_at.get(part, {})
         recent = {name: moment for name, moment in reported.items() if now - moment < REPORTED_EVERY}
         self._reported_at[part] = recent
         if key not in recent and len(recent) < MAX_FAILING:
             recent[key] = now
             self._report(part, dict(key), error)
-
-
-def _key(item: Item) -> tuple[tuple[str, str], ...]:
-    return tuple((name, item[name]) for name in _NAMES if name in item)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
-from typing import Final, Literal, TextIO, cast
+from typing import Final, Literal
 
 import structlog
 from structlog.typing import EventDict, WrappedLogger
@@ -23,31 +22,10 @@ def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
             *_RENDERERS[form],
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", Unfailing(sys.stderr))),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         # Loggers made before a reload follow the new level.
         cache_logger_on_first_use=False,
     )
-
-
-class Unfailing:
-    """Stream that ignores errors: a full disk or a closed pipe must not stop the exporter.
-
-    No subclass of an ``io`` class: those flush when they are freed, too late while Python ends.
-    """
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        """Write, and ignore errors."""
-        with suppress(OSError, ValueError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flush, and ignore errors."""
-        with suppress(OSError, ValueError):
-            self._stream.flush()
 
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -28,21 +28,11 @@ Product = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
 """A persisted sum of products or of squares of such sums."""
 
 _BEGINNINGS: Final = (b",", b"[", b"{")
-"""Every value of a JSON document except the first follows one of them, so they limit the number of values."""
+"""Each value of a JSON document but the first follows one; those in texts count too."""
 
 
 class TooManyValuesError(ValueError):
     """A document may have more values than the limit."""
-
-
-def check_values(content: bytes, max_values: int) -> None:
-    """Check an upper bound of the number of values, which counts commas and brackets in texts too.
-
-    Raises:
-        TooManyValuesError: There may be more than ``max_values``.
-    """
-    if sum(map(content.count, _BEGINNINGS)) > max_values:
-        raise TooManyValuesError(f"it has more than {max_values} values")
 
 
 def decode(content: bytes, max_values: int) -> Any:  # noqa: ANN401  any JSON
@@ -52,7 +42,8 @@ def decode(content: bytes, max_values: int) -> Any:  # noqa: ANN401  any JSON
         TooManyValuesError: It may have more than ``max_values``; an empty object takes 64 bytes.
         ValueError: It is not JSON, or nested too deeply.
     """
-    check_values(content, max_values)
+    if sum(map(content.count, _BEGINNINGS)) > max_values:
+        raise TooManyValuesError(f"it has more than {max_values} values")
     try:
         return json.loads(content, parse_float=_float, parse_int=_integer, parse_constant=_absent)
     except RecursionError:

@@ -1,13 +1,17 @@
-"""The decision that is shown, verdict and advice as one, and the setting: each changes by one rule."""
+"""State, decision (verdict and advice as one) and setting that are shown: each changes by one rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 from typing import Final
 
+from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, SpeculationSetting
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Decision, Verdict
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Decision, State, Verdict
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 STAYED_SECONDS: Final = 180.0
 """Time for which another decision must be offered without interruption."""
@@ -18,6 +22,100 @@ DOUBT_SECONDS: Final = 60.0
 SETTING_SECONDS: Final = 300.0
 """Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
+
+
+class DecisionMonitor:
+    """What is shown of one engine from one evaluation to the next, and the events of its changes."""
+
+    def __init__(self) -> None:
+        """Begin before the first evaluation."""
+        self.state: State | None = None
+        """State of the last events."""
+        self._decision, self._setting = ShownDecision(), ShownSetting()
+        self._is_cost_known = False
+        self._recorded = Decision()
+        """Verdict and advice of the last events."""
+
+    def reset(self, *, forget_cost: bool = False) -> None:
+        """Show the next decision at once; ``forget_cost`` if the known cost was of another K."""
+        self._decision.reset()
+        self._is_cost_known = self._is_cost_known and not forget_cost
+
+    def show(
+        self, evaluation: Evaluation, now: float, longest: float, basis: object, *, is_dropped: bool
+    ) -> Shown:
+        """Return the decision and the setting to show, after those of an evaluation are offered.
+
+        Args:
+            evaluation: Evaluation of the newest windows.
+            now: Seconds (monotonic).
+            longest: Length of the longest window in seconds.
+            basis: Inputs of the setting besides windows and decision.
+            is_dropped: True during a drop.
+        """
+        cost, speedup = evaluation.longest.cost, evaluation.verdict_window.speedup_bounds
+        is_cost_known = cost is not None and not cost.is_typical
+        is_stalled, was_stalled = evaluation.state is State.STALLED, self.state is State.STALLED
+        if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
+            self.reset()
+        self._is_cost_known |= is_cost_known
+        decision = self._decision.offer(
+            Decision() if is_stalled or was_stalled else evaluation.computed_decision,
+            now,
+            may_pay=not (evaluation.gains_nothing or (is_dropped and evaluation.is_excluded)),
+            is_likely=speedup is not None and speedup.value >= evaluation.known.policy.speedup.harmful,
+        )
+        compute = partial(evaluation.setting_by, decision.advice)
+        basis = (decision.advice, basis, self._is_cost_known)
+        return decision, self._setting.offer(compute, basis, now, longest)
+
+    def gone(self, *, is_bad: bool) -> Event:
+        """Return the event of an engine that is gone; it shows no decision."""
+        self.reset()
+        before, self.state = self.state, State.UNREACHABLE
+        return _state_event("state_changed", self.state, before, bad=is_bad)
+
+    def events(self, evaluation: Evaluation, snapshot: EngineSnapshot) -> Iterator[Event]:
+        """Yield what an evaluation, with its snapshot, shows and the one before did not."""
+        yield from self._state_events(evaluation.state)
+        yield from self._decision_events(evaluation.decision, snapshot)
+
+    def _state_events(self, state: State) -> Iterator[Event]:
+        """Yield a new state; the first state is an event only if it is a fault."""
+        before, self.state = self.state, state
+        if state is before:
+            return
+        if state is State.STALLED:
+            yield _state_event("drafting_stalled", state, before)
+        elif before is not None:
+            is_end = before is State.STALLED
+            yield _state_event("drafting_no_longer_stalled" if is_end else "state_changed", state, before)
+
+    def _decision_events(self, shown: Decision, snapshot: EngineSnapshot) -> Iterator[Event]:
+        """Yield another verdict, and other advice; the absence of one is none."""
+        before, advice = self._recorded, shown.advice
+        if shown.verdict not in {before.verdict, Verdict.INSUFFICIENT}:
+            self._recorded = self._recorded._replace(verdict=shown.verdict)
+            fields = {
+                "verdict": str(shown.verdict),
+                "before": "" if before.verdict is Verdict.INSUFFICIENT else str(before.verdict),
+                "findings": [finding.name for finding in snapshot.findings],
+            }
+            yield Event("verdict_changed", fields, bad=shown.verdict is Verdict.HARMFUL)
+        if advice != before.advice and advice.action is not Action.COLLECT:
+            self._recorded = self._recorded._replace(advice=advice)
+            former = before.advice.action
+            recommendation = {
+                "recommendation": str(advice.action),
+                "before": "" if former is Action.COLLECT else str(former),
+                "recommended_tokens": advice.tokens,
+                "verdict": str(shown.verdict),
+            }
+            yield Event("recommendation_changed", recommendation)
+
+
+def _state_event(name: str, state: State, before: State | None, *, bad: bool | None = None) -> Event:
+    return Event(name, {"state": str(state), "before": str(before or "")}, bad=bad)
 
 
 class ShownDecision:

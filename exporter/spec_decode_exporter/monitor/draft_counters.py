@@ -144,7 +144,7 @@ class DraftCounters:
         if counts is None:
             return Drafting.UNKNOWN
         generated, first, steps = counts
-        if exceeds_steps(generated - first, steps, _running(sample)):
+        if exceeds_steps(generated - first, steps, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0):
             return Drafting.UNCOUNTED
         is_late = self._front_end in _LATE and generated - first < UNDRAFTED_TOKENS
         return Drafting.UNDECIDED if is_late else Drafting.OFF
@@ -161,19 +161,12 @@ def _with(sample: Sample, counter: Counter, count: int) -> Sample:
     return replace(sample, counters=counters, differences=sample.differences | {counter})
 
 
-def _running(sample: Sample) -> float:
-    return sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0
-
-
 def _race_tolerance(sample: Sample) -> float:
-    return TORN_DRAFTS + 2 * _running(sample)
+    return TORN_DRAFTS + 2 * (sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0)
 
 
 def _appears(before: Sample, sample: Sample) -> bool:
     """Return whether counters of drafts appear that began long before: an allow-list has them from now on."""
-    drafts, generated = sample[Counter.DRAFTS], sample[Counter.GENERATION_TOKENS]
-    if before[Counter.DRAFTS] is not None or not drafts:
-        return False
-    return drafts > max(0, (generated or 0) - (before[Counter.GENERATION_TOKENS] or 0)) + _race_tolerance(
-        sample
-    )
+    generated = (sample[Counter.GENERATION_TOKENS] or 0) - (before[Counter.GENERATION_TOKENS] or 0)
+    is_first = before[Counter.DRAFTS] is None
+    return is_first and (sample[Counter.DRAFTS] or 0) > max(0, generated) + _race_tolerance(sample)

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, FallbackEvaluation, Shown
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
-from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
+from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.isolation import NO_ITEM, Item
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
 from spec_decode_exporter.costs.learned import Learned, LearnedState
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import drafts_of
-from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
+from spec_decode_exporter.drops.sums import Drop, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
-from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.decision import DecisionMonitor
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
+from spec_decode_exporter.monitor.events import drop_event
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Gauge
 from spec_decode_exporter.scrape.sample import Sample
@@ -50,6 +51,9 @@ class EngineMonitor:
         assumptions: Assumptions | None = None,
         baseline: Baseline | None = None,
         remembered: LearnedState | None = None,
+        *,
+        labels: Item = NO_ITEM,
+        phase: float = 0.0,
     ) -> None:
         """Monitor an engine.
 
@@ -58,7 +62,10 @@ class EngineMonitor:
             assumptions: Knowledge of the engine besides its counters.
             baseline: Baseline of its model on its target, shared with the model's other engines.
             remembered: What an earlier process learned about it.
+            labels: Its ``target``, ``model_name`` and ``engine``.
+            phase: Position of its evaluations in their interval, 0 to 1.
         """
+        self.labels, self.phase = labels, phase
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()
@@ -79,11 +86,7 @@ class EngineMonitor:
         self._cost_basis = False, 0
         self._last_drafts: tuple[Window, float] | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
-        self._is_cost_known = False
-        self._decision, self._setting = ShownDecision(), ShownSetting()
-        self._state: State | None = None
-        self._recorded = Decision()
-        """Verdict and advice of the last events about them."""
+        self._decisions = DecisionMonitor()
         self.use(windows, self._assumptions)
         if remembered is not None:
             self.learned.remember(remembered)
@@ -98,7 +101,7 @@ class EngineMonitor:
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
         self._costs_at, self._prefill_shares = -inf, dict[float, float]()
         self.is_urgent = True
-        if self._state is State.UNREACHABLE:
+        if self._decisions.state is State.UNREACHABLE:
             self._last = self._absent()
 
     def use_experiments(self, arms: Sequence[Learned], faster: FasterMethod | None) -> None:
@@ -173,17 +176,14 @@ class EngineMonitor:
             raise
         if not windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
             return ()
-        return (*self._state_events(evaluation.state), *self._decision_events(evaluation.decision))
+        return tuple(self._decisions.events(evaluation, self._last))
 
     def gone(self, now: float, *, is_bad: bool) -> tuple[Event, ...]:
         """Free the evaluation of an engine that is gone at ``now`` (monotonic); return the event, once."""
-        if self._state is State.UNREACHABLE or not self.history.is_gone(now):
+        if self._decisions.state is State.UNREACHABLE or not self.history.is_gone(now):
             return ()
-        before, self._state, self._last = self._state, State.UNREACHABLE, self._absent()
-        self.is_urgent = True
-        self._decision.reset()
-        fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
-        return (Event("state_changed", fields, bad=is_bad),)
+        self._last, self.is_urgent = self._absent(), True
+        return (self._decisions.gone(is_bad=is_bad),)
 
     def evaluation_over(self, seconds: float, *, is_gone: bool = False) -> Evaluation:
         """Return the evaluation of the last ``seconds``, at most: the advice needs no longer ones."""
@@ -210,15 +210,15 @@ class EngineMonitor:
         More visible positions alone, which reset no window, are no event, nor is another method.
         """
         if step.reset is not None:
-            self._decision.reset()
+            self._decisions.reset()
             fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
             yield Event("engine_reset", fields)
         before, tokens = self._tokens, self.history.tokens
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
             self._resets, self._tokens, self.is_urgent = self.history.window_resets, tokens, True
-            self._is_cost_known, self._last_drafts = False, None
-            self._decision.reset()
+            self._last_drafts = None
+            self._decisions.reset(forget_cost=True)
             if tokens != before:
                 yield Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})
 
@@ -234,7 +234,7 @@ class EngineMonitor:
         changed, self._suspected, self._broken = confirmed ^ self._broken, suspected, confirmed
         self.is_urgent |= bool(changed)
         for check in sorted(changed):
-            fields: dict[str, object] = {
+            fields = {
                 "check": str(check),
                 "drafts": poll.counters.drafts,
                 "draft_tokens": poll.counters.draft_tokens,
@@ -252,11 +252,11 @@ class EngineMonitor:
             changed_at = increment.end - min(ages)
             # A drop and its end show their decisions at once; traffic that alternates resets nothing.
             if changed_at - self._changed_before > self._lengths[-1]:
-                self._decision.reset()
+                self._decisions.reset()
             self._note_change(changed_at)
         self.is_urgent |= bool(drops)
         for drop in drops:
-            yield _drop_event(drop, self.history.wall)
+            yield drop_event(drop, self.history.wall)
 
     def _observe_drops(self, increment: Increment) -> tuple[Drop, ...]:
         """Add an increment to the detectors of drops; without steps no lack of drafts is one."""
@@ -290,24 +290,12 @@ class EngineMonitor:
 
     def _shown(self, evaluation: Evaluation, drops: DropStatus) -> Shown:
         """Return the decision and the setting to show, after those of an evaluation are offered."""
-        now, known = self.history.last_seen, evaluation.known
-        cost = evaluation.longest.cost
-        is_cost_known = cost is not None and not cost.is_typical
-        is_stalled, was_stalled = evaluation.state is State.STALLED, self._state is State.STALLED
-        if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
-            self._decision.reset()
-        if was_stalled and not is_stalled:  # from now on a verdict is about the time since
-            self._note_change(now)
+        now = self.history.last_seen
+        if self._decisions.state is State.STALLED and evaluation.state is not State.STALLED:
+            self._note_change(now)  # from now on a verdict is about the time since
             self.is_urgent = True
-        self._is_cost_known |= is_cost_known
-        computed = Decision() if is_stalled or was_stalled else evaluation.computed_decision
-        may_pay = not (evaluation.gains_nothing or (drops.live and evaluation.is_excluded))
-        speedup, even = evaluation.verdict_window.speedup_bounds, known.policy.speedup.harmful
-        is_likely = speedup is not None and speedup.value >= even
-        decision = self._decision.offer(computed, now, may_pay=may_pay, is_likely=is_likely)
-        basis = (decision.advice, self._assumptions, self._resets, self._is_cost_known)
-        compute = partial(evaluation.setting_by, decision.advice)
-        return decision, self._setting.offer(compute, basis, now, self._lengths[-1])
+        basis = (self._assumptions, self._resets)
+        return self._decisions.show(evaluation, now, self._lengths[-1], basis, is_dropped=bool(drops.live))
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -407,50 +395,3 @@ class EngineMonitor:
         found = findings(evaluation, broken, drops, length)
         evaluation.release_columns()
         return found
-
-    # Events of evaluations
-
-    def _state_events(self, state: State) -> Iterator[Event]:
-        """Yield a new state; the first state is an event only if it is a fault."""
-        before, self._state = self._state, state
-        stalled = state is State.STALLED
-        if state is before or (before is None and not stalled):
-            return
-        ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
-        fields: dict[str, object] = {"state": str(state), "before": str(before or "")}
-        yield Event("drafting_stalled" if stalled else ended, fields)
-
-    def _decision_events(self, shown: Decision) -> Iterator[Event]:
-        """Yield another verdict, and other advice; the absence of one is none."""
-        before, advice = self._recorded, shown.advice
-        if shown.verdict not in {before.verdict, Verdict.INSUFFICIENT}:
-            found = self._last.findings if self._last else ()
-            fields: dict[str, object] = {
-                "verdict": str(shown.verdict),
-                "before": "" if before.verdict is Verdict.INSUFFICIENT else str(before.verdict),
-                "findings": [finding.name for finding in found],
-            }
-            self._recorded = self._recorded._replace(verdict=shown.verdict)
-            yield Event("verdict_changed", fields, bad=shown.verdict is Verdict.HARMFUL)
-        if advice != before.advice and advice.action is not Action.COLLECT:
-            fields = {
-                "recommendation": str(advice.action),
-                "before": "" if before.advice.action is Action.COLLECT else str(before.advice.action),
-                "recommended_tokens": advice.tokens,
-                "verdict": str(shown.verdict),
-            }
-            self._recorded = self._recorded._replace(advice=advice)
-            yield Event("recommendation_changed", fields)
-
-
-def _drop_event(drop: Drop, wall: float) -> Event:
-    subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
-    began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    fields: dict[str, object] = {
-        "kind": str(drop.kind),
-        "baseline_length": round(drop.baseline_length, 3),
-        "length": round(drop.length, 3),
-        "seconds": round(drop.seconds, 1),
-        "since": began,
-    }
-    return Event(f"{subject}_{drop.transition}", fields)

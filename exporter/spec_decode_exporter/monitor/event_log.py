@@ -18,7 +18,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
-from spec_decode_exporter.monitor.snapshot import engine_id
+from spec_decode_exporter.monitor.snapshot import id_of
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""
@@ -37,11 +37,6 @@ Plain = bool | int | float | str | None
 """Value of a field that JSON can represent."""
 
 
-def run_name(started: float) -> str:
-    """Return the identifier of a run of the exporter: its start in milliseconds of Unix time, hexadecimal."""
-    return f"{max(0, round(started * 1000)):x}"
-
-
 class UnknownEventError(ValueError):
     """Text that is not the identifier of an event."""
 
@@ -54,13 +49,6 @@ class EventSubject(NamedTuple):
     model_name: str | None = None
     engine: str | None = None
     """None for an event of a target or of requests."""
-
-    @property
-    def engine_id(self) -> str | None:
-        """Identifier of the engine; None for an event of a target or of requests."""
-        if self.model_name is None or self.engine is None:
-            return None
-        return engine_id(self.target, self.model_name, self.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +140,10 @@ class EventLog:
     def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
         fields = {name: _plain(value) for name, value in event.fields.items()}
-        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, subject.engine_id, fields)
-        log = _log.bind(event_id=identifier, **_labels(subject), **event.fields)
+        labels = {name: label for name, label in subject._asdict().items() if label}
+        engine = None if subject.engine is None else id_of(labels)
+        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, engine, fields)
+        log = _log.bind(event_id=identifier, **labels, **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
         elif not bad and self._now() < self.quiet_until:
@@ -172,10 +162,6 @@ def engine_errors(events: EventLog, clock: Clock) -> Isolation:
         events.record(event, clock.wall(), EventSubject(**item))
 
     return Isolation(clock.monotonic, report)
-
-
-def _labels(subject: EventSubject) -> Mapping[str, str]:
-    return {name: label for name, label in subject._asdict().items() if label}
 
 
 def _plain(value: object) -> Plain | tuple[Plain, ...]:

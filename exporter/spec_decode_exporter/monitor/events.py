@@ -6,11 +6,13 @@ A test compares it with every call that logs; docs/reference/log.md is generated
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from string import Formatter
 from typing import Final, Literal, NamedTuple
 
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.drops.sums import Drop, DropKind
 from spec_decode_exporter.window.poll import Check
 
 Tone = Literal["drop", "recovery", "reset", "neutral"]
@@ -133,6 +135,20 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "check": {check: check.replace("_", " ") for check in Check},
 }
 """Words for values, by field, where the value itself is not clear."""
+
+
+def drop_event(drop: Drop, wall: float) -> Event:
+    """Return the event of a drop, or of its end, at a Unix time."""
+    subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
+    began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    fields = {
+        "kind": str(drop.kind),
+        "baseline_length": round(drop.baseline_length, 3),
+        "length": round(drop.length, 3),
+        "seconds": round(drop.seconds, 1),
+        "since": began,
+    }
+    return Event(f"{subject}_{drop.transition}", fields)
 
 
 def is_bad(event: Event) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -11,18 +12,14 @@ from typing import Final, TypeVar
 import structlog
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
-from spec_decode_exporter.scrape.poll_record import Recorded
 
 MANY_TARGETS: Final = 10
 QUIET_SECONDS: Final = 60.0
@@ -50,25 +47,13 @@ T = TypeVar("T")
 class Fleet:
     """Monitors of all targets, each with a task that polls it."""
 
-    def __init__(
-        self,
-        config: Config,
-        clock: Clock,
-        remembered: Remembered,
-        events: EventLog,
-        errors: Isolation | None = None,
-        *,
-        spread: bool = True,
-        recorded: Recorded | None = None,
-    ) -> None:
-        """Monitor no target yet; see ``Shared`` for ``spread`` and ``recorded``."""
+    def __init__(self, config: Config, shared: Shared) -> None:
+        """Monitor no target yet."""
+        self.shared = shared
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
-        errors = errors or Isolation(clock.monotonic)
-        self.shared = Shared(
-            *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
-        )
+        shared.limit = self._limit
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._resolvers: dict[str, Resolver] = {}
@@ -77,7 +62,7 @@ class Fleet:
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, clock.monotonic)
+        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, shared.clock.monotonic)
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -100,7 +85,11 @@ class Fleet:
         """Monitor these targets after earlier changes; beyond the limit, configured ones come first."""
         self.shared.limit = self._limit
         self._wanted = sorted(targets, key=lambda target: bool(target.found_by))[: self._limit]
-        self._note_not_monitored(len(targets) - len(self._wanted))
+        before, self.not_monitored = self.not_monitored, len(targets) - len(self._wanted)
+        if self.not_monitored and not before:
+            remedy = "raise limits.engines and the memory limit of the container, or use shards"
+            limits = {"limit": self._limit, "remedy": remedy}
+            _log.warning("targets_not_monitored", targets=self.not_monitored, **limits)
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
@@ -170,21 +159,13 @@ class Fleet:
             resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
         return TargetMonitor(target, self.config, self.shared, resolver)
 
-    def _note_not_monitored(self, number: int) -> None:
-        if number and not self.not_monitored:
-            remedy = "raise limits.engines and the memory limit of the container, or use shards"
-            _log.warning("targets_not_monitored", targets=number, limit=self.shared.limit, remedy=remedy)
-        self.not_monitored = number
-
 
 def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
     """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
     for file in files:
-        try:
+        with suppress(OSError, ValueError):
             text = Path(file).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            continue
-        return int(text) if text.isdecimal() else None
+            return int(text) if text.isdecimal() else None
     return None
 
 

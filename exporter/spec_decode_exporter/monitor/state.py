@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -20,6 +20,7 @@ MAX_BASELINES: Final = 512
 STATE_SECONDS: Final = 7 * 86_400.0
 BASELINE_SECONDS: Final = 90 * 86_400.0
 """Age from which on an entry is forgotten: hardware, version and traffic change."""
+Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 
 
@@ -139,21 +140,18 @@ class Remembered:
             if known is None or (not known.end and known.adopt(saved.baseline)):
                 self.keep_baseline(model, known or saved.baseline)
 
-    def engines(self, now: float) -> Iterator[RememberedEngine]:
-        """Yield the engines to save at ``now`` (Unix time), without those that are too old."""
-        return (each for each in [*self._engines.values()] if now - each.seen <= STATE_SECONDS)
-
-    def baselines(self, now: float) -> Iterator[RememberedBaseline]:
-        """Yield the baselines to save, likewise."""
-        saved = [*self._baselines.values()]
-        return (each for each in saved if now - each.baseline.end <= BASELINE_SECONDS)
+    def state(self, now: float) -> StateDocument:
+        """Return what to save at ``now`` (Unix time), without what is too old."""
+        return StateDocument(
+            engines=[each for each in self._engines.values() if now - each.seen <= STATE_SECONDS],
+            baselines=[
+                each for each in self._baselines.values() if now - each.baseline.end <= BASELINE_SECONDS
+            ],
+        )
 
     def _known_baseline(self, key: ModelKey) -> Baseline | None:
         saved = self._baselines.get(key)
         return saved.baseline if saved else self._used.get(key)
-
-
-Key = TypeVar("Key", EngineKey, ModelKey)
 
 
 def _keep(entries: dict[Key, Entry], key: Key, entry: Entry, most: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -13,17 +13,11 @@ from typing import Final
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import read_bounded, replace_file
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import STATE, Pace
-from spec_decode_exporter.monitor.state import (
-    VERSION,
-    Remembered,
-    RememberedBaseline,
-    RememberedEngine,
-    StateDocument,
-)
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import VERSION, RememberedBaseline, RememberedEngine, StateDocument
 
 MAX_BYTES: Final = 32 * 2**20
 MAX_ENGINES_BYTES: Final = 24 * 2**20
@@ -51,15 +45,10 @@ class StateFile:
         self._failures = OnceUntilRecovered()
 
     @property
-    def failure(self) -> str:
-        """Reason why the last save failed; empty after a success."""
-        return self._failures.reason or ""
-
-    @property
     def problem(self) -> str:
-        """Sentence about the file for the page; empty without a problem."""
+        """Sentence about the last save for the page, if it failed; else empty."""
         text = "The state file cannot be written: {}. After a restart, baselines are lost."
-        return text.format(self.failure) if self.failure else ""
+        return text.format(self._failures.reason) if self._failures.reason else ""
 
     def load(self) -> StateDocument:
         """Return the state; an empty one if there is no file, or if it does not validate.
@@ -104,32 +93,25 @@ class StateFile:
 class StateSaver:
     """Loads the state file, if one is configured, and saves it periodically and at the end."""
 
-    def __init__(self, remembered: Remembered, clock: Clock, collect: Callable[[], None]) -> None:
-        """``collect`` hands over the learned states of the engines to ``remembered``."""
-        self._remembered, self._clock, self._collect = remembered, clock, collect
+    def __init__(self, fleet: Fleet) -> None:
+        """Save the learned states of the engines of ``fleet``."""
+        self._fleet, self._clock, self._remembered = fleet, fleet.shared.clock, fleet.shared.remembered
         self.file: StateFile | None = None
         """State file; None without one."""
         self._disk = asyncio.Lock()
 
-    def begin(self, path: Path | None) -> None:
-        """Load the state file; it blocks on the disk, so call it before the event loop has other work."""
-        if path is not None:
-            self.file = StateFile(path)
-            self._remembered.recall(self.file.load())
-
     async def use(self, path: Path | None) -> None:
         """Use this file from now on; load it if it is another one."""
         async with self._disk:
-            if path is None:
-                self.file = None
-            elif self.file is None or path != self.file.path:
-                self.file = StateFile(path)
-                self._remembered.recall(await STATE.run(self.file.load))
+            if path != (self.file and self.file.path):
+                self.file = StateFile(path) if path else None
+                if self.file:
+                    self._remembered.recall(await STATE.run(self.file.load))
 
-    async def save_for_ever(self, interval: Callable[[], float]) -> None:
-        """Save periodically; ``interval`` returns the seconds until the next time."""
+    async def save_for_ever(self) -> None:
+        """Save periodically, as configured."""
         while True:
-            await self._clock.sleep_until(self._clock.monotonic() + interval())
+            await self._clock.sleep_until(self._clock.monotonic() + self._fleet.config.state.interval)
             await self.save()
 
     async def save(self) -> None:
@@ -139,10 +121,9 @@ class StateSaver:
     async def _write(self) -> None:
         async with self._disk:
             if self.file:  # without one, the states of a thousand engines would take 9 MB for nothing
-                self._collect()
-                now = self._clock.wall()
-                engines = await _texts(self._remembered.engines(now))
-                baselines = await _texts(self._remembered.baselines(now))
+                self._fleet.remember()
+                state = self._remembered.state(self._clock.wall())
+                engines, baselines = await _texts(state.engines), await _texts(state.baselines)
                 await STATE.run(self.file.save, document(engines, baselines))
 
 

@@ -7,15 +7,13 @@ names, then figures with the names of the exporter's metrics, all of the longest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.figure_table import FIGURE
-from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
@@ -24,10 +22,14 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 _DIGITS: Final = 4
 """Decimals: a tenth of a millisecond, a hundredth of a percent."""
-_NAMES: Final = ("target", "model_name", "engine")
-_BOUNDED: Final = ("acceptance_length_tokens", "draft_acceptance_ratio", "estimated_speedup_ratio")
-_MEANS: Final = ("time_per_output_token_seconds", "time_to_first_token_seconds", "prefix_cache_hit_ratio")
-"""Figures with and without 95 % bounds."""
+_FIGURES: Final = (
+    "acceptance_length_tokens",
+    "draft_acceptance_ratio",
+    "estimated_speedup_ratio",
+    "time_per_output_token_seconds",
+    "time_to_first_token_seconds",
+    "prefix_cache_hit_ratio",
+)
 
 _log = structlog.get_logger()
 
@@ -44,14 +46,10 @@ async def write_summaries(
         due = max(due + interval, clock.monotonic())
         await clock.sleep_until(due)
         for labels, snapshot in engines():
-            errors.attempt("summary", labels, partial(_write, labels, snapshot))
+            line = errors.attempt("summary", labels, partial(summary_line, labels, snapshot))
+            if line:
+                _log.info("engine_summary", **line)
             await yield_to_event_loop()
-
-
-def _write(labels: Mapping[str, str], snapshot: EngineSnapshot) -> None:
-    fields = summary_line(labels, snapshot)
-    if fields is not None:
-        _log.info("engine_summary", **fields)
 
 
 def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[str, object] | None:
@@ -59,28 +57,11 @@ def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[st
     evaluation = snapshot.evaluation
     if not evaluation.windows or not evaluation.longest.total.drafts:
         return None
-    fields = {
-        **_vllm_fields(evaluation.longest),
-        "state": str(evaluation.state),
-        "verdict": str(evaluation.verdict),
-        "recommendation": str(evaluation.action),
-        "configured_tokens": snapshot.tokens or None,
-        "recommended_tokens": evaluation.decision.advice.tokens,
-        **dict(_figures(evaluation)),
-    }
-    known = {name: _rounded(value) for name, value in fields.items() if value is not None}
-    return {**{name: labels[name] for name in _NAMES}, **known}
-
-
-def _rounded(value: object) -> object:
-    return round(value, _DIGITS) if isinstance(value, float) else value
-
-
-def _vllm_fields(longest: WindowEvaluation) -> dict[str, object]:
-    """Return the fields of vLLM's line, with its names."""
-    total, seconds = longest.total, longest.window.seconds
-    rates = [_rounded(rate) for rate in longest.positions.acceptance]
-    return {
+    longest, total = evaluation.longest, evaluation.longest.total
+    seconds, positions = longest.window.seconds, longest.positions
+    rates = [_rounded(rate) for rate in positions.acceptance]
+    fields: dict[str, object] = {
+        **{name: labels[name] for name in ("target", "model_name", "engine")},
         "window": longest.label,
         "seconds": seconds,
         "drafts": total.drafts,
@@ -89,24 +70,27 @@ def _vllm_fields(longest: WindowEvaluation) -> dict[str, object]:
         "drafted_throughput": ratio(total.draft_tokens, seconds),
         "accepted_tokens": total.accepted_tokens,
         "drafted_tokens": total.draft_tokens,
-        "per_position_acceptance_rate": rates if longest.positions.are_known else None,
+        "per_position_acceptance_rate": rates if positions.are_known else None,
         "avg_draft_acceptance_rate": longest.draft_acceptance_ratio,
+        "state": str(evaluation.state),
+        "verdict": str(evaluation.verdict),
+        "recommendation": str(evaluation.action),
+        "configured_tokens": snapshot.tokens or None,
+        "recommended_tokens": evaluation.decision.advice.tokens,
     }
-
-
-def _figures(evaluation: Evaluation) -> Iterator[tuple[str, object]]:
-    """Yield figures with the names of the exporter's metrics."""
-    longest = evaluation.longest
-    for figure in (FIGURE[key] for key in _BOUNDED):
+    for figure in map(FIGURE.__getitem__, _FIGURES):
         bounds = figure.bounds(longest) if figure.bounds else None
-        yield from _bounded(figure.key, figure.of(longest), bounds)
+        fields |= _with_bounds(figure.key, figure.of(longest), bounds)
     if (request := longest.request) is not None:  # else only the speed-up of decoding is known
-        yield from _bounded("end_to_end_speedup_ratio", request.value, request.bounds)
-        yield "end_to_end_basis", str(request.basis)
-    yield from ((key, FIGURE[key].of(longest)) for key in _MEANS)
+        fields |= _with_bounds("end_to_end_speedup_ratio", request.value, request.bounds)
+        fields["end_to_end_basis"] = str(request.basis)
+    return {name: _rounded(value) for name, value in fields.items() if value is not None}
 
 
-def _bounded(key: str, value: object, bounds: Estimate | None) -> Iterator[tuple[str, object]]:
-    yield key, value
-    if bounds is not None:
-        yield from ((f"{key}_lower", bounds.lower), (f"{key}_upper", bounds.upper))
+def _with_bounds(key: str, value: float | None, bounds: Estimate | None) -> dict[str, object]:
+    known = {f"{key}_lower": bounds.lower, f"{key}_upper": bounds.upper} if bounds else {}
+    return {key: value, **known}
+
+
+def _rounded(value: object) -> object:
+    return round(value, _DIGITS) if isinstance(value, float) else value

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from math import ceil, floor, inf
+from math import ceil
 from operator import attrgetter
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject, engine_errors
+from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
+from spec_decode_exporter.monitor.state import EngineKey, ModelKey, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
-from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
@@ -37,8 +36,6 @@ T = TypeVar("T")
 
 EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
-SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
-USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
@@ -47,57 +44,6 @@ ENGINES_SLICE: Final = 4
 
 _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
-
-
-@dataclass(slots=True, eq=False)
-class Shared:
-    """Everything that the targets share."""
-
-    clock: Clock
-    remembered: Remembered
-    """Learned state of engines of earlier processes, and baselines."""
-    events: EventLog
-    errors: Isolation = field(default_factory=Isolation)
-    """Isolates internal errors of readers and of targets; those of engines are events."""
-    limit: int = MAX_ENGINES
-    """Places: an engine takes one, or more with long labels."""
-    spread: bool = True
-    """Shift rarer work by a phase of each engine, so that a fleet does not do it all at once."""
-    recorded: Recorded | None = None
-    """Takes each raw poll, to record it."""
-    prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
-    """Takes labels, snapshot and pace of each engine that was evaluated."""
-    places_taken: int = 0
-    budget: PollBudget = field(default_factory=PollBudget)
-    engine_errors: Isolation = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Make events of the internal errors of engines."""
-        self.engine_errors = engine_errors(self.events, self.clock)
-
-    @property
-    def pace(self) -> float:
-        """Seconds between two evaluations of an engine, by the engines of all targets."""
-        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
-        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
-
-    def phase(self, key: str) -> float:
-        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key) if self.spread else 0.0
-
-
-class Monitored(NamedTuple):
-    """A monitored engine."""
-
-    engine: EngineMonitor
-    labels: Mapping[str, str]
-    """``target``, ``model_name``, by default that of the URL, else the target's name, and ``engine``."""
-    phase: float  # position of its evaluations in their interval, 0 to 1
-
-    @property
-    def subject(self) -> EventSubject:
-        """Subject of its events."""
-        return EventSubject(**self.labels)
 
 
 class TargetMonitor:
@@ -110,7 +56,7 @@ class TargetMonitor:
         self, target: Target, config: Config, shared: Shared, resolver: Resolver = CONFIG_RESOLVER
     ) -> None:
         """Prepare to ``run``."""
-        self.engines: dict[EngineName, Monitored] = {}
+        self.engines: dict[EngineName, EngineMonitor] = {}
         self._shared, self._resolver = shared, resolver
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
@@ -140,8 +86,7 @@ class TargetMonitor:
         """Continue with another configuration and the same windows; ``run`` must have ended."""
         await self._client.close()
         self._configure(target, config)
-        for name, (engine, *_) in self.engines.items():
-            engine.use(config.windows, self._assumptions(name))
+        self._use_served(is_another=True)
 
     def poller(self) -> Poller:
         """Return a new poller, which passes the target's pages to this monitor."""
@@ -231,7 +176,9 @@ class TargetMonitor:
             address=f"{address(target.url)}{urlsplit(target.url).path}",
             labels=self.labels,
             discovery=target.discovery,
-            engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in self.engines.values()),
+            engines=tuple(
+                (each.labels["model_name"], each.labels["engine"]) for each in self.engines.values()
+            ),
         )
 
     def remember(self) -> None:
@@ -251,7 +198,7 @@ class TargetMonitor:
         """
         own, engines = dict(self.target.labels), list(self.engines.values())
         return self._shared.errors.each(
-            part, engines, attrgetter("labels"), lambda its: ({**its.labels, **own}, work(its.engine))
+            part, engines, attrgetter("labels"), lambda engine: ({**engine.labels, **own}, work(engine))
         )
 
     # Settings
@@ -267,7 +214,7 @@ class TargetMonitor:
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         if problem and self._record.is_news("pod_arguments", problem):
-            fields: dict[str, object] = {"source": "pod_arguments", "reason": problem}
+            fields = {"source": "pod_arguments", "reason": problem}
             self.record_event(Event("server_details_not_used", fields))
 
     def _assumptions(self, name: EngineName) -> Assumptions:
@@ -287,10 +234,10 @@ class TargetMonitor:
         )
 
     def _use_served(self, *, is_another: bool = False) -> None:
-        """Use what the server reported since the last poll: its speculation, and what its page says of it."""
+        """Use what the server reported since the last poll, or other settings, in the engines."""
         if self._record.speculation != self._served or is_another:
             self._served = self._record.speculation
-            for name, (engine, *_) in self.engines.items():
+            for name, engine in self.engines.items():
                 engine.use(self._config.windows, self._assumptions(name))
 
     # Pages
@@ -305,47 +252,40 @@ class TargetMonitor:
         self._use_served(is_another=is_another)
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
-        for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
-            was_reset |= self._observe(monitored, sample, polled)
+        for number, (engine, sample) in enumerate(self._admitted(polled), 1):
+            was_reset |= self._observe(engine, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
-        if was_reset:
-            self._forget_served_tokens()
-        return was_reset
-
-    def _forget_served_tokens(self) -> None:
-        """Forget the K that the server reported before its restart, until it reports the new one."""
-        if self._record.speculation and self._record.speculation.tokens:
+        if was_reset and self._record.speculation:  # its K is that of the process before
             self._record.speculation = replace(self._record.speculation, tokens=None)
             self._use_served()
-
-    def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
-        """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
-        engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
-        moments = polled.moment, polled.wall, polled.interval
-        observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
-        for event in errors.attempt("counting", monitored.labels, observe) or ():
-            was_reset |= event.name == "engine_reset"
-            self.record_event(event, monitored.subject)
-        if engine.is_urgent or self._is_due(monitored, polled):
-            evaluate = partial(engine.evaluate, in_full=self._shared.pace > polled.interval)
-            for event in errors.attempt("evaluation", monitored.labels, evaluate) or ():
-                self.record_event(event, monitored.subject)
-            if engine.snapshot:
-                labels = {**monitored.labels, **dict(self.target.labels)}
-                self._shared.prepare(labels, engine.snapshot, self._shared.pace)
         return was_reset
 
-    def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
-        pace, before = self._shared.pace, monitored.engine.evaluated_at
-        if pace <= polled.interval or before == -inf:
-            return True
-        shift = monitored.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
-        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
+    def _observe(self, engine: EngineMonitor, sample: Sample, polled: Polled) -> bool:
+        """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
+        pace, moments = self._shared.pace, (polled.moment, polled.wall, polled.interval)
+        observe = partial(engine.observe, sample, *moments, self._config.poll.histogram_interval)
+        observed = self._record_events("counting", engine, observe)
+        if self._shared.is_due(engine, polled):
+            evaluate = partial(engine.evaluate, in_full=pace > polled.interval)
+            self._record_events("evaluation", engine, evaluate)
+            if engine.snapshot:
+                labels = {**engine.labels, **dict(self.target.labels)}
+                self._shared.prepare(labels, engine.snapshot, pace)
+        return any(event.name == "engine_reset" for event in observed)
+
+    def _record_events(
+        self, part: str, engine: EngineMonitor, work: Callable[[], Sequence[Event]]
+    ) -> Sequence[Event]:
+        """Record and return the events of an engine; none if ``work`` raises, which is an event too."""
+        events = self._shared.engine_errors.attempt(part, engine.labels, work) or ()
+        for event in events:
+            self.record_event(event, EventSubject(**engine.labels))
+        return events
 
     # Admission and eviction
 
-    def _admitted(self, polled: Polled) -> list[tuple[Monitored, Sample]]:
+    def _admitted(self, polled: Polled) -> list[tuple[EngineMonitor, Sample]]:
         """Return the samples of monitored engines, and of new ones as far as there are places."""
         samples = polled.reading.samples
         if samples.keys() != self.engines.keys():
@@ -357,19 +297,17 @@ class TargetMonitor:
         admitted = [(self.engines[name], sample) for name, sample in samples.items() if name in self.engines]
         before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
         if self._not_monitored and not before:
-            fields: dict[str, object] = {
-                "engines": self._not_monitored,
-                "kept": len(admitted),
-                "remedy": "raise limits.engines and the memory limit of the container",
-            }
+            remedy = "raise limits.engines and the memory limit of the container"
+            fields = {"engines": self._not_monitored, "kept": len(admitted), "remedy": remedy}
             self.record_event(Event("engines_not_monitored", fields))
         return admitted
 
     def _evict(self, new: Sequence[EngineName], polled: Polled) -> None:
         """Evict engines that left long ago, and the oldest whose places are needed."""
-        for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
-            is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
-            if not is_old and self._fit(*new):
+        left = self.engines.keys() - polled.reading.samples.keys()
+        seen = {name: self.engines[name].history.last_seen for name in left}
+        for name in sorted(left, key=seen.__getitem__):
+            if polled.moment - seen[name] <= EVICTED_AFTER and self._fit(*new):
                 break
             self._drop(name)
 
@@ -392,35 +330,32 @@ class TargetMonitor:
             "model_name": name.model_name or model_of(self.target.url) or self.target.name,
             "engine": name.engine or "0",
         }
-        for other in [other for other, its in self.engines.items() if its.labels == labels]:
+        for other in [other for other, engine in self.engines.items() if engine.labels == labels]:
             self._drop(other)  # the server names its model now, or no longer: no page has a series twice
-        engine = EngineMonitor(
+        self.engines[name] = EngineMonitor(
             self._config.windows,
             self._assumptions(name),
-            baseline=remembered.baseline(self.model_key(name.model_name)),
-            remembered=remembered.engine(self._key(name), polled.wall),
+            remembered.baseline(self.model_key(name.model_name)),
+            remembered.engine(EngineKey(self.target.name, *name), polled.wall),
+            labels=labels,
+            phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
         )
-        own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
-        monitored = self.engines[name] = Monitored(engine, labels, own_phase)
         self._take_places(self._places_of(name))
-        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), monitored.subject)
+        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), EventSubject(**labels))
 
     def _remember(self, name: EngineName) -> None:
-        (engine, labels, _), clock = self.engines[name], self._shared.clock
-        remembered = self._shared.remembered
-        learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
+        engine, clock, remembered = self.engines[name], self._shared.clock, self._shared.remembered
+        learned = self._shared.errors.attempt("saving", engine.labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.keep_engine(self._key(name), learned, seen)
+            remembered.keep_engine(EngineKey(self.target.name, *name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:
         """Free the evaluations of engines that are gone, and record it: bad only if the target is up."""
         now, is_bad = self._shared.clock.monotonic(), bool(self._record.up)
-        for monitored in self.engines.values():
-            gone = partial(monitored.engine.gone, now, is_bad=is_bad)
-            for event in self._shared.errors.attempt("gone", monitored.labels, gone) or ():
-                self.record_event(event, monitored.subject)
+        for engine in self.engines.values():
+            self._record_events("gone", engine, partial(engine.gone, now, is_bad=is_bad))
 
     def _take_places(self, number: int) -> None:
         self._places += number
@@ -430,9 +365,3 @@ class TargetMonitor:
         """Return the places that an engine takes: one, or more with long labels."""
         values = (*self.labels.values(), *name)
         return max(1, ceil(sum(len(value.encode()) for value in values) / PLACE_LABELS))
-
-    def _last_seen(self, name: EngineName) -> float:
-        return self.engines[name].engine.history.last_seen
-
-    def _key(self, name: EngineName) -> EngineKey:
-        return EngineKey(self.target.name, *name)

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -32,10 +32,10 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.recording import RecordingClock, replay
-from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.saved_snapshot import read_rates
@@ -141,13 +141,10 @@ class Observation:
             targets: Targets; by default the static ones of ``config``.
             recorded: Takes each raw poll, to record it.
         """
-        self._clock = clock
-        self._max_window = config.windows[-1]
-        self.events = EventLog(run_name(clock.wall()), clock.monotonic)
-        """Events of the observation."""
-        self._errors = errors = Isolation(clock.monotonic)
-        remembered = Remembered()
-        self.fleet = Fleet(config, clock, remembered, self.events, errors, spread=False, recorded=recorded)
+        self._clock, self._max_window = clock, config.windows[-1]
+        shared = Shared(clock, spread=False, recorded=recorded)
+        remembered, errors, self.events = shared.remembered, shared.errors, shared.events
+        self.fleet = Fleet(config, shared)
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
@@ -212,12 +209,12 @@ class Observation:
             (engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
             events=self.events.since().events,
-            errors=self._errors,
+            errors=self.fleet.shared.errors,
         )
 
     def targets(self) -> tuple[TargetView, ...]:
         """Return every server and the result of its newest poll."""
-        return tuple(self._errors.each("report", self._monitors, attrgetter("item"), _target_view))
+        return tuple(self.fleet.each("report", _target_view))
 
     async def close(self) -> None:
         """Close every connection."""

@@ -10,9 +10,9 @@ from math import pi, sin
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
-from spec_decode_exporter.config.batch_schedule import batch_schedule
+from spec_decode_exporter.config.cost_settings import Schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
 from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, Duration, Section, Share
@@ -27,15 +27,6 @@ DraftTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
 MeanLength = Annotated[float, Field(gt=0, le=1_000_000)]
 Processes = Annotated[int, Field(ge=1, le=64)]
 ModelName = Annotated[str, Field(min_length=1)]
-Range = tuple[Tokens, Tokens, DraftTokens]
-"""Batch sizes, both ends included, and their draft tokens."""
-
-
-Schedule = Annotated[
-    tuple[Range, ...],
-    AfterValidator(lambda ranges: batch_schedule([list(each) for each in ranges]).ranges),
-]
-"""Draft tokens by batch size, vLLM's ``num_speculative_tokens_per_batch_size``."""
 
 
 class ScenarioPart(Section):

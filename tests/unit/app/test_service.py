@@ -151,12 +151,12 @@ class TestLearnedState:
         remembering.unlink()
         remembering.mkdir()
         await clock.advance(60.0)
-        await until(lambda: service._saver.file.failure)
+        await until(lambda: service._saver.file.problem)
         assert await exported(service, "state_last_save_successful") == 0
         assert "The state file cannot be written: it is not a plain file." in (await get(service, ""))[1]
         remembering.rmdir()
         await minutes_until(clock, remembering.is_file)
-        await until(lambda: not service._saver.file.failure)
+        await until(lambda: not service._saver.file.problem)
         await clock.advance(2.0)
         assert await exported(service, "state_last_save_successful") == 1
 

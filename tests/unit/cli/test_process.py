@@ -2,11 +2,15 @@
 
 import os
 import resource
+import sys
+from pathlib import Path
 
 import pytest
+import structlog
 
 from spec_decode_exporter.cli import process
-from spec_decode_exporter.cli.process import DroppingStream, raise_file_limit
+from spec_decode_exporter.cli.process import DroppingStream, log_without_waiting, raise_file_limit
+from spec_decode_exporter.core.log import configure_log
 
 
 @pytest.fixture
@@ -38,11 +42,18 @@ def test_a_line_that_the_reader_does_not_take_is_dropped_and_counted(pipe):
     assert stream.lines_dropped == 3
 
 
-def test_a_reader_that_is_gone_is_no_error():
+def test_a_log_that_cannot_be_written_is_no_error(monkeypatch):
     reading, writing = os.pipe()
     os.close(reading)
-    assert DroppingStream(writing).write("line\n") == 5
-    os.close(writing)
+    with os.fdopen(writing, "w") as gone, Path("/dev/full").open("w") as full:
+        for stream in (gone, full, None):
+            monkeypatch.setattr("sys.stderr", stream)
+            log = log_without_waiting()
+            assert sys.stderr is log
+            configure_log("info", "logfmt")
+            structlog.get_logger().warning("target_failing")
+            assert log.lines_dropped == 0
+    structlog.reset_defaults()
 
 
 def test_the_soft_limit_becomes_the_hard_limit(monkeypatch):

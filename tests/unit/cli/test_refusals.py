@@ -12,12 +12,12 @@ UNIT = "is not a number above 0, 1 at most"
 
 # fmt: off
 WRONG = [
-    (["bogus"], "unknown command 'bogus'; the commands are run, check-config, observe"),
-    (["obsevre"], "unknown command 'obsevre'; did you mean observe?"),
+    (["bogus"], "'bogus' is not a command; there are `run`, `check-config`, `observe`"),
+    (["obsevre"], "'obsevre' is not a command; did you mean `observe`?"),
     (["run", "--log.level", "verbose"], "--log.level must be 'debug', 'info', 'warning' or 'error', not 'verbose'"),
     (["run", "--web.listen-address", "7851"], "--web.listen-address: '7851' is not an address to listen on: write host:port"),
-    (["run", "--simulate", "dorp"], "--simulate: 'dorp' is neither a scenario nor a file; did you mean drop?"),
-    (["simulate", "--scenario", "stedy"], "--scenario: 'stedy' is neither a scenario nor a file; did you mean steady?"),
+    (["run", "--simulate", "dorp"], "--simulate: 'dorp' is not a scenario or file; did you mean `drop`?"),
+    (["simulate", "--scenario", "stedy"], "--scenario: 'stedy' is not a scenario or file; did you mean `steady`?"),
     (["simulate", "--listen-address", "8000"], "--listen-address: '8000' is not an address to listen on"),
     (["observe", "localhost:99999"], "--target 1 has an invalid host or port; a port is a number from 1 to 65535"),
     ([*PLAN, "--acceptance", "70%"], "--acceptance: '70%' is not a number of 0 or more, 1 at most"),

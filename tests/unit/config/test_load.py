@@ -6,7 +6,7 @@ from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.load import IN_CHART, active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.config.schema import DEFAULT_URL, Config, StateSettings
+from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.source import models_in
 from tests.paths import CHECKOUT
 
@@ -71,13 +71,15 @@ def test_a_value_from_the_environment_is_never_repeated(mistakes):
     assert any("not the value of ${A}" in one for one in reported)
 
 
-def test_paths_are_relative_to_the_file(read, tmp_path):
+def test_paths_are_relative_to_the_file_unless_they_are_absolute(read, tmp_path):
     (tmp_path / "token").write_text("t")
     config = read(
-        "targets: [{url: http://a, authorization: {credentials_file: token}}]\ndiscovery: {files: [sd/*.yml]}"
+        "targets: [{url: http://a, authorization: {credentials_file: token}}]\ndiscovery: {files: [sd/*.yml]}\n"
+        "state: {file: /nowhere/state.json}"
     )
     assert config.targets[0].authorization.credentials_file == tmp_path / "token"
     assert config.discovery.files == (tmp_path / "sd/*.yml",)
+    assert config.state.file == Path("/nowhere/state.json")
 
 
 def test_flags_override_the_file(read):
@@ -120,14 +122,6 @@ def test_a_flag_overrides_the_file_and_mistakes_of_the_file_keep_their_line(mist
     assert [one.partition(" ")[:1] for one in reported] == [("COST:",), ("command",), ("2:",)]
     of_section = "1: poll must be a mapping of keys to values, not '5'"
     assert mistakes("poll: 5\n", overrides={"poll.interval": "2s"}) == [of_section]
-
-
-def test_the_state_path_is_relative_to_the_file_unless_it_is_absolute(read, tmp_path):
-    assert read("").state == StateSettings(file=None, interval=60.0)
-    assert read("state: {file: state.json, interval: 5m}").state.file == tmp_path / "state.json"
-    assert read("state: {file: /nowhere/state.json}").state.file == Path("/nowhere/state.json")
-    (tmp_path / "there.json").touch()
-    assert read("state: {file: there.json}").state.file == tmp_path / "there.json"
 
 
 def test_a_file_that_cannot_be_read_is_one_mistake(tmp_path, write):

@@ -1,8 +1,3 @@
-from itertools import pairwise
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 
 ASCENDING = ("harmful", "poor", "marginal", "healthy")
@@ -26,28 +21,3 @@ def test_a_target_overrides_the_general_policy_key_by_key_at_any_depth():
     # Back to a default that the general policy overrides.
     general = Policy.model_validate({"speedup": {"healthy": 3.0}})
     assert merged(Policy.model_validate({"speedup": {"healthy": 2.0}}), general).speedup.healthy == 2.0
-
-
-policies = st.fixed_dictionaries(
-    {},
-    optional={
-        "min_drafts": st.integers(1, 1000),
-        "speedup": st.fixed_dictionaries({}, optional=dict.fromkeys(ASCENDING, st.floats(0, 5))),
-    },
-).map(Policy.model_validate)
-
-
-@settings(max_examples=40)
-@given(policies, policies)
-def test_invalid_thresholds_are_reported_at_their_key(own, general):
-    whole = merged(own, general)
-    reported = list(misordered(own, whole))
-    broken = [
-        pair
-        for pair in pairwise(ASCENDING)
-        if getattr(whole.speedup, pair[0]) > getattr(whole.speedup, pair[1])
-    ]
-    blameless = not list(misordered(general, general))
-    assert bool(reported) == bool(broken) or not blameless
-    for (section, key), _ in reported:
-        assert key in getattr(own, section).model_fields_set

@@ -11,15 +11,9 @@ from spec_decode_exporter.config.types import (
 )
 
 
-@pytest.mark.parametrize(
-    ("write", "parse", "texts"),
-    [
-        (format_duration, parse_duration, "0s 500ms 30s 5m 1m30s 1h30m 36h 1d 8d 1w 1y 1h1m1s1ms"),
-    ],
-    ids=["durations as by Prometheus"],
-)
-def test_texts_are_written_as_usual(write, parse, texts):
-    assert " ".join(write(parse(text)) for text in texts.split()) == texts
+def test_durations_are_written_as_by_prometheus():
+    texts = "0s 500ms 30s 5m 1m30s 1h30m 36h 1d 8d 1w 1y 1h1m1s1ms"
+    assert " ".join(format_duration(parse_duration(text)) for text in texts.split()) == texts
 
 
 @pytest.mark.parametrize(

@@ -65,23 +65,3 @@ def test_no_name_adds_a_field_to_logfmt_or_a_line_to_either_form(name, position)
     assert set(json.loads(as_json)) == set(keys)
     assert [key for key, _ in PAIR.findall(logfmt)] == keys
     assert "".join(match[0] for match in PAIR.finditer(logfmt)) == logfmt
-
-
-class Broken:
-    asked = 0
-
-    def write(self, text):
-        self.asked += 1
-        raise BrokenPipeError
-
-    def flush(self):
-        raise OSError(28, "No space left on device")
-
-
-def test_an_unwritable_log_does_not_raise(monkeypatch):
-    broken = Broken()
-    monkeypatch.setattr("sys.stderr", broken)
-    configure_log("info", "logfmt")
-    structlog.get_logger().warning("target_failing")
-    monkeypatch.undo()
-    assert broken.asked

@@ -4,7 +4,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import static_targets
@@ -14,9 +13,9 @@ from spec_decode_exporter.history.history_baselines import (
     TRY_AGAIN_SECONDS,
     HistoryBaselines,
 )
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import ModelKey, Remembered
+from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.state import ModelKey
 from spec_decode_exporter.scrape.errors import PollError
 from tests.conftest import settle
 from tests.fakes.simulated import Server
@@ -40,9 +39,8 @@ class Exporter:
     def __init__(self, clock, stored, config):
         self.clock, self.stored = clock, stored
         self.config = Config.model_validate(config)
-        self.remembered = Remembered()
-        self.errors = Isolation(clock.monotonic)
-        self.fleet = Fleet(self.config, clock, self.remembered, EventLog("1"), self.errors)
+        self.fleet = Fleet(self.config, Shared(clock))
+        self.remembered, self.errors = self.fleet.shared.remembered, self.fleet.shared.errors
         self.baselines = HistoryBaselines(
             self.fleet,
             lambda: self.config,

@@ -17,9 +17,8 @@ from spec_decode_exporter.history.recording import (
     read_recording,
     replay,
 )
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA
@@ -183,9 +182,7 @@ def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
 
 
 def fleet_of(clock, targets, **overrides):
-    fleet = Fleet(
-        load(None, environ={}, overrides=overrides), clock, Remembered(), EventLog("x"), spread=False
-    )
+    fleet = Fleet(load(None, environ={}, overrides=overrides), Shared(clock, spread=False))
     fleet.watch(targets)
     return fleet
 

@@ -8,9 +8,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.events import EVENTS
 from spec_decode_exporter.monitor.fleet import (
     MANY_TARGETS,
@@ -21,7 +20,7 @@ from spec_decode_exporter.monitor.fleet import (
     container_memory,
     engines_that_fit,
 )
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.shared import Shared
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
 
@@ -37,8 +36,7 @@ async def fleet(clock, network):
 
 
 def new_fleet(clock, **config):
-    events, errors = EventLog("1", clock.monotonic), Isolation(clock.monotonic)
-    return Fleet(Config.model_validate(config), clock, Remembered(), events, errors)
+    return Fleet(Config.model_validate(config), Shared(clock))
 
 
 def targets(*names, **more):

@@ -43,7 +43,7 @@ def test_of_too_many_engines_those_stay_that_were_kept_last(monkeypatch):
     found = Remembered()
     for target in ("a", "b", "c", "a", "d"):
         found.keep_engine(EngineKey(target, "m", "0"), LearnedState(4), END)
-    assert [each.target for each in found.engines(END)] == ["c", "a", "d"]
+    assert [each.target for each in found.state(END).engines] == ["c", "a", "d"]
 
 
 @pytest.mark.parametrize(("age", "stays"), [(7 * DAY, True), (7 * DAY + 1, False)])
@@ -51,7 +51,7 @@ def test_too_old_states_are_forgotten(age, stays):
     found = Remembered()
     found.keep_engine(KEY, LearnedState(4), END - age)
     assert (found.engine(KEY, END) is not None) is stays
-    assert bool([*found.engines(END)]) is stays
+    assert bool(found.state(END).engines) is stays
 
 
 def test_ever_new_models_are_bounded_and_their_baselines_expire(monkeypatch):
@@ -59,8 +59,8 @@ def test_ever_new_models_are_bounded_and_their_baselines_expire(monkeypatch):
     found = Remembered()
     for number in range(5):
         found.keep_baseline(ModelKey("chat", str(number)), learned())
-    assert [each.model_name for each in found.baselines(END)] == ["2", "3", "4"]
-    assert [*found.baselines(END + BASELINE_SECONDS + 1)] == []
+    assert [each.model_name for each in found.state(END).baselines] == ["2", "3", "4"]
+    assert found.state(END + BASELINE_SECONDS + 1).baselines == []
 
 
 def test_what_is_remembered_comes_back_from_its_document():

@@ -7,12 +7,18 @@ import pytest
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
-from spec_decode_exporter.scrape.client import HttpResponse
-from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, TargetMonitor
+from spec_decode_exporter.scrape.poll_record import Polled
+from spec_decode_exporter.scrape.sample import (
+    MAX_ENGINES,
+    MAX_NAME,
+    MAX_NAMES_TOTAL,
+    EngineName,
+    PageReading,
+)
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
+from tests.conftest import make_sample
 
 URL = "http://vllm:8000/metrics?token=secret"
 
@@ -23,56 +29,41 @@ class Server:
     def __init__(self):
         self.engines = {("m", "0"): 0}
         self.created = 1_789_000_000.0
-        self.prefix = "vllm:"
         self.closed = 0
-        self.spent = 0.0
-
-    async def get(self, url, *, max_body=None):
-        if "metrics" not in url:
-            return HttpResponse(b'{"version":"0.32.0"}', "application/json", 0.001)
-        return HttpResponse(self.page().encode(), "text/plain", 0.001)
 
     async def close(self):
         self.closed += 1
 
     def page(self):
-        lines = ["# a page"]
-        for name, pages in self.engines.items():
-            self.engines[name] = count = pages + 1
-            labels = ",".join(
-                f'{label}="{value}"'
-                for label, value in zip(("model_name", "engine"), name, strict=True)
-                if value is not None
+        self.engines = {name: pages + 1 for name, pages in self.engines.items()}
+        samples = {
+            EngineName(*name): make_sample(
+                10 * n, 20 * n, 7 * n, generation_tokens=17 * n, created=self.created
             )
-            for counter, gain in (("drafts", 10), ("draft_tokens", 20), ("accepted_tokens", 7)):
-                lines += [f"{self.prefix}spec_decode_num_{counter}_total{{{labels}}} {count * gain}"]
-            lines += [f"vllm:generation_tokens_total{{{labels}}} {count * 17}"]
-            lines += [f"vllm:generation_tokens_created{{{labels}}} {self.created}"]
-        return "\n".join([*lines, ""])
+            for name, n in self.engines.items()
+        }
+        return PageReading("vllm", "python", samples)
 
 
 class Watch:
-    """A monitor of a server, its poller and its events."""
+    """A monitor that takes the pages of a server, and its events."""
 
-    def __init__(self, clock, events, shared, target_, config_):
-        self.clock, self._events = clock, events
+    def __init__(self, server, clock, shared, target_, config_):
+        self.server, self.clock, self._events = server, clock, shared.events
         self.monitor = TargetMonitor(target_, config_, shared)
-        self.poller = self.monitor.poller()
+        self.speculation = None
 
     async def polls(self, number=1, interval=1.0):
-        """Poll each ``interval`` seconds; at the end it is the moment of the last poll."""
+        """Take a page each ``interval`` seconds; at the end it is the moment of the last one."""
         for poll in range(number):
             if poll:
                 await self.clock.advance(interval)
-            await self.poller.poll()
+            polled = Polled(self.server.page(), self.clock.monotonic(), self.clock.wall(), interval)
+            self.monitor.take(polled, 1, self.speculation)
 
     async def polls_after(self, seconds, number=1):
         await self.clock.advance(seconds)
         await self.polls(number)
-
-    async def change(self, target_, config_):
-        await self.monitor.change(target_, config_)
-        self.poller = self.monitor.poller()
 
     @property
     def snapshots(self):
@@ -97,12 +88,11 @@ def server(monkeypatch):
 @pytest.fixture
 def watching(server, clock):
     """Return a function that monitors the server; further ones share its places."""
-    events = EventLog("1", clock.monotonic)
-    shared = Shared(clock, Remembered(), events, limit=MAX_ENGINES)
+    shared = Shared(clock)
 
     def watching(target_=None, config_=None, limit=MAX_ENGINES):
         shared.limit = limit
-        return Watch(clock, events, shared, target_ or target(), config_ or config())
+        return Watch(server, clock, shared, target_ or target(), config_ or config())
 
     return watching
 
@@ -116,8 +106,8 @@ def target(**more) -> Target:
     return Target(**{"url": URL, "name": "one", "labels": (("team", "a"),)} | more)
 
 
-def config(*windows: str, **poll) -> Config:
-    return Config.model_validate({"windows": windows or ("30s", "5m"), "poll": {"filter": "off"} | poll})
+def config(*windows: str) -> Config:
+    return Config.model_validate({"windows": windows or ("30s", "5m")})
 
 
 def drafts(snapshot) -> list[int]:
@@ -133,7 +123,7 @@ def names(number, model="m"):
 
 @pytest.mark.parametrize(
     ("query", "named", "model"),
-    [("&model=org%2Fb", None, "org/b"), ("&model=b", "m", "m"), ("", None, "one")],
+    [("&model=org%2Fb", "", "org/b"), ("&model=b", "m", "m"), ("", "", "one")],
 )
 async def test_an_engine_without_a_model_has_that_of_the_routers_url_else_the_targets_name(
     watching, server, query, named, model
@@ -180,7 +170,7 @@ async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_pl
 
 async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_without(watching, server):
     watch = watching(target(url=f"{URL}&model=m"))
-    for model in (None, "m"):
+    for model in ("", "m"):
         server.engines = {(model, "0"): 0}
         await watch.polls(2)
         await watch.clock.advance(1)
@@ -188,10 +178,8 @@ async def test_an_engine_whose_server_now_names_its_model_replaces_the_one_witho
 
 
 async def test_a_restart_ends_what_the_server_said_about_k_before(watch, server, clock):
+    watch.speculation = ServedSpeculation("eagle3", 3, "head")
     await watch.polls(3)
-    record = watch.monitor._record
-    record.speculation = ServedSpeculation("eagle3", 3, "head")
-    await watch.polls_after(1)
     assert watch.monitor.status().record.speculation.tokens == 3
     server.engines, server.created = names(1), clock.wall()
     await watch.polls_after(1)
@@ -245,7 +233,7 @@ async def test_engines_with_long_labels_take_several_places(watching, server, le
     [(1, 1), (10, 1), (11, 1.1), (100, 10), (150, 15), (151, 15), (990, 15), (1_320, 20)],
 )
 def test_up_to_a_thousand_engines_are_evaluated_once_in_a_usual_scrape_interval(clock, engines, seconds):
-    shared = Shared(clock, Remembered(), EventLog("1", clock.monotonic))
+    shared = Shared(clock)
     shared.places_taken = engines
     assert shared.pace == pytest.approx(seconds)
 
@@ -291,7 +279,7 @@ async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
 
 async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, server):
     await watch.polls(61)
-    await watch.change(target(labels=(("team", "b"),)), config("10s", "1m", timeout="1s"))
+    await watch.monitor.change(target(labels=(("team", "b"),)), config("10s", "1m"))
     assert server.closed == 1
     await watch.polls_after(1)
     [(labels, found)] = watch.monitor.snapshots()
@@ -300,6 +288,3 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
     assert drafts(found) == [100, 600]
     assert found.totals.counters.drafts == 610
     assert watch.monitor.status().record.polls == 62
-
-
-# Readers

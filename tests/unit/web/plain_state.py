@@ -3,9 +3,8 @@
 import asyncio
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 
@@ -29,7 +28,8 @@ class Gauges:
 
 def plain_state(series=1, **overrides):
     """Make the ExporterState of an exporter without targets, with one gauge of ``series`` series."""
-    clock, events = FakeClock(), EventLog("a1")
-    state = ExporterState(Fleet(Config(), clock, Remembered(), events), events, clock)
+    clock = FakeClock()
+    shared = Shared(clock)
+    state = ExporterState(Fleet(Config(), shared), shared.events, clock)
     vars(state).update({"version": "1.2.3", "metrics": Gauges(series), **overrides})
     return state

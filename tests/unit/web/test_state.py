@@ -6,9 +6,8 @@ import pytest
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.tasks import cancel
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import settle
 
@@ -17,8 +16,8 @@ class State(ExporterState):
     """State whose snapshots are numbers, each taken when it is released."""
 
     def __init__(self, clock):
-        events = EventLog("a1", clock.monotonic)
-        super().__init__(Fleet(Config(), clock, Remembered(), events), events, clock)
+        shared = Shared(clock)
+        super().__init__(Fleet(Config(), shared), shared.events, clock)
         self.begun, self.going, self.failing = 0, asyncio.Semaphore(0), []
 
     async def take(self):
