@@ -146,6 +146,9 @@ class TestByLoad:
         # A falling cost is below the line by doublings, and as a power of the load: 0.167, 0.150 and 0.141.
         found = cost(16, settings=configured((8, 0.2), (32, 0.1)), architecture=DENSE)
         assert tokens_of(found) == pytest.approx((0.75 * 0.02**0.5, 0.5 / 3, 1.25 * 0.5 / 3))
+        # One that falls to nothing has no power of the load.
+        found = cost(16, settings=configured((8, 0.2), (32, 0.0)), architecture=DENSE)
+        assert tokens_of(found) == pytest.approx((0.75 * 0.1, 0.4 / 3, 1.25 * 0.4 / 3))
 
     def test_a_measured_cost_has_its_own_bounds_and_is_split_by_the_method(self):
         # The tangent of K^0.8 at 4 tokens leaves 0.8 of the cost for each token, so c0 is that of one.

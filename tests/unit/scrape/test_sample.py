@@ -63,6 +63,7 @@ def test_a_routers_page_has_no_engine_and_a_server_that_names_a_server_has_one()
     relabelled = NGRAM.replace(b'model_name="', b'server="http://10.0.0.1:8000",model_name="')
     assert relabelled != NGRAM
     assert read(relabelled)._replace(shown=read(NGRAM).shown) == read(NGRAM)
+    assert read(b'vllm:generation_tokens_total{server="http://10.0.0.1:8000",model_name="m"} 5\n').samples
 
 
 def test_the_kv_cache_is_that_of_the_first_engine():
