@@ -301,7 +301,7 @@ class WindowFigures:
 
     @cached_property
     def terms(self) -> tuple[Sequence[Column], int | None]:
-        """``works`` and B; or ``projected`` and None, if each increment has steps and drafts for all."""
+        """``works``, B; or ``projected`` for all ratios, None, if each increment has steps and drafts."""
         found = projected(self.works, self.cosines) if all(map(all, self.works[1:4])) else None
         return (found, None) if found else (self.works, self.cosines)
 
