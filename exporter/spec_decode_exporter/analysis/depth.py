@@ -13,10 +13,11 @@ schedule with at most k tokens: p_i is then a share of all drafts.
 
 from __future__ import annotations
 
-from functools import cached_property
 from itertools import accumulate, compress, islice
 from operator import add, sub
 from typing import Final, NamedTuple
+
+from propcache.api import cached_property
 
 from spec_decode_exporter.costs.cost import StepCost
 from spec_decode_exporter.figures.estimate import ratio, standard_error
@@ -64,8 +65,7 @@ class Depths:
         self._drafts = drafts
         self.known = len(figures.positions)
         """K."""
-        coverage = figures.coverage_ratio
-        self._coverage = 1.0 if coverage is None else coverage
+        self._coverage = figures.coverage_ratio or 1.0
 
     def __len__(self) -> int:
         return len(self._reached)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from typing import Final
+
+from propcache.api import cached_property
 
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
@@ -262,7 +263,7 @@ class Evaluation:
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
         for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
-            for name in ("increments", "works", "depths"):
+            for name in ("increments", "works", "terms", "depths"):
                 vars(its).pop(name, None)
 
 

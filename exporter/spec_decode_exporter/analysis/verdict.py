@@ -149,12 +149,9 @@ def likely_share(bounds: Estimate | None, policy: SpeedupPolicy) -> float | None
 
 def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, float]:
     """Return the least and the most that a verdict claims of the speed-up."""
-    claims = {
-        **dict.fromkeys(PAYING, (policy.harmful, inf)),
-        Verdict.POOR: (0.0, policy.poor),
-        Verdict.HARMFUL: (0.0, policy.harmful),
-    }
-    return claims.get(verdict, (0.0, inf))
+    if verdict in PAYING:
+        return policy.harmful, inf
+    return 0.0, {Verdict.POOR: policy.poor, Verdict.HARMFUL: policy.harmful}.get(verdict, inf)
 
 
 def is_stalled(recent: Window, min_drafts: int) -> bool:

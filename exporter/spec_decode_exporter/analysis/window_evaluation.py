@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from math import inf, sqrt
 from typing import Final
+
+from propcache.api import cached_property
 
 from spec_decode_exporter.analysis.depth import Depths
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
@@ -116,10 +117,10 @@ class WindowEvaluation(WindowFigures):
         return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
     def _break_even_at(self, price: StepCost) -> Estimate | None:
-        tokens, steps, drafts, drafted, _ = self.works
+        (tokens, steps, drafts, drafted, _), cosines = self.terms
         rows = zip(tokens, steps, steps if price.every_step else drafts, strict=True)
         gains = [decoded - own - price.step * paying for decoded, own, paying in rows]
-        return estimate_of(gains, drafted, self.cosines, (-inf, inf))
+        return estimate_of(gains, drafted, cosines, (-inf, inf))
 
     # Speed-up
 
@@ -232,14 +233,14 @@ class WindowEvaluation(WindowFigures):
         if self.work is None:
             return None
         tokens, plain = self.work.tokens, price.plain_steps(self.work)
-        error = self.least_deviation(tokens / plain * price.token) * sqrt(self.total.drafts or 0) / plain
-        number = len(self.positions)
-        longest = 1 + price.step + price.token * number
+        (token, step, every_step), number = price, len(self.positions)
+        error = self.least_deviation(tokens / plain * token) * sqrt(self.total.drafts or 0) / plain
+        longest = 1 + step + token * number
         possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
-        decoded, steps, drafts, drafted, _ = self.works
-        rows = zip(steps, steps if price.every_step else drafts, drafted, strict=True)
-        times = [own + price.step * paying + price.token * each for own, paying, each in rows]
-        return estimate_of(decoded, times, self.cosines, possible, error)
+        (decoded, steps, drafts, drafted, _), cosines = self.terms
+        rows = zip(steps, steps if every_step else drafts, drafted, strict=True)
+        times = [own + step * paying + token * each for own, paying, each in rows]
+        return estimate_of(decoded, times, cosines, possible, error)
 
     # Depths
 

@@ -177,9 +177,8 @@ class CostSources:
         costs = published_costs(self.kind, self.method, running_requests)
         if costs is None:
             return None
-        token, step = split(self.kind, tokens)
-        each, fixed = ([extra * part for extra in costs.range] for part in (token, step))
-        return self._cost(CostSource.TYPICAL, each, fixed)
+        token, step = ([extra * part for extra in costs.range] for part in split(self.kind, tokens))
+        return self._cost(CostSource.TYPICAL, token, step)
 
     def possible(self, running_requests: float | None) -> CostRange:
         """Return the range of an unknown cost; it says nothing of other numbers of tokens.

@@ -46,6 +46,7 @@ def kind_of(method: str, *, in_parallel: bool = False) -> str:
     return PASS if kind in {LAYER, MODEL} and in_parallel else kind
 
 
+@lru_cache(maxsize=64)
 def drafts_what_it_finds(method: str) -> bool:
     """Return whether every step searches for text that repeats itself, as of n-gram, and pays c0."""
     return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import cos, isfinite, pi, sqrt
-from operator import add, mul, sub
+from operator import add, itemgetter, mul, sub
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import t_quantile
@@ -28,6 +29,9 @@ LIVES_PER_COSINE: Final = 3.3
 _SHORT_COSINES, _MIN_COSINES, MAX_COSINES = 3, 2, 12
 _GROWTH: Final = 0.6
 """Exponent of the number of cosines by the window's length: 3 at 30 s, 12 at 300 s."""
+Column = Sequence[float]
+"""A value of each increment, oldest first, or what ``projected`` returns of them."""
+Range = tuple[float, float]
 
 
 class Estimate(NamedTuple):
@@ -71,39 +75,50 @@ def cosines_of(seconds: float, effective_requests: float, lives: float) -> int:
     return min(round(_SHORT_COSINES * growth), enough, MAX_COSINES)
 
 
-def standard_error(residuals: Sequence[float], cosines: int) -> float:
+def standard_error(residuals: Column, cosines: int | None) -> float:
     """Return the standard error of a sum by its residuals, oldest first; 0 without cosines.
 
-    Residuals are deviations from the mean, one for each increment with activity, so their sum is 0.
+    Residuals are deviations from the mean of active increments: their sum is 0. None: they are ``projected``.
     """
-    number = min(cosines, len(residuals) - 1, MAX_COSINES)
-    return 0.0 if number < 1 else _error_of_sum(residuals, number)
+    _, *parts = residuals if cosines is None else (projected([residuals], cosines) or [[0.0]])[0]
+    return sqrt(2 / len(parts) * sum(map(mul, parts, parts))) if parts else 0.0
 
 
 def estimate_of(
-    numerators: Sequence[float],
-    denominators: Sequence[float],
-    cosines: int,
-    possible: tuple[float, float],
-    min_error: float = 0.0,
+    numerators: Column, denominators: Column, cosines: int | None, possible: Range, min_error: float = 0.0
 ) -> Estimate | None:
     """Return Σ numerators / Σ denominators over increments, with bounds within the ``possible`` range.
 
     The bounds contain the value even if a torn page moved it out of that range. None without cosines, or with
-    too few increments for two of them.
+    too few increments for two of them. ``cosines`` is None for columns that are ``projected`` already.
     """
-    total = sum(denominators)
-    if total <= 0:
+    total_of = itemgetter(0) if cosines is None else sum
+    total = total_of(denominators)
+    value = total_of(numerators) / total if total > 0 else 0.0
+    pairs = zip(numerators, denominators, strict=True)
+    residuals = [n - value * m for n, m in pairs if n or m or cosines is None]
+    number = min(MAX_COSINES if cosines is None else cosines, len(residuals) - 1, MAX_COSINES)
+    if total <= 0 or number < _MIN_COSINES:
         return None
-    value = sum(numerators) / total
-    residuals = [n - value * m for n, m in zip(numerators, denominators, strict=True) if n or m]
-    number = min(cosines, len(residuals) - 1, MAX_COSINES)
-    if number < _MIN_COSINES:
-        return None
-    error = max(_error_of_sum(residuals, number) / total, min_error)
+    error = max(standard_error(residuals, cosines) / total, min_error)
     half = t_quantile(number) * error
     lower, upper = max(possible[0], value - half), min(possible[1], value + half)
     return Estimate(value, min(value, lower), max(value, upper), error, number)
+
+
+def projected(columns: Sequence[Column], cosines: int) -> list[Column]:
+    """Return Σ x_j·cos(π·b·(j - ½)/J) over active increments for b = 0 … B of each column: first its sum.
+
+    They are linear: of a weighted sum of columns they are the weighted sum. Empty without cosines.
+    """
+    number = min(cosines, len(columns[0]) - 1, MAX_COSINES) if columns else 0
+    found = list[Column]()
+    for before, column in pairwise(((), *columns)) if number > 0 else ():
+        factor = column[0] / before[0] if before and before[0] else 0.0
+        # Of a drafter that drafts K tokens in each step: D = S, and T = K·D.
+        is_multiple = [*column] == [factor * value for value in before]
+        found.append([factor * part for part in found[-1]] if is_multiple else _projection(column, number))
+    return found
 
 
 def sampled_ratio(number: float, x: float, xx: float, y: float, xy: float, yy: float) -> Estimate:  # noqa: PLR0917
@@ -119,15 +134,14 @@ def sampled_ratio(number: float, x: float, xx: float, y: float, xy: float, yy: f
     return Estimate(value, max(0.0, value - half), value + half, error, int(number) - 1)
 
 
-def _error_of_sum(residuals: Sequence[float], number: int) -> float:
-    half, end = residuals[: len(residuals) // 2], residuals[::-1]
-    sides = [*map(sub, half, end)], [*map(add, half, end), *residuals[len(half) : len(residuals) - len(half)]]
-    waves = enumerate(_half_waves(len(residuals), number))
-    return sqrt(2 / number * sum([sum(map(mul, sides[place % 2], wave)) ** 2 for place, wave in waves]))
+def _projection(column: Column, cosines: int) -> Column:
+    half, end = column[: len(column) // 2], column[::-1]
+    sides = [*map(add, half, end), *column[len(half) : len(column) - len(half)]], [*map(sub, half, end)]
+    return [sum(map(mul, sides[b % 2], wave)) for b, wave in enumerate(_half_waves(len(column), cosines))]
 
 
 @lru_cache(maxsize=256)
-def _half_waves(increments: int, number: int) -> list[list[float]]:
+def _half_waves(increments: int, cosines: int) -> list[list[float]]:
     """Return cos(π·b·(j - ½)/J) for the first half of j = 1 … J; at the other, an odd b changes its sign."""
     places = range((increments + 1) // 2)
-    return [[cos(pi * b * (place + 0.5) / increments) for place in places] for b in range(1, number + 1)]
+    return [[cos(pi * b * (place + 0.5) / increments) for place in places] for b in range(cosines + 1)]

@@ -7,25 +7,19 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import accumulate, pairwise
 from math import fsum, inf, sqrt
 from operator import add, mul, sub
 from typing import Final, NamedTuple
 
+from propcache.api import cached_property
+
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
+from spec_decode_exporter.figures.estimate import Column, Estimate, cosines_of, estimate_of, projected, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
 from spec_decode_exporter.figures.prefill_share import MAX_WAITING, highest_share
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import (
-    NANO,
-    Window,
-    columns,
-    position_columns,
-    scaled,
-    sum_of,
-)
+from spec_decode_exporter.window.history import NANO, Window, columns, position_columns, scaled, sum_of
 from spec_decode_exporter.window.ring import Increments
 
 MIN_ANSWERS: Final = 10
@@ -95,33 +89,27 @@ class WindowFigures:
         return loads / (NANO * drafted) if drafted else running
 
     @cached_property
-    def decoding_requests(self) -> float | None:
-        """Mean decoding requests of an engine by Little's law, itl / seconds, weighted by steps."""
-        if not self.total.decode_steps or not self.total.decode_nanoseconds:
-            return None
-        return sum_of(self.window.increments, "decoding_by_steps") / (NANO * self.total.decode_steps)
-
-    @cached_property
     def other_requests(self) -> tuple[float, ...]:
         """Loads that the steps may have had instead of ``drafting_requests``, which polls see at their ends.
 
-        One is L, ``decoding_requests``: in bursts fewer decode than a poll sees. Where it sees fewer than L,
-        short requests come and go between polls: another load is all that began in a poll, F. All are
+        One is L, by Little's law itl / seconds: in bursts fewer decode than a poll sees. Where it sees fewer
+        than L, short requests come and go between polls: another load is all that began in a poll, F. All are
         weighted by steps. Requests that last a poll are each seen by one.
         """
         total, increments, load = self.total, self.window.increments, self.drafting_requests
-        if self.decoding_requests is None or load is None or not self.window.seconds:
+        spent, steps, seconds = total.decode_nanoseconds, total.decode_steps, self.window.seconds
+        if not spent or not steps or not seconds or load is None:
             return ()
         covered = sum_of(increments, "covered_nanoseconds")
-        decoding = covered / (NANO * self.window.seconds) * self.decoding_requests
+        decoding = covered / (NANO * seconds) * (sum_of(increments, "decoding_by_steps") / (NANO * steps))
         if load > LIKE_LOADS * decoding:
             return (decoding,)
         if decoding <= LIKE_LOADS * load:
             return ()
-        if (total.decode_nanoseconds or 0) * len(increments) >= covered * (total.first_tokens or 0):
+        if spent * len(increments) >= covered * (total.first_tokens or 0):
             return (decoding,) if decoding <= SEEN_SHARE * load else ()  # else the server's clock is faster
-        steps, first = columns(increments, "decode_steps", "first_tokens")
-        return decoding, max(decoding, sum(map(mul, steps, first)) / sum(steps))
+        by_steps = map(mul, *columns(increments, "decode_steps", "first_tokens"))
+        return decoding, max(decoding, sum(by_steps) / steps)
 
     @cached_property
     def busy_requests(self) -> float | None:
@@ -133,9 +121,8 @@ class WindowFigures:
         name = "drafts" if self.total.generation_tokens is None else "generation_tokens"
         if self.window.counts_at_end:  # most polls have no tokens, though requests run
             name = "running_requests"
-        (activity,) = columns(self.increments, name)
-        busy = sum(map(bool, activity))
-        return None if running is None or not busy else max(running * len(activity) / busy, 1.0)
+        busy = sum(map(bool, columns(self.increments, name)[0]))
+        return None if running is None or not busy else max(running * len(self.increments) / busy, 1.0)
 
     @cached_property
     def context_tokens(self) -> float | None:
@@ -225,8 +212,8 @@ class WindowFigures:
         if length is None or not drafts or not self.cosines:
             return None
         error = 0.0 if self.draft_variance is None else sqrt(self.draft_variance / drafts)
-        (_, _, begun, _, accepted), possible = self.works, (0.0, len(self.positions) or inf)
-        found = estimate_of(accepted, begun, self.cosines, possible, error)
+        (_, _, begun, _, accepted), cosines = self.terms
+        found = estimate_of(accepted, begun, cosines, (0.0, len(self.positions) or inf), error)
         return found and found._replace(value=length, lower=1 + found.lower, upper=1 + found.upper)
 
     @cached_property
@@ -235,11 +222,11 @@ class WindowFigures:
         drafts, drafted, rate = self.total.drafts, self.total.draft_tokens, self.draft_acceptance_ratio
         if rate is None or not drafted or not self.cosines:
             return None
-        *_, tokens, accepted = self.works
         if not drafts:
-            return self.share_bounds(rate, accepted, tokens)
+            return self.share_bounds(rate, self.works[4], self.works[3])
+        (*_, tokens, accepted), cosines = self.terms
         error = self.least_deviation(rate) * sqrt(drafts) / drafted
-        return estimate_of(accepted, tokens, self.cosines, (0.0, 1.0), error)
+        return estimate_of(accepted, tokens, cosines, (0.0, 1.0), error)
 
     def least_deviation(self, weight: float) -> float:
         """Return the least standard deviation of a - ``weight``·t over independent drafts; 0 if unknown.
@@ -274,8 +261,8 @@ class WindowFigures:
         """Bounds of the tokens per decode step; None if steps are unknown."""
         if not self.cosines or self.total.decoded_tokens is None or self.total.decode_steps is None:
             return None
-        possible = (0.0, 1.0 + len(self.positions) if len(self.positions) else inf)
-        return estimate_of(*self.works[:2], self.cosines, possible)
+        (tokens, steps, *_), cosines = self.terms
+        return estimate_of(tokens, steps, cosines, (0.0, 1.0 + (len(self.positions) or inf)))
 
     # Work
 
@@ -301,22 +288,22 @@ class WindowFigures:
     @cached_property
     def works(self) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
         """Columns of ``DecodeWork`` for bounds, with steps as ``work`` takes them, and accepted tokens."""
-        names = (
-            "drafts",
-            "draft_tokens",
-            "accepted_tokens",
-            "generation_tokens",
-            "first_tokens",
-            "decode_steps",
-        )
-        drafts, drafted, accepted, generated, first, steps = columns(self.increments, *names)
-        if self.total.decoded_tokens is None:
+        increments, total = self.increments, self.total
+        drafts, drafted, accepted = columns(increments, "drafts", "draft_tokens", "accepted_tokens")
+        if total.decoded_tokens is None:
             return list(map(add, drafts, accepted)), drafts, drafts, drafted, accepted
-        is_counted = None not in {self.total.generation_tokens, self.total.first_tokens}
+        generated, first, steps = columns(increments, "generation_tokens", "first_tokens", "decode_steps")
+        is_counted = None not in {total.generation_tokens, total.first_tokens}
         tokens = list(map(sub, generated, first) if is_counted else map(add, steps, accepted))
-        if self.total.decode_steps is None:
+        if total.decode_steps is None:
             steps = list(map(sub, tokens, accepted))
         return tokens, steps, drafts, drafted, accepted
+
+    @cached_property
+    def terms(self) -> tuple[Sequence[Column], int | None]:
+        """``works``, B; or ``projected`` for all ratios, None, if each increment has steps and drafts."""
+        found = projected(self.works, self.cosines) if all(map(all, self.works[1:4])) else None
+        return (found, None) if found else (self.works, self.cosines)
 
     @cached_property
     def speedup_ceiling_ratio(self) -> float | None:
@@ -376,8 +363,7 @@ class WindowFigures:
     def schedule_changes(self) -> tuple[int, int] | None:
         """Polls in which the number of draft tokens changed, and all polls; None with too few."""
         found = columns(self.window.increments, "decode_steps", "drafts", "draft_tokens")
-        rows = (row for row in zip(*found, strict=True) if row[0] >= MIN_DRAFTS)
-        chosen = [_chosen_tokens(*row) for row in rows]
+        chosen = [_chosen_tokens(*row) for row in zip(*found, strict=True) if row[0] >= MIN_DRAFTS]
         if len(chosen) < MIN_SCHEDULE_POLLS:
             return None
         return sum(new is None or new != old for old, new in pairwise(chosen)), len(chosen)

@@ -72,15 +72,15 @@ def bucket_text(label: str) -> str:
 
 
 class RequestWork(NamedTuple):
-    """Tokens of a request, and the time that they took in plain decode steps."""
+    """Tokens of a request, and the time that they took, in decode steps without speculation."""
 
     tokens: int
     """x: those after the first."""
-    plain_steps: float
+    steps_without_speculation: float
     """y at the best guess of the cost."""
-    least_plain_steps: float
+    least_steps_without_speculation: float
     """y at the lowest cost."""
-    most_plain_steps: float
+    most_steps_without_speculation: float
     """y at the highest cost."""
     is_typical: bool
     """True if the cost is the method's typical cost."""
@@ -196,7 +196,7 @@ class RequestSummary:
         """Pathological requests: almost all were, as in a repetition loop."""
         self.evaluated = len(self._work)
         """Requests with decode steps and a known cost."""
-        self.below_break_even = sum(work.tokens < work.plain_steps for work in self._work)
+        self.below_break_even = sum(work.tokens < work.steps_without_speculation for work in self._work)
         """Requests that speculation made slower."""
         self.typical_costs = sum(work.is_typical for work in self._work)
         """Requests whose cost is the method's typical cost."""

@@ -52,10 +52,6 @@ class Target:
     def period(self):
         return self.baseline.summary(self.wall)
 
-    @property
-    def request(self):
-        return self.period
-
 
 class TestPeriod:
     @pytest.mark.parametrize(
@@ -115,7 +111,7 @@ class TestAdopting:
 
 class TestRequests:
     def test_they_have_means_of_the_period(self):
-        request = Target().plain(HOUR).drafting().request
+        request = Target().plain(HOUR).drafting().period
         assert request.first_token_seconds == pytest.approx(0.051)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         assert request.prompt_tokens == pytest.approx(800)
@@ -127,8 +123,8 @@ class TestRequests:
     def test_too_few_of_them_have_no_mean(self):
         few = int(MIN_REQUESTS) - 1
         target = Target().plain(600, first_tokens=0).plain(10, first_tokens=few, decode_steps=1)
-        assert target.request.first_token_seconds is None
-        assert target.plain(10, first_tokens=2).request.first_token_seconds is not None
+        assert target.period.first_token_seconds is None
+        assert target.plain(10, first_tokens=2).period.first_token_seconds is not None
 
 
 LATENCY = Latency.TIME_PER_OUTPUT_TOKEN
@@ -172,11 +168,7 @@ def saved_again(baseline):
 class TestPersistence:
     def test_it_survives_being_written_as_json(self):
         target = Target().plain(HOUR).plain(600, 32.0, decode_steps=16_000)
-        latency = Latency.TIME_PER_OUTPUT_TOKEN
-        kept = target.baseline.kept
-        kept.add_latencies(
-            {latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))}, WALL
-        )
+        kept = with_latencies(target, 5, 8).kept
         target.drafting()
         again = saved_again(target.baseline)
         assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
@@ -188,14 +180,14 @@ class TestPersistence:
         saved = SAVED.dump_python(Target().plain(HOUR).baseline, mode="json")
         saved["kept"]["requests"][7:] = []
         target = Target(SAVED.validate_python(saved))
-        again = target.request
+        again = target.period
         assert (again.prompt_tokens, again.context_tokens, again.token_seconds) == (
             pytest.approx(800),
             None,
             None,
         )
         target.wall = WALL + HOUR
-        after = target.plain(600, prompt_tokens=4000).request
+        after = target.plain(600, prompt_tokens=4000).period
         assert after.context_tokens == pytest.approx(900)
         assert after.token_seconds == pytest.approx(4000 * 0.02 / (5 * 199))
 

@@ -12,7 +12,6 @@ from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.learned import DraftingMethod, Learned, LearnedState
 from spec_decode_exporter.costs.methods import undrafted_pass
 from spec_decode_exporter.drops.drops import DropState, drafts_of
-from spec_decode_exporter.drops.sums import DropKind, Transition
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
@@ -34,7 +33,6 @@ class Engine:
         self.learned.assume(method, POLICY)
         self.moment = self.begin = moment
         self.counts, self.positions = [0] * 7, []
-        self.changes = []
 
     def restart(self, later=20.0):
         self.moment += later
@@ -81,7 +79,7 @@ class Engine:
         if taken.increment:
             speculates = self.counters.drafting.speculates
             self.learned.observe(taken.increment, sample, self.history, speculates=speculates)
-            self.changes += self.learned.drops.observe(drafts_of(taken.increment))
+            self.learned.drops.observe(drafts_of(taken.increment))
 
     @property
     def baseline(self):
@@ -99,17 +97,6 @@ class Engine:
 @pytest.fixture(name="fed")
 def fed_fixture(make_sample):
     return Engine(make_sample)
-
-
-def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
-    fed.run(300)
-    assert fed.baseline == pytest.approx(3.0, abs=0.02)
-    fed.run(30, length=1.8)
-    fed.run(120)
-    assert [(change.kind, change.transition) for change in fed.changes] == [
-        (DropKind.SUDDEN, Transition.BEGAN),
-        (DropKind.SUDDEN, Transition.ENDED),
-    ]
 
 
 @pytest.mark.parametrize(("tokens", "baseline"), [(5, None), (4, pytest.approx(3.0, abs=0.02))])

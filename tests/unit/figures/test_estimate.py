@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.figures.estimate import estimate_of, ratio, standard_error
+from spec_decode_exporter.figures.estimate import (
+    estimate_of,
+    projected,
+    ratio,
+    standard_error,
+)
 
 
 def estimate(numerators, denominators, cosines=3, possible=(-inf, inf), **more):
@@ -94,6 +99,17 @@ def test_an_estimate_has_the_units_of_its_sums_and_time_has_no_direction(increme
     less = estimate(numerators, [factor * one for one in denominators], cosines)
     for scaled, times in ((more, factor), (less, 1 / factor)):
         assert scaled[:4] == pytest.approx([times * one for one in found[:4]], abs=1e-9 * max(1, times))
+
+
+@given(INCREMENTS, st.integers(2, 12), st.integers(-3, 3))
+def test_an_estimate_by_projections_is_that_of_the_columns(increments, cosines, weight):
+    numerators, denominators = zip(*increments, strict=True)
+    above, below, thrice = projected([numerators, denominators, [3 * one for one in denominators]], cosines)
+    assert thrice == pytest.approx([3 * part for part in below])
+    mixed = [one + weight * other for one, other in zip(above, below, strict=True)]
+    found = estimate(mixed, below, None, min_error=0.001)
+    columns = [one + weight * other for one, other in increments], denominators
+    assert found == pytest.approx(estimate(*columns, cosines, min_error=0.001), abs=1e-9)
 
 
 def wanderings(memory, number, increments=60):

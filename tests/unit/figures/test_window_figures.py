@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.history import NANO, sum_of
 from tests.fakes.windows import summed, window
 
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
@@ -138,8 +138,8 @@ def test_mean_loads_by_running_sums_are_those_by_each_poll(rows):
     )
     spent = [(row["decode_steps"], row["decode_nanoseconds"], row["seconds"] * NANO) for row in rows]
     by_steps = fsum(number * time / length for number, time, length in spent if length)
-    if its.total.decode_steps and its.total.decode_nanoseconds:
-        assert its.decoding_requests == pytest.approx(by_steps / steps, rel=1e-9, abs=1e-9)
+    running = sum_of(its.window.increments, "decoding_by_steps")
+    assert running / NANO == pytest.approx(by_steps, rel=1e-9, abs=1e-9 * max(1, steps))
 
 
 # Polls
@@ -307,6 +307,14 @@ def test_the_length_and_the_rate_have_the_bounds_of_their_ratios():
     assert length == plain._replace(value=1 + plain.value, lower=1 + plain.lower, upper=1 + plain.upper)
     # Every draft has 4 tokens, so the rate is as sure as the length.
     assert rate[:4] == pytest.approx([each / 4 for each in plain[:4]])
+
+
+def test_an_increment_without_drafts_says_nothing_of_the_length():
+    accepted, step = [20, 30, 25, 22, 31] * 5, {"decode_steps": 10, "generation_tokens": 30}
+    rows = [{"drafts": 10, "draft_tokens": 40, "accepted_tokens": each, **step} for each in accepted]
+    its = figures(250, 1000, sum(accepted), increments=[*rows[:9], *[step] * 5, *rows[9:]], **REQUESTS)
+    alone = estimate_of(accepted, [10] * 25, 3, (0.0, 4.0))
+    assert its.acceptance_length_bounds.standard_error == pytest.approx(alone.standard_error)
 
 
 def test_increments_that_agree_by_chance_have_the_bounds_of_independent_drafts():

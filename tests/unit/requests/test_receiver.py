@@ -1,25 +1,10 @@
-import json
+"""Cost at which a request is evaluated."""
 
 import pytest
 
-from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.requests.receiver import RequestReceiver, costs_of
+from spec_decode_exporter.requests.receiver import costs_of
 from tests.fakes.costs import cost_between, steps_of, tokens_of
-
-SETTINGS = RequestSettings(ingest=True, rate=100)
-
-
-WINDOWS = (30.0, 300.0)
-
-
-@pytest.fixture
-def receiver(clock):
-    return RequestReceiver(SETTINGS, list, clock)
-
-
-def body(*records):
-    return json.dumps(records).encode()
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):

@@ -308,6 +308,3 @@ def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_
     found = prompts([{"model_name": name, "prompt_tokens": tokens} for name, tokens in pairs])
     assert list(found) == ["a", "c"]
     assert found["a"].buckets[0].summary.requests == 1
-
-
-# Slots.
