@@ -34,8 +34,6 @@ SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
 MAX_BUCKETS: Final = 64
 """Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
-
-
 COMPARED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
 """Latencies that are compared: both are per request, so steps that give several tokens do not blur them."""
 

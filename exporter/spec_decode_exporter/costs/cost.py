@@ -242,8 +242,9 @@ class CostSources:
     @cached_property
     def best_curve(self) -> CostByLoad | None:
         """Most certain cost that is known at several loads; None if there is none."""
-        curves = (*self.measured, self._stated)
-        return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
+        return next(
+            (curve for curve in (*self.measured, self._stated) if curve and len(curve.points) > 1), None
+        )
 
     @cached_property
     def _stated(self) -> CostByLoad | None:
@@ -270,9 +271,7 @@ class CostSources:
         A verified token costs the same while memory limits decoding, and in proportion to the load beyond;
         that of a mixture of experts may also fall with the load.
         """
-        lower, higher = min(factor, 1.0), max(factor, 1.0)
-        if self.architecture is not Architecture.DENSE:
-            lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
+        lower, higher = sorted((factor, 1.0 if self.architecture is Architecture.DENSE else 1 / factor))
         return Interval(token.low * lower, token.guess, token.high * higher)
 
     def _cost(

@@ -163,12 +163,11 @@ class Learned:
         is_uncounted = not counters.drafts and exceeds_steps(
             counters.generation_tokens - counters.first_tokens, counters.decode_steps, increment.load
         )
-        if speculates is None or (history.knows_steps and is_uncounted):
-            return
-        if speculates and sample[Counter.DRAFTS] is None:
+        is_unknown = speculates is None or (speculates and sample[Counter.DRAFTS] is None)
+        if is_unknown or (history.knows_steps and is_uncounted):
             return
         if speculates != self._speculates:
-            self._speculates, self._latencies = speculates, None
+            self._speculates, self._latencies = bool(speculates), None
         pays = self._speculates and drafts_what_it_finds(self._method.method)
         read = self._reader.read
         steps = read(increment, self._wall, every_step_drafts=pays) if history.knows_steps else None

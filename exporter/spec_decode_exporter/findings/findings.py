@@ -141,8 +141,7 @@ def drafter_dead(context: FindingContext) -> Found | None:
     finds_nothing = "It finds almost nothing to draft: the first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}. The drafts are chance hits or padding, and only cost time: disable speculation, unless answers that repeat their prompts are expected."
     text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantization) and that prompts fit into its context; until then, disable speculation."
     text = finds_nothing if context.known.drafts_what_it_finds else text
-    first = context.its.first_acceptance_ratio
-    return found(text, below("acceptance", first, DEAD), drafts=context.drafts)
+    return found(text, below("acceptance", context.its.first_acceptance_ratio, DEAD), drafts=context.drafts)
 
 
 @FAULTS.finding(accepting)
