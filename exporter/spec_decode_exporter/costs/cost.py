@@ -186,8 +186,7 @@ class CostSources:
         It is that of all drafters if the method is unknown, and wide if too few published what it costs.
         """
         costs = None if self.kind else published_costs(ANY, "", running_requests)
-        step = UNKNOWN_STEP if costs is None else costs.range
-        return self._cost(CostSource.TYPICAL, NOTHING, step)
+        return self._cost(CostSource.TYPICAL, NOTHING, costs.range if costs else UNKNOWN_STEP)
 
     def published_share(
         self, running_requests: float | None, draft_tokens: float, gain: float, paying: float = 1.0

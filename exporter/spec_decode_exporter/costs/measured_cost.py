@@ -274,6 +274,5 @@ def _ratio(found: Fit | None, slow: float) -> tuple[float, float] | None:
     if found is None or found.coefficients[0] <= 0 or not found.inverse[SHARE][SHARE]:
         return None
     longer, error = found.ratio(SHARE)
-    return (kappa := 1 + longer), hypot(
-        t_quantile(found.degrees) * error, LEAST_ERROR * kappa, NORMAL_975 * slow * kappa
-    )
+    kappa = 1 + longer
+    return kappa, hypot(t_quantile(found.degrees) * error, LEAST_ERROR * kappa, NORMAL_975 * slow * kappa)
