@@ -32,8 +32,8 @@ from spec_decode_exporter.analysis.verdict import (
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.window.engine_windows import MIN_INCREMENTS, Means, Window
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import MIN_INCREMENTS, Means, Window
 from spec_decode_exporter.window.poll import UNKNOWN
 from spec_decode_exporter.window.ring import Increments
 

@@ -17,8 +17,7 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
 from spec_decode_exporter.figures.prefill_share import MAX_WAITING, highest_share
-from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import (
+from spec_decode_exporter.window.engine_windows import (
     NANO,
     Window,
     columns,
@@ -26,6 +25,7 @@ from spec_decode_exporter.window.history import (
     scaled,
     sum_of,
 )
+from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.ring import Increments
 
 MIN_ANSWERS: Final = 10

@@ -40,7 +40,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import DRAFTS, MEANINGS, Counter
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample, engine_name
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
+from spec_decode_exporter.window.engine_windows import GONE_POLLS, GONE_SECONDS
 
 MAX_BODY: Final = 2**20
 """Maximum bytes of a response; one of this size takes the event loop some 20 ms."""

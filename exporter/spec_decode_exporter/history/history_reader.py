@@ -44,7 +44,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.sample import EngineName, Sample
-from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, NANO
+from spec_decode_exporter.window.engine_windows import GONE_POLLS, GONE_SECONDS, NANO
 from spec_decode_exporter.window.poll import Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0

@@ -44,7 +44,7 @@ from spec_decode_exporter.requests.summary import (
 )
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import Check, Reset
 
 MINIMAL, STANDARD, FULL = Profile

@@ -21,7 +21,7 @@ from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.sample import Sample
-from spec_decode_exporter.window.history import Totals
+from spec_decode_exporter.window.engine_windows import Totals
 from spec_decode_exporter.window.poll import Check
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.window.history import Window, columns
+from spec_decode_exporter.window.engine_windows import Window, columns
 
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import (
+from spec_decode_exporter.window.engine_windows import (
     History,
     Means,
 )
