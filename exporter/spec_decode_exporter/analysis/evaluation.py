@@ -262,7 +262,7 @@ class Evaluation:
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
         for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
-            for name in ("increments", "works", "depths"):
+            for name in ("increments", "works", "depths", "poll_rates"):
                 vars(its).pop(name, None)
 
 
