@@ -26,7 +26,7 @@ from benchmarks.truth.sharp_server import SharpServer
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.costs.learned import DraftingMethod, Learned
-from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.engine_windows import History
 
 K: Final = -1
 """In a schedule: the K of the server."""

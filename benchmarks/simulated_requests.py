@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.window.engine_windows import NANO, Means, Window
 from spec_decode_exporter.window.histograms import answers_of
-from spec_decode_exporter.window.history import NANO, Means, Window
 from spec_decode_exporter.window.poll import Counters
 from spec_decode_exporter.window.ring import Increments
 
@@ -142,7 +142,7 @@ class Trace:
     """Running totals at every second's end, the first all 0."""
 
     totals: Array
-    """Columns of ``window.history.row_of``, without the products of loads."""
+    """Columns of ``window.engine_windows.row_of``, without the products of loads."""
     answers: Array
     """Finished requests by the bucket of their tokens, cumulative."""
 
@@ -172,7 +172,7 @@ class Trace:
 
     @cached_property
     def _columns(self) -> list[array[int]]:
-        """Columns of ``window.history.row_of``: the products of loads stand behind the load."""
+        """Columns of ``window.engine_windows.row_of``: the products of loads stand behind the load."""
         seconds = np.diff(self.totals, axis=0)
         counted = dict(zip(Counters._fields, seconds.T[_COUNTERS:], strict=False))
         by_drafted = seconds[:, 2] * counted["draft_tokens"]

@@ -10,7 +10,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
-from spec_decode_exporter.window.history import History, Window
+from spec_decode_exporter.window.engine_windows import History, Window
 
 INTERVAL = 1.0
 """Seconds between polls."""

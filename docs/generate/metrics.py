@@ -27,7 +27,7 @@ from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.requests.summary import Effect
 from spec_decode_exporter.scrape.engines import ENGINES, KIND_NAMES, Counter, EngineMark, Gauge, Quantity
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.window.history import Means
+from spec_decode_exporter.window.engine_windows import Means
 from spec_decode_exporter.window.poll import Check, Reset
 
 _INTRODUCTION: Final = """\

@@ -5,8 +5,7 @@ from math import exp, sqrt
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Member
-from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import (
+from spec_decode_exporter.window.engine_windows import (
     NANO,
     Means,
     Window,
@@ -15,6 +14,7 @@ from spec_decode_exporter.window.history import (
     row_of,
     scaled,
 )
+from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.poll import UNKNOWN, Counters
 from spec_decode_exporter.window.ring import Increments
 from tests.fakes.windows import increment

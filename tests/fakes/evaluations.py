@@ -8,7 +8,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource, CostSources, fixed_tokens
 from spec_decode_exporter.costs.methods import Interval, kind_of
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import window
 
 GOOD = (0.80, 0.65, 0.50, 0.35)

@@ -22,7 +22,7 @@ from propcache.api import cached_property
 from spec_decode_exporter.costs.cost import StepCost
 from spec_decode_exporter.figures.estimate import ratio, standard_error
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.window.history import columns, position_columns
+from spec_decode_exporter.window.engine_windows import columns, position_columns
 
 MAX_EXTRAPOLATED: Final = 2
 """Extrapolated positions, if the decay over the known ones is known."""

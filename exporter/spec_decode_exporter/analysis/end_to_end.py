@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.window.history import NANO, columns
+from spec_decode_exporter.window.engine_windows import NANO, columns
 
 BASELINE_ERROR: Final = 0.10
 """Least relative error of a baseline's time to first token: it is of another day."""

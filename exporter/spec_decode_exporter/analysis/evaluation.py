@@ -33,8 +33,8 @@ from spec_decode_exporter.analysis.verdict import (
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.window.engine_windows import MIN_INCREMENTS, Means, Window
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import MIN_INCREMENTS, Means, Window
 from spec_decode_exporter.window.poll import UNKNOWN
 from spec_decode_exporter.window.ring import Increments
 
@@ -263,7 +263,7 @@ class Evaluation:
     def release_columns(self) -> None:
         """Drop the columns of increments; what is read later computes them again."""
         for its in (*self.windows, vars(self).get("verdict_window", self.longest)):
-            for name in ("increments", "works", "terms", "depths"):
+            for name in ("increments", "works", "terms", "depths", "poll_rates"):
                 vars(its).pop(name, None)
 
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.estimate import Estimate, ratio
-from spec_decode_exporter.window.history import NANO, Means, Window, columns, scaled, sum_of
+from spec_decode_exporter.window.engine_windows import NANO, Means, Window, columns, scaled, sum_of
 from spec_decode_exporter.window.poll import Counters
 from spec_decode_exporter.window.ring import Increments
 

@@ -16,7 +16,7 @@ from spec_decode_exporter.costs.cost import CostByLoad, CostSources
 from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.sample import KvCache
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.engine_windows import Window
 
 
 class Drafting(StrEnum):

@@ -14,7 +14,7 @@ from spec_decode_exporter.config.types import SettingsPlace
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
-from spec_decode_exporter.window.history import MIN_INCREMENTS
+from spec_decode_exporter.window.engine_windows import MIN_INCREMENTS
 
 FIRST_SECONDS: Final = SHORT_SECONDS / 2
 """Minimum of the longest window: from 15 s on bounds are as sure as later (docs/explanation/coverage.md)."""

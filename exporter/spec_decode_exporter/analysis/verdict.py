@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.engine_windows import Window
 
 WHOLE_WINDOW: Final = 0.85
 """Share of its length that a whole window covers, to allow for jitter and one or two failed polls."""

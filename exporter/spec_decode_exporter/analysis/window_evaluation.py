@@ -26,7 +26,7 @@ from spec_decode_exporter.costs.cost import CostRange, StepCost
 from spec_decode_exporter.costs.published import PublishedShare
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.engine_windows import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""

@@ -20,15 +20,20 @@ from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
 from spec_decode_exporter.costs.methods import METHODS, present_name
-from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
-FOLLOW_SECONDS: Final = 5.0
-"""Seconds between two checks of the configuration file."""
+FOLLOW_SECONDS: Final = 5.0  # between two checks of the configuration file
 
 _log = structlog.get_logger()
 
-load_config: Final = partial(load, checks=(credential_mistakes,), read_rates=read_rates)
+
+def _read_rates(path: Path, model_name: str | None) -> dict[int | None, float]:
+    from spec_decode_exporter.reports.saved_snapshot import read_rates  # in memory once a file is configured
+
+    return read_rates(path, model_name)
+
+
+load_config: Final = partial(load, checks=(credential_mistakes,), read_rates=_read_rates)
 """``load`` for a running exporter and ``check-config``, with checks that need other stages."""
 
 
@@ -37,13 +42,10 @@ def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
     for index, target in enumerate(config.targets):
         method = target.speculative.method if target.speculative else None
         if method and present_name(method) not in METHODS:
-            yield dotted(("targets", index, "speculative", "method")), _unknown_method(method)
-
-
-def _unknown_method(method: str) -> str:
-    near = difflib.get_close_matches(method.strip("[] ").lower(), METHODS, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
-    return f"{method!r} is no method of vLLM that the exporter knows, so its typical cost is wide; {hint}"
+            near = difflib.get_close_matches(method.strip("[] ").lower(), METHODS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
+            wrong = f"{method!r} is no method of vLLM that the exporter knows, so its typical cost is wide"
+            yield dotted(("targets", index, "speculative", "method")), f"{wrong}; {hint}"
 
 
 class ConfigReloader:

@@ -39,10 +39,8 @@ _YOUNG_OBJECTS: Final = 10_000
 """New objects that cause a collection of the young ones; about 1 MB of garbage waits for it."""
 _YOUNG_COLLECTIONS: Final = 10
 """Collections of young objects that cause one of those which survived the last."""
-SETTLED_AFTER: Final = 60.0
-"""Seconds until the first targets have all their objects."""
-FULL_EVERY: Final = 600.0
-"""Seconds between full collections of garbage."""
+SETTLED_AFTER: Final = 60.0  # seconds until the first targets have all their objects
+FULL_EVERY: Final = 600.0  # seconds between full collections of garbage
 
 _log = structlog.get_logger()
 

@@ -23,7 +23,7 @@ from spec_decode_exporter.costs.steps import HALF_LIFE_SECONDS, StepTimes, faded
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import Increment
 
 MIN_SECONDS: Final = 60.0

@@ -21,7 +21,7 @@ from spec_decode_exporter.drops.drops import Drops, DropState
 from spec_decode_exporter.figures.window_figures import DRAFTED_SHARE
 from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
-from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.engine_windows import History
 from spec_decode_exporter.window.poll import Increment
 
 COMPLETE_AFTER: Final = 60.0

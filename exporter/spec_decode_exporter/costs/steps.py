@@ -26,7 +26,7 @@ from pydantic import Field
 
 from spec_decode_exporter.core.numbers import Amount, UnixTime
 from spec_decode_exporter.costs.regression import Matrix, gram_matrix, upper_triangle
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS, Increment
 
 HALF_LIFE_SECONDS: Final = 12 * 3600.0

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.core.numbers import Seconds, UnixTime
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 
 DAY_SECONDS: Final = 86_400
 

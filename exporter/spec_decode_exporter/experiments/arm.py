@@ -24,14 +24,14 @@ from spec_decode_exporter.figures.window_figures import (
 )
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import (
+from spec_decode_exporter.window.engine_windows import (
     MIN_INCREMENTS,
     NANO,
     Window,
     columns,
     scaled,
 )
+from spec_decode_exporter.window.histograms import Answers
 
 
 class SpeedupBasis(StrEnum):

@@ -14,7 +14,7 @@ from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.pace import TypeTimesOf, added_types
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.engine_windows import Window
 
 OFF: Final = "off"
 """Method of an engine that does not speculate."""

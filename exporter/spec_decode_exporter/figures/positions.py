@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.window.history import Window, columns, position_columns
+from spec_decode_exporter.window.engine_windows import Window, columns, position_columns
 
 MIN_DRAFTS: Final = 10
 """Drafts of an increment: fewer drafts of different lengths often have T = k·D by chance."""

@@ -18,8 +18,8 @@ from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.figures.estimate import Column, Estimate, cosines_of, estimate_of, projected, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
 from spec_decode_exporter.figures.prefill_share import MAX_WAITING, highest_share
+from spec_decode_exporter.window.engine_windows import NANO, Window, columns, position_columns, scaled, sum_of
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import NANO, Window, columns, position_columns, scaled, sum_of
 from spec_decode_exporter.window.ring import Increments
 
 MIN_ANSWERS: Final = 10

@@ -36,7 +36,7 @@ from spec_decode_exporter.findings.finding import (
     tail,
 )
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.window.history import MIN_INCREMENTS
+from spec_decode_exporter.window.engine_windows import MIN_INCREMENTS
 from spec_decode_exporter.window.poll import Check
 
 FLIPPING: Final = 0.25  # share of polls in which K changed; a load that changes its range does so once

@@ -37,7 +37,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import EngineName, Sample
-from spec_decode_exporter.window.history import NANO, Window
+from spec_decode_exporter.window.engine_windows import NANO, Window
 from spec_decode_exporter.window.poll import Counters, Poll
 
 SHORT_SLOT, LONG_SLOT = 900.0, 3600.0

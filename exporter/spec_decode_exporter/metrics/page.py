@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from itertools import groupby
 from math import inf, isfinite
 from operator import itemgetter, methodcaller
 from typing import Any, Final, NamedTuple
@@ -30,15 +31,18 @@ from spec_decode_exporter.monitor.snapshot import EngineSnapshot, Snapshot
 
 SLICE_SECONDS: Final = 0.005
 """Time after which other tasks run. An engine's part of a family comes on top: a millisecond at most."""
+PIECE_CHARACTERS: Final = 2**17
+"""Characters of a page after which a piece ends: larger ones would leave holes in the memory."""
 _SLACK: Final = 1.0  # seconds by which two pages may be later than two evaluations
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _MAX_DIGITS: Final = 6
 """Digits before the point, up to which Go writes a number without an exponent."""
 _SHORT: Final = 10.0**_MAX_DIGITS
-_PART: Final = "metrics"
-"""Part of the log for labels and process metrics; that of a family is its name."""
+_PART: Final = "metrics"  # part of the log for labels and process metrics; that of a family is its name
 Row = tuple[Metric, Windows | None]
 """A metric, and its windows in a configuration."""
+Gauges = Mapping[Row, int]
+"""Gauges of engines, whose lines are written with an evaluation, and their places among these."""
 
 
 class _View(NamedTuple):
@@ -49,19 +53,20 @@ class _View(NamedTuple):
     texts: tuple[str, ...]
     subject: Any
     parts: Parts[Any]
-    prepared: Mapping[object, str]
+    """Its windows; empty if all that is about them is prepared."""
+    prepared: Sequence[str]
+    """Lines of the gauges that were written with the evaluation, in their order; empty if none were."""
 
     @classmethod
-    def of(cls, subject: Subject, labels: Mapping[str, str], part: Any) -> _View:  # noqa: ANN401  as in Subject
-        names = tuple(sorted(labels))
+    def of(cls, subject: Subject, gauges: Gauges, labelled: tuple[Mapping[str, str], Any]) -> _View:
+        (labels, part), names = labelled, tuple(sorted(labelled[0]))
         texts = tuple(label_text(name, labels[name]) for name in names)
-        prepared = part.lines.get(texts, {}) if subject is ENGINE else {}
-        return cls(labels, names, texts, part, subject.parts(part), prepared)
+        written = part.lines.get(texts) if subject is ENGINE else None
+        prepared = written[1] if written and written[0] is gauges else ()
+        return cls(labels, names, texts, part, () if prepared else subject.parts(part), prepared)
 
     def lines(self, row: Row) -> str:
-        """Return the lines of a metric, as they were written with the evaluation if they were."""
-        if (prepared := self.prepared.get(row)) is not None:
-            return prepared
+        """Return the lines of a metric."""
         lines, (metric, windows) = "", row
         for own, number in metric.series(self.subject, self.parts, windows):
             if number is not None:
@@ -80,6 +85,12 @@ def selected_metrics(settings: Metrics) -> Sequence[Row]:
         if metric.group in enabled
         or (metric.group in shown and rank(metric.profile) <= rank(settings.profile))
     ]
+
+
+@lru_cache(maxsize=16)
+def _gauges(settings: Metrics) -> Gauges:
+    rows = (row for row in selected_metrics(settings) if row[0].subject is ENGINE and row[0].kind == "gauge")
+    return {row: place for place, row in enumerate(rows)}
 
 
 class MetricsPage:
@@ -106,29 +117,29 @@ class MetricsPage:
     def prepare(self, labels: Mapping[str, str], engine: EngineSnapshot, pace: float) -> None:
         """Write the gauges of an engine with its evaluation, so that pages only join them.
 
-        Only if pages are read as often as engines are evaluated, each ``pace`` seconds.
+        Only if pages are read as often as engines are evaluated, each ``pace`` seconds. Columns are dropped.
         """
         if self._now() - self._rendered[0] < 2 * pace + _SLACK:
-            view = _View.of(ENGINE, labels, engine)
-            engine.lines[view.texts] = {
-                row: self._errors.attempt(row[0].name, labels, partial(view.lines, row)) or ""
-                for row in selected_metrics(self._settings())
-                if row[0].subject is ENGINE and row[0].kind == "gauge"
-            }
+            gauges, attempt = _gauges(self._settings()), self._errors.attempt
+            view = _View.of(ENGINE, gauges, (labels, engine))
+            lines = [attempt(row[0].name, labels, partial(view.lines, row)) or "" for row in gauges]
+            engine.lines[view.texts] = gauges, lines
+            engine.evaluation.release_columns()
 
     async def render(self, snapshot: Snapshot, format_: Format) -> AsyncIterator[bytes]:
         """Yield the page in pieces; other tasks run between them.
 
         The pieces are not kept, so that a large page is never in memory as a whole.
         """
-        text: list[str] = []
+        text, size = list[str](), 0
         self._rendered.append(self._now())
         until = self._now() + SLICE_SECONDS
         for lines in self._lines(snapshot, is_open=format_.is_open):
             text.append(lines)
-            if self._now() >= until:
+            size += len(lines)
+            if size >= PIECE_CHARACTERS or self._now() >= until:
                 yield "".join(text).encode()
-                text.clear()
+                text, size = [], 0
                 await yield_to_event_loop()
                 until = self._now() + SLICE_SECONDS
         yield "".join(text).encode()
@@ -139,16 +150,21 @@ class MetricsPage:
 
     def _lines(self, snapshot: Snapshot, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of each family for each engine; a family without lines has no header."""
-        views: dict[Subject, list[_View]] = {}
-        for row in selected_metrics(self._settings()):
-            metric = row[0]
-            if metric.subject not in views:
-                views[metric.subject] = list(self._views(metric.subject, snapshot))
+        settings = self._settings()
+        gauges, runs = _gauges(settings), dict[Subject, list[list[_View]]]()
+        for row in selected_metrics(settings):
+            metric, place = row[0], gauges.get(row)
+            if metric.subject not in runs:
+                runs[metric.subject] = list(self._runs(metric.subject, gauges, snapshot))
             # Only names of counters end in ``_total``, which those of families in OpenMetrics lack.
             name = metric.name.removesuffix("_total") if is_open else metric.name
             head, lines_of = _header(name, metric.help, metric.kind), methodcaller("lines", row)
-            for lines in self._errors.each(metric.name, views[metric.subject], itemgetter(0), lines_of):
-                if lines:
+            for run in runs[metric.subject]:
+                if place is not None and run[0].prepared:
+                    written = iter(["".join([view.prepared[place] for view in run])])
+                else:
+                    written = self._errors.each(metric.name, run, itemgetter(0), lines_of)
+                for lines in filter(None, written):
                     yield head + lines
                     head = ""
         for collector in self._collectors:
@@ -158,19 +174,23 @@ class MetricsPage:
         if is_open:
             yield "# EOF\n"
 
-    def _views(self, subject: Subject, snapshot: Snapshot) -> Iterator[_View]:
-        """Write the labels of views; omit a view that has other label names than the first."""
+    def _runs(self, subject: Subject, gauges: Gauges, snapshot: Snapshot) -> Iterator[list[_View]]:
+        """Write the labels of views; omit a view that has other label names than the first.
+
+        In a run of views all are prepared, or none.
+        """
         names: set[tuple[str, ...]] = set()
 
         def written(labelled: tuple[Mapping[str, str], object]) -> _View:
-            view = _View.of(subject, *labelled)
+            view = _View.of(subject, gauges, labelled)
             if names and view.names not in names:
                 raise ValueError(f"the labels are {view.names}, and those of the others {names}")
             names.add(view.names)
             return view
 
         found = self._errors.whole(_PART, NO_ITEM, lambda: subject.views(snapshot))
-        return self._errors.each(_PART, found, itemgetter(0), written)
+        views = self._errors.each(_PART, found, itemgetter(0), written)
+        return (list(run) for _, run in groupby(views, lambda view: bool(view.prepared)))
 
 
 def _header(name: str, text: str, kind: str) -> str:

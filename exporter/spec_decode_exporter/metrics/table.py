@@ -44,7 +44,7 @@ from spec_decode_exporter.requests.summary import (
 )
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import Check, Reset
 
 MINIMAL, STANDARD, FULL = Profile
@@ -58,13 +58,6 @@ def _total(profile: Profile, name: str, text: str, counter: str = "") -> Metric:
     count, text = attrgetter(f"totals.counters.{counter}"), f"{text} since the exporter first saw the engine."
     read = (lambda engine: count(engine) / NANO) if counter.endswith("_nanoseconds") else count
     return Metric(Group.COUNTERS, profile, name, text, read, kind="counter", source=(counter,))
-
-
-def _decode_time(name: str, sum_: str, text: str) -> Metric:
-    """Return the row of a sum of decode time."""
-    source = *_WORK, "decode_nanoseconds"
-    read = attrgetter(f"decode_time.{sum_}")
-    return Metric(Group.PAY, STANDARD, name, text, read, kind="counter", source=source)
 
 
 @cache
@@ -83,29 +76,19 @@ def _poll_histogram(engine: EngineSnapshot) -> Numbers:
     return _buckets(_TENTHS, engine.totals.poll_buckets, engine.totals.counters.accepted_tokens)
 
 
-def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
-    """Return the reader of a latency's quantiles over the longest window."""
-
-    def read(engine: EngineSnapshot) -> Numbers:
-        label, buckets = engine.evaluation.longest.label, engine.evaluation.latencies.get(latency)
-        if buckets is None:
-            return []
-        return [((label, each.label), quantile(each.share, buckets)) for each in LATENCY_QUANTILES]
-
-    return read
+def _latency(latency: Latency, engine: EngineSnapshot) -> Numbers:
+    """Return a latency's quantiles over the longest window."""
+    label, buckets = engine.evaluation.longest.label, engine.evaluation.latencies.get(latency)
+    return [((label, each.label), quantile(each.share, buckets)) for each in LATENCY_QUANTILES if buckets]
 
 
-def _baseline_ratio(latency: Latency, place: int = 0) -> Callable[[EngineSnapshot], Numbers]:
-    """Return the reader of the ratios of a latency (0), or of their lower (1) or upper (2) bounds."""
-
-    def read(engine: EngineSnapshot) -> Numbers:
-        comparison, label = engine.evaluation.latency_comparison, engine.evaluation.longest.label
-        compared = comparison.latencies.get(latency, {}) if comparison else {}
-        known = [(each, its) for each, its in compared.items() if isinstance(its, QuantileRatio)]
-        numbers = [(each.label, (its.value, *its.bounds)[place]) for each, its in known]
-        return [((label, own), number) for own, number in numbers if isfinite(number)]
-
-    return read
+def _baseline_ratio(latency: Latency, place: int, engine: EngineSnapshot) -> Numbers:
+    """Return the ratios of a latency to its baseline (0), or their lower (1) or upper (2) bounds."""
+    comparison, label = engine.evaluation.latency_comparison, engine.evaluation.longest.label
+    compared = comparison.latencies.get(latency, {}) if comparison else {}
+    known = [(each, its) for each, its in compared.items() if isinstance(its, QuantileRatio)]
+    numbers = [(each.label, (its.value, *its.bounds)[place]) for each, its in known]
+    return [((label, own), number) for own, number in numbers if isfinite(number)]
 
 
 def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation], Numbers]:
@@ -156,14 +139,10 @@ def _request_buckets(histogram: RequestHistogram) -> Numbers:
     return _buckets(bounds, [*accumulate(histogram.counts)], histogram.sum)
 
 
-def _percentiles(which: Callable[[RequestSummary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
-    """Return the reader of the percentiles over a group's requests in a window."""
-
-    def read(group: GroupFindings) -> Numbers:
-        found = which(group.summary)
-        return [(each.label, getattr(found, each.name)) for each in SPREAD_QUANTILES] if found else []
-
-    return read
+def _percentiles(which: Callable[[RequestSummary], Percentiles | None], group: GroupFindings) -> Numbers:
+    """Return percentiles over a group's requests in a window."""
+    found = which(group.summary)
+    return [(each.label, getattr(found, each.name)) for each in SPREAD_QUANTILES if found]
 
 
 def _prompt_lengths(model: PromptFindings) -> Numbers:
@@ -196,6 +175,7 @@ _quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE
 _ratio_bound = partial(Metric, Group.LATENCY, FULL, labels=("window", QUANTILE_LABEL))
 _spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows="each", reduced="longest", source=("accepted_tokens", "draft_tokens"))
 _pay = partial(Metric, Group.PAY, source=_WORK)
+_decode_time = partial(Metric, Group.PAY, STANDARD, kind="counter", source=(*_WORK, "decode_nanoseconds"))
 _end_to_end = partial(Metric, Group.PAY, windows="longest", labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
 _drop = partial(Metric, Group.DROPS, source=("accepted_tokens", "drafts"))
 _arm = partial(Metric, Group.EXPERIMENTS, subject=subject.ARM, windows="each", reduced="longest")
@@ -214,10 +194,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     _total(STANDARD, "spec_decode_first_tokens_total", "First tokens of requests, which come from the prefill and no decode step,"),
     _total(STANDARD, "spec_decode_decode_steps_total", "Decode steps, counted once for each running request,"),
     _total(STANDARD, "spec_decode_decode_seconds_total", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
-    _decode_time("spec_decode_evaluated_decode_seconds_total", "actual", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine."),
-    _decode_time("spec_decode_plain_decode_seconds_total", "plain", "Seconds that the evaluated decoding would have taken without speculation, at the best guess of the cost."),
-    _decode_time("spec_decode_plain_decode_seconds_lower_total", "plain_lower", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total."),
-    _decode_time("spec_decode_plain_decode_seconds_upper_total", "plain_upper", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total."),
+    _decode_time("spec_decode_evaluated_decode_seconds_total", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine.", attrgetter("decode_time.actual")),
+    _decode_time("spec_decode_plain_decode_seconds_total", "Seconds that the evaluated decoding would have taken without speculation, at the best guess of the cost.", attrgetter("decode_time.plain")),
+    _decode_time("spec_decode_plain_decode_seconds_lower_total", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total.", attrgetter("decode_time.plain_lower")),
+    _decode_time("spec_decode_plain_decode_seconds_upper_total", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total.", attrgetter("decode_time.plain_upper")),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_position_accepted_tokens_total", "Draft tokens accepted at each draft position since the exporter first saw the engine.", lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",), kind="counter", source=("positions",)),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_poll_acceptance_ratio", "Acceptance rate of each poll, weighted by draft tokens: _count is draft tokens, _sum accepted tokens.", _poll_histogram, kind="histogram", source=("accepted_tokens", "draft_tokens")),
     *figure_metrics(Group.ACCEPTANCE, MINIMAL, "spec_decode_draft_acceptance_ratio", "spec_decode_draft_acceptance_ratio_lower", "spec_decode_draft_acceptance_ratio_upper", "spec_decode_acceptance_length_tokens", "spec_decode_acceptance_length_tokens_lower", "spec_decode_acceptance_length_tokens_upper"),
@@ -245,14 +225,14 @@ METRICS: Final[tuple[Metric, ...]] = (
     _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
     _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: term(its.window, "decode_nanoseconds"), reduced="longest", source=("decode_nanoseconds",)),
     _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
-    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(_FIRST), source=_SOURCE[_FIRST]),
-    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(_TOKEN), source=_SOURCE[_TOKEN]),
-    _quantiles("spec_decode_time_to_first_token_quantile_baseline_ratio", "Quantiles of the time to first token in the longest window over those of the baseline; below 1 is faster.", _baseline_ratio(_FIRST), source=_SOURCE[_FIRST]),
-    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_FIRST, 1), source=_SOURCE[_FIRST]),
-    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_FIRST, 2), source=_SOURCE[_FIRST]),
-    _quantiles("spec_decode_time_per_output_token_quantile_baseline_ratio", "Quantiles of the time per output token in the longest window over those of the baseline; below 1 is faster.", _baseline_ratio(_TOKEN), source=_SOURCE[_TOKEN]),
-    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 1), source=_SOURCE[_TOKEN]),
-    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", _baseline_ratio(_TOKEN, 2), source=_SOURCE[_TOKEN]),
+    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", partial(_latency, _FIRST), source=_SOURCE[_FIRST]),
+    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", partial(_latency, _TOKEN), source=_SOURCE[_TOKEN]),
+    _quantiles("spec_decode_time_to_first_token_quantile_baseline_ratio", "Quantiles of the time to first token in the longest window over those of the baseline; below 1 is faster.", partial(_baseline_ratio, _FIRST, 0), source=_SOURCE[_FIRST]),
+    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", partial(_baseline_ratio, _FIRST, 1), source=_SOURCE[_FIRST]),
+    _ratio_bound("spec_decode_time_to_first_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_to_first_token_quantile_baseline_ratio in the longest window.", partial(_baseline_ratio, _FIRST, 2), source=_SOURCE[_FIRST]),
+    _quantiles("spec_decode_time_per_output_token_quantile_baseline_ratio", "Quantiles of the time per output token in the longest window over those of the baseline; below 1 is faster.", partial(_baseline_ratio, _TOKEN, 0), source=_SOURCE[_TOKEN]),
+    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_lower", "The lower 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", partial(_baseline_ratio, _TOKEN, 1), source=_SOURCE[_TOKEN]),
+    _ratio_bound("spec_decode_time_per_output_token_quantile_baseline_ratio_upper", "The upper 95 % bound of spec_decode_time_per_output_token_quantile_baseline_ratio in the longest window.", partial(_baseline_ratio, _TOKEN, 2), source=_SOURCE[_TOKEN]),
     _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,)),
     _spread("spec_decode_interval_acceptance_ratio_min", "Lowest acceptance rate of a poll in the window.", lambda its: its.poll_rates[0][0] if its.poll_rates else None),
     _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
@@ -295,9 +275,9 @@ METRICS: Final[tuple[Metric, ...]] = (
     _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _request_buckets(its.acceptance_ratio_histogram)), kind="histogram"),
     _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _since(lambda its: _request_buckets(its.acceptance_length_tokens_histogram)), kind="histogram"),
     _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.requests),
-    _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", _percentiles(lambda its: its.acceptance_ratio)),
-    _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", _percentiles(lambda its: its.acceptance_length_tokens)),
-    _percentile("spec_decode_request_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over the requests of the window, in seconds.", _percentiles(lambda its: its.time_per_output_token_seconds), source=("response: metrics.generation_time_ms", "response: usage.completion_tokens")),
+    _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", partial(_percentiles, lambda its: its.acceptance_ratio)),
+    _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", partial(_percentiles, lambda its: its.acceptance_length_tokens)),
+    _percentile("spec_decode_request_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over the requests of the window, in seconds.", partial(_percentiles, lambda its: its.time_per_output_token_seconds), source=("response: metrics.generation_time_ms", "response: usage.completion_tokens")),
     _window(MINIMAL, "spec_decode_requests_below_break_even_ratio", "Share of the requests of the window that speculation made slower, at the cost of drafting.", lambda its: ratio(its.summary.below_break_even, its.summary.evaluated)),
     _window(STANDARD, "spec_decode_window_evaluated_requests", "Requests of the window with drafts and a known cost; weight of the shares below break-even.", lambda its: its.summary.evaluated),
     _window(MINIMAL, "spec_decode_request_speedup_ratio", "Estimated decoding speed of the requests of the window relative to no speculation; below 1 is slower.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.value),

@@ -15,7 +15,7 @@ from spec_decode_exporter.costs.methods import drafts_what_it_finds
 from spec_decode_exporter.costs.steps import UNCOUNTED_SHARE, exceeds_steps
 from spec_decode_exporter.scrape.engines import Absence, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Sample
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from spec_decode_exporter.window.poll import TORN_DRAFTS
 
 UNDRAFTED_TOKENS: Final = 100

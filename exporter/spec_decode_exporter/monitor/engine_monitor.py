@@ -30,7 +30,7 @@ from spec_decode_exporter.monitor.events import drop_event
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Gauge
 from spec_decode_exporter.scrape.sample import Sample
-from spec_decode_exporter.window.history import History, Window, columns
+from spec_decode_exporter.window.engine_windows import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
 COSTS_SECONDS: Final = 30.0

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from json import dumps
-from typing import Any
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.core.version import REVISION, __version__
@@ -21,7 +20,7 @@ from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.scrape.sample import Sample
-from spec_decode_exporter.window.history import Totals
+from spec_decode_exporter.window.engine_windows import Totals
 from spec_decode_exporter.window.poll import Check
 
 
@@ -62,8 +61,8 @@ class EngineSnapshot:
     """Return the findings, computed once; None after an internal error."""
     compute_token_use: Callable[[], Mapping[int, Blocks]] = dict
     """Return the last days by number of draft tokens in use, ascending, computed once."""
-    lines: dict[tuple[str, ...], Mapping[Any, str]] = field(default_factory=dict)
-    """Lines of /metrics that were written with the evaluation, by labels and metric."""
+    lines: dict[tuple[str, ...], tuple[object, Sequence[str]]] = field(default_factory=dict)
+    """Rows of /metrics that were written with the evaluation, and their lines, by labels."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -24,7 +24,7 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.views.document import Estimated, View, at, computed
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView, TargetView
-from spec_decode_exporter.window.history import Means, Window, columns, position_columns, sum_if_known
+from spec_decode_exporter.window.engine_windows import Means, Window, columns, position_columns, sum_if_known
 from spec_decode_exporter.window.ring import Increments
 
 MAX_INCREMENTS: Final = 40

@@ -31,8 +31,7 @@ USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
 """Beginning of the exporter's User-Agent, whose polls another exporter rejects."""
 COMMAND_AGENT: Final = f"spec-decode-exporter-command/{__version__}"
 """User-Agent of a command that reads an exporter."""
-MAX_FRAMING: Final = 64 * 2**10
-"""Maximum bytes of a response besides its body: status line, headers, chunk sizes, trailers."""
+MAX_FRAMING: Final = 64 * 2**10  # bytes of a response besides its body: status, headers, chunks, trailers
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
@@ -45,8 +44,7 @@ _HEADERS: Final = {
     # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
-_MAX_REJECTION: Final = 4 * 2**10
-"""Maximum bytes of a rejection that is read for the reason in it; of a longer one the status counts."""
+_MAX_REJECTION: Final = 4 * 2**10  # bytes of one that is read for its reason; else the status counts
 _REASONS: Final[dict[type[Exception], Reason]] = {
     TimeoutError: "timeout",
     ssl.SSLError: "tls",
@@ -88,8 +86,7 @@ class Resolver(ThreadPool):
 
 CONFIG_RESOLVER: Final = Resolver("resolver", 32)
 """Resolver of configured names, separate so that no list can block it."""
-THREADS_PER_LIST: Final = 4
-"""Concurrent look-ups for all targets of one list."""
+THREADS_PER_LIST: Final = 4  # concurrent look-ups for all targets of one list
 
 
 class ResponseParser:

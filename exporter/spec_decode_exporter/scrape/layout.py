@@ -2,8 +2,8 @@
 
 A vLLM page has some 640 lines, of which about 40 are wanted. From one poll to the next only its values
 change. ``read_layout`` finds the wanted samples, and the text before each line's value: the page's layout.
-``lines_of`` checks that *every* line of another page begins with that text. Then ``values_at`` returns what a
-first reading would return, at about a fifth of the cost.
+``lines_of`` checks that *every* line of another page begins with that text, or of most pages each wanted one.
+Then ``values_at`` returns what a first reading would return, at about a seventh of the cost.
 
 Supported are the Prometheus text formats 0.0.4 and 1.0.0 and OpenMetrics 1.0, any order of labels, escapes,
 exponents, timestamps and exemplars. A single unreadable wanted line makes the page unreadable.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.errors import PageError
@@ -26,8 +27,7 @@ MAX_SERIES: Final = 20 * 2**10
 MAX_PAGE_LABELS: Final = 2**16  # maximum labels of all wanted samples; equal label sets count once
 MAX_LINE_BYTES: Final = 2**14
 """Maximum bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels fit."""
-MAX_NUMBER_CHARACTERS: Final = 512
-"""Maximum characters of a number: the conversion of 16,000 digits with an exponent takes 0.3 ms."""
+MAX_NUMBER_CHARACTERS: Final = 512  # converting 16,000 digits with an exponent takes 0.3 ms
 MAX_SERIES_LABELS: Final = 64
 
 # Possessive quantifiers (`*+`) everywhere: no backtracking, even on long or broken lines.
@@ -102,11 +102,13 @@ def read_layout(page: bytes, names: Collection[bytes]) -> Layout:
     return Layout(tuple(starts), places)
 
 
-def lines_of(page: bytes, starts: Sequence[bytes]) -> list[bytes] | None:
-    """Return the lines of a page, or None if they do not begin with ``starts``: it has another layout."""
+def lines_of(page: bytes, starts: Sequence[bytes], compared: Iterable[int] = ()) -> list[bytes] | None:
+    """Return the lines of a page; None if these, or the ``compared`` ones, do not begin with ``starts``."""
     lines = page.split(b"\n", len(starts))
-    is_whole = len(lines) > len(starts) and not lines[-1]
-    return lines if is_whole and all(map(bytes.startswith, lines, starts)) else None
+    if len(lines) <= len(starts) or lines[-1]:
+        return None
+    pairs = [(lines[number], starts[number]) for number in compared] or zip(lines, starts, strict=False)
+    return lines if all(starmap(bytes.startswith, pairs)) else None
 
 
 def values_at(lines: Sequence[bytes], places: Iterable[Place]) -> list[float]:

@@ -24,13 +24,10 @@ from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, RawPoll,
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
 from spec_decode_exporter.scrape.server_info import labelled_speculation, served_speculation, served_version
 
-PHASES: Final = 16
-"""Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
-MAX_BACK_OFF_REFUSED: Final = 5.0
-"""Maximum back-off in seconds after a refused connection, which costs neither side anything."""
-MAX_BACK_OFF: Final = 30.0  # maximum back-off in seconds after other failures
-LARGE_PAGE: Final = 64 * 1024
-"""Bytes; a larger page requires a permit. vLLM's whole page of one engine has 55 kB."""
+PHASES: Final = 16  # moments in an interval at which polls begin: they share a wake-up, a third of a poll
+MAX_BACK_OFF: Final = 30.0  # maximum back-off in seconds after a failure
+MAX_BACK_OFF_REFUSED: Final = 5.0  # the same after a refused connection, which costs neither side anything
+LARGE_PAGE: Final = 64 * 1024  # bytes; a larger page requires a permit. vLLM's whole one has 55 kB.
 PERMITS: Final = 3  # concurrent polls of large pages
 ORDINARY_SHARE: Final = 0.00075
 """Share of a core up to which a target is not costly; one engine takes 0.0005 at one poll a second."""
@@ -38,19 +35,15 @@ TARGET_SHARE: Final = 0.05
 """Maximum share of a core for one target: 110 engines, the most of a default page, take 0.03 s a poll."""
 COSTLY_SHARE: Final = 0.5
 """Maximum share of a core for all costly targets; the rest is for other polls and for requests."""
-COST_POLLS: Final = 16
-"""Polls over which processor time is averaged: the first page, where everything is new, counts little."""
+COST_POLLS: Final = 16  # polls over which processor time is averaged: the first, dear page counts little
 FORGETTING: Final = 1.02
 """Factor a poll by which the shortest response is forgotten: longer ones waited behind the server's load."""
 MIN_ANSWER: Final = 0.001  # seconds; a shorter response counts as this
-MAX_WINDOW_SHARE: Final = 1 / 6
-"""Maximum interval by the time of responses, as a share of the shortest window."""
+MAX_WINDOW_SHARE: Final = 1 / 6  # of the shortest window: maximum interval by the time of responses
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""
-DETAILED: Final = frozenset({"vllm", "sglang"})
-"""Kinds of engines with such pages; SGLang has no ``/version``."""
-MAX_RESPONSE_BYTES: Final = 128 * 1024
-"""Maximum bytes of a response to ``/server_info`` or ``/version``. vLLM's has 22 kB, SGLang's more."""
+DETAILED: Final = frozenset({"vllm", "sglang"})  # kinds of engines with such pages; SGLang has no /version
+MAX_RESPONSE_BYTES: Final = 128 * 1024  # of these pages; vLLM's /server_info has 22 kB, SGLang's more
 DETAILS_INTERVAL: Final = 60.0
 """Minimum seconds between two requests for details, also if counters appear to restart with every poll.
 

@@ -66,6 +66,7 @@ QUICK_PAGE: Final = 64 * 2**10
 QUICK_LINES: Final = 2**10
 """Bytes and lines below which a first reading takes a few milliseconds; vLLM's page has 55 kB, 640 lines."""
 QUICK_KNOWN_LINES: Final = 2**13  # the same for lines of a page of a known layout
+COMPARED_EVERY: Final = 10  # readings until lines that are not wanted are compared again, not only counted
 
 _SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
 _Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
@@ -264,6 +265,7 @@ class PageMap:
             PageError: The engines exceed the limits, or a label has no readable number.
         """
         self.size, self.starts, self._places = size, layout.starts, tuple(layout.places.values())
+        self._wanted = [line for line, _ in self._places]
         series = list(layout.places)
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
@@ -305,9 +307,12 @@ class PageMap:
         key = layout.starts, len(layout.places)
         return _shared.get(key) or _shared.setdefault(key, cls(layout, size))
 
-    def values(self, page: bytes) -> list[float] | None:
-        """Return the values of another page, or None if it needs a first reading."""
-        lines = lines_of(page, self.starts)
+    def values(self, page: bytes, *, is_compared: bool = True) -> list[float] | None:
+        """Return the values of another page, or None if it needs a first reading.
+
+        Unless ``is_compared``, lines that are not wanted may differ.
+        """
+        lines = lines_of(page, self.starts, () if is_compared else self._wanted)
         try:
             return None if lines is None else values_at(lines, self._places)
         except PageError:
@@ -441,7 +446,7 @@ class SampleReader:
 
     def __init__(self, layout_bytes: int = MAX_LAYOUT_BYTES) -> None:
         """Keep layouts of larger pages while those of all readers are of ``layout_bytes`` bytes of pages."""
-        self._layout_bytes = layout_bytes
+        self._layout_bytes, self._readings = layout_bytes, 0
         self._maps: dict[bool, PageMap] = {}
         """The last layout with histograms (True) and without (False)."""
 
@@ -452,9 +457,11 @@ class SampleReader:
             PageError: The page is unusable.
         """
         known = self._maps.get(with_latencies)
-        values = known.values(page) if known and len(known.starts) < QUICK_KNOWN_LINES else None
-        if known and values is not None:
-            return known.reading(values, with_latencies=with_latencies)
+        self._readings += 1
+        if known and len(known.starts) < QUICK_KNOWN_LINES:
+            values = known.values(page, is_compared=self._readings % COMPARED_EVERY == 0)
+            if values is not None:
+                return known.reading(values, with_latencies=with_latencies)
         is_quick = len(page) < QUICK_PAGE and page.count(b"\n") < QUICK_LINES
         return self.read(page, with_latencies=with_latencies) if is_quick else None
 

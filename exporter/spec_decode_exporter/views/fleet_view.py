@@ -23,7 +23,7 @@ from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 from spec_decode_exporter.views.engine_view import CountsView, EngineView, with_figures
-from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.engine_windows import Window
 from spec_decode_exporter.window.poll import Counters
 
 Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]

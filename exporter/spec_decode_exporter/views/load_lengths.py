@@ -11,7 +11,7 @@ from typing import NamedTuple
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import DecodeWork
-from spec_decode_exporter.window.history import columns, scaled
+from spec_decode_exporter.window.engine_windows import columns, scaled
 
 
 class LengthAtLoad(NamedTuple):

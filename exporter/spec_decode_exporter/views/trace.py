@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.window.history import Window, columns
+from spec_decode_exporter.window.engine_windows import Window, columns
 
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60

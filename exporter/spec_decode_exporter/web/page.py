@@ -50,7 +50,7 @@ from spec_decode_exporter.web.fleet import (
 from spec_decode_exporter.web.limits import packed_response
 from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, ExporterState
-from spec_decode_exporter.window.history import Means, Window
+from spec_decode_exporter.window.engine_windows import Means, Window
 
 if TYPE_CHECKING:
     from jinja2 import Environment

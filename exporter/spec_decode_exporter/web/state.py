@@ -31,10 +31,8 @@ from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 
-SHARED_SECONDS: Final = 1.0
-"""Seconds for which requests share a snapshot."""
-_SLICE: Final = 32
-"""Engines between two yields to the event loop: less than a millisecond of work."""
+SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
+_SLICE: Final = 32  # engines between two yields to the event loop: less than a millisecond of work
 
 
 class ExporterState:
@@ -129,6 +127,8 @@ class ExporterState:
     async def evaluate(self) -> RequestFindings:
         """Compare the arms of experiments, and evaluate requests; emit events of the comparisons."""
         now, windows = self.clock.monotonic(), self.fleet.config.windows
+        if now >= self._shared_until:
+            self._shared = None  # with it, the evaluations that newer ones have replaced
         requests = await self._receiver.findings(windows)
         work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
         await self.errors.attempt_async("comparison", work)

@@ -1,26 +1,27 @@
 """Histograms of one engine over the longest window, and the lengths of its finished answers.
 
-Lengths are kept as power sums instead of buckets: their differences and sums are exact. Each answer has the
-geometric midpoint of its bucket; all results are ratios of sums, so a common error of scale cancels.
+Each answer has the geometric midpoint of its bucket; all results are ratios of sums, so a common error of
+scale cancels.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import islice, pairwise
+from functools import lru_cache
+from itertools import chain, islice, pairwise, repeat
 from math import inf, sqrt
 from operator import lt, mul, sub
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.engines import EngineMark, Latency, Quantity
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.ring import Increments, Ring
+from spec_decode_exporter.window.ring import added, narrow
 
 _LAST_BUCKET: Final = 2.5
 """Assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …"""
 _MAX_TOKENS: Final = 200_000
-"""Maximum midpoint, so that the cubes of a window fit into 64 bits."""
-_MAX_SUM: Final = 2**60
+"""Maximum midpoint: no answer is longer."""
 _MILLI: Final = 1000
 _GONE_PAGES: Final = 3
 """Intervals without histograms after which their window is empty."""
@@ -49,81 +50,91 @@ class Answers(NamedTuple):
         return min(1.0, self.millitokens / _MILLI * self.squares / (self.requests * self.cubes))
 
 
+@lru_cache(maxsize=64)
+def _powers(bounds: tuple[float, ...]) -> Sequence[Sequence[int]]:
+    """Return what an answer in each bucket adds to each power sum."""
+    finite = [0.0, *bounds[:-1]]
+    edges = pairwise([*finite, _LAST_BUCKET * finite[-1]])
+    lengths = [min(sqrt((low or high) * high), _MAX_TOKENS) for low, high in edges]
+    powers = [(1, round(_MILLI * length), round(length**2), round(length**3)) for length in lengths]
+    return list(zip(*powers, strict=True))
+
+
 def answers_of(buckets: Buckets | None) -> Answers:
     """Return the power sums of a histogram of lengths in tokens."""
     if buckets is None:
         return Answers()
     counts = [higher - lower for lower, higher in pairwise((0, *buckets.counts))]
-    finite = [0.0, *buckets.bounds[:-1]]
-    edges = pairwise([*finite, _LAST_BUCKET * finite[-1]])
-    lengths = [min(sqrt((low or high) * high), _MAX_TOKENS) for low, high in edges]
-    powers = [(1, round(_MILLI * length), round(length**2), round(length**3)) for length in lengths]
-    return Answers(*(sum(map(mul, counts, column)) for column in zip(*powers, strict=True)))
+    return Answers(*(sum(map(mul, counts, column)) for column in _powers(buckets.bounds)))
 
 
 class Histograms:
-    """Ring of histograms, which are polled less often than counters; answers are the last columns."""
+    """Sums of histograms over the longest window; they are polled less often than counters."""
 
     def __init__(self, keep: float) -> None:
         """Keep ``keep`` seconds, the longest window."""
-        self.ring = Ring(keep)
-        self._bounds: dict[Latency, tuple[float, ...]] = {}
-        self._before: tuple[float, list[int]] | None = None
+        self.keep = keep
+        self._bounds: dict[Quantity, tuple[float, ...]] = {}
+        self._before: tuple[float, Sequence[int]] | None = None  # time and counts of the page before
         self._newest = -inf
         self._interval = 0.0
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty the window."""
+        self._increments = deque[tuple[float, Sequence[int]]]()  # begins and counts
+        self._sums: Sequence[int] = ()
 
     def restart(self, begin: float | None) -> None:
         """Begin a new process at ``begin``; None: that time is unknown."""
-        columns = sum(map(len, self._bounds.values())) + len(Answers())
-        self._before = None if begin is None or not self._bounds else (begin, [0] * columns)
+        self._before = None if begin is None else (begin, ())
 
     def fell(self, latencies: Mapping[Latency, Buckets]) -> bool:
         """Return whether a count is lower than on the page before, which no process does."""
-        before = self._latencies(self._before[1]) if self._before else {}
-        found = ((latencies[name], old) for name, old in before.items() if name in latencies)
-        return any(new.bounds == old.bounds and any(map(lt, new.counts, old.counts)) for new, old in found)
+        before = self._split(self._before[1]) if latencies and self._before else {}
+        pairs = ((latencies[name], before[name]) for name in latencies if name in before)
+        return any(new.bounds == old.bounds and any(map(lt, new.counts, old.counts)) for new, old in pairs)
 
     def add(
-        self, latencies: Mapping[Latency, Buckets], answers: Answers, moment: float, interval: float
+        self, latencies: Mapping[Latency, Buckets], lengths: Buckets | None, moment: float, interval: float
     ) -> None:
-        """Add the histograms of a page; ``interval`` is that of polls with histograms."""
+        """Add a page's histograms, also of the ``lengths`` of answers; ``interval`` is that of such pages."""
         self._newest, self._interval = moment, interval
-        bounds = {name: latencies[name].bounds for name in sorted(latencies)}
+        shown: dict[Quantity, Buckets] = {name: latencies[name] for name in sorted(latencies)}
+        if lengths is not None:
+            shown[EngineMark.ANSWER_LENGTHS] = lengths
+        bounds = {name: buckets.bounds for name, buckets in shown.items()}
         if bounds != self._bounds:
-            self.ring.clear()
+            self.clear()
             self._bounds, self._before = bounds, None
-        row = [*(count for name in bounds for count in latencies[name].counts), *answers]
-        before, self._before = self._before, (moment, row)
-        if before is None:
-            return
-        *counts, requests, tokens, squares, cubes = map(sub, row, before[1])
-        finished = requests, tokens, squares, cubes
-        is_possible = min(finished) >= 0 and max(finished) <= _MAX_SUM
-        increments = self._latencies(counts).values()
-        if all([0, *each.counts] == sorted((0, *each.counts)) for each in increments):
-            self.ring.add(before[0], moment, [*counts, *(finished if is_possible else Answers())], interval)
+        counts = [count for buckets in shown.values() for count in buckets.counts]
+        before, self._before = self._before, (moment, narrow(counts))
+        increment = list(map(sub, counts, chain(before[1], repeat(0)))) if before else []
+        histograms = self._split(increment).values()
+        if before and all([0, *each.counts] == sorted((0, *each.counts)) for each in histograms):
+            self._increments.append((before[0], narrow(increment)))
+            self._sums = narrow(added(self._sums, increment))
+        # If the window ended now, it would lose its oldest increment before the next page arrives.
+        edge = moment - self.keep - interval / 2
+        while self._increments and self._increments[0][0] < edge:
+            _, old = self._increments.popleft()
+            self._sums = narrow(list(map(sub, self._sums, old)))
 
     def latencies(self, now: float) -> dict[Latency, Buckets]:
         """Return the latencies before the newest page with histograms; empty if that is too old."""
-        its = self._increments(now)
-        return self._latencies(its.sums(0)) if its else {}
+        found = self._window(now)
+        return {name: buckets for name, buckets in found.items() if isinstance(name, Latency)}
 
     def answers(self, now: float) -> Answers:
         """Return the answers that ended in the same time."""
-        its = self._increments(now)
-        return Answers(*map(its.sum, range(len(its.totals))[-len(Answers()) :])) if its else Answers()
+        return answers_of(self._window(now).get(EngineMark.ANSWER_LENGTHS))
 
-    def _increments(self, now: float) -> Increments | None:
-        """Return the increments of the window that ends at the newest page with histograms; None without.
-
-        If it ended at ``now``, it would lose its oldest increment before the next page arrives.
-        """
-        increments = self.ring.since(self._newest - self.ring.keep - self._interval / 2)
+    def _window(self, now: float) -> dict[Quantity, Buckets]:
         is_gone = now - self._newest > _GONE_PAGES * self._interval
-        return None if is_gone or not len(increments) else increments
+        return {} if is_gone or not self._increments else self._split(self._sums)
 
-    def _latencies(self, row: Sequence[int]) -> dict[Latency, Buckets]:
-        """Split the row of an increment by histogram."""
+    def _split(self, row: Sequence[int]) -> dict[Quantity, Buckets]:
+        """Split the counts of all histograms."""
         counts = iter(row)
         return {
             name: Buckets(bounds, tuple(islice(counts, len(bounds)))) for name, bounds in self._bounds.items()

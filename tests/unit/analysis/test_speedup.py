@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.costs.cost import CostAtLoad, CostByLoad, CostSource, CostSources
 from spec_decode_exporter.costs.methods import Interval
-from spec_decode_exporter.window.history import Means
+from spec_decode_exporter.window.engine_windows import Means
 from tests.fakes.costs import cost_between, make_cost, tokens_of
 from tests.fakes.evaluations import knowledge
 from tests.fakes.windows import summed, window

@@ -14,7 +14,7 @@ from spec_decode_exporter.costs.methods import undrafted_pass
 from spec_decode_exporter.drops.drops import DropState, drafts_of
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.engine_windows import History
 
 SAVED = TypeAdapter(LearnedState)
 WALL = 1_790_000_000.0

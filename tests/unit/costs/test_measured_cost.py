@@ -24,7 +24,7 @@ from spec_decode_exporter.costs.measured_cost import (
 )
 from spec_decode_exporter.costs.methods import LAYER, MODEL, PASS, Interval
 from spec_decode_exporter.costs.steps import StepSums, StepTimes, total
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import increment
 
 WALL = 1_790_000_000.0

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.costs.time_saved import DAY_SECONDS, DayTime, DecodeTime, TimeSaved
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 
 MIDNIGHT = 20_718 * DAY_SECONDS
 NOON = MIDNIGHT + DAY_SECONDS / 2

@@ -13,7 +13,7 @@ from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.engine_windows import History
 from tests.fakes.engines import trace
 from tests.fakes.windows import increment
 from tests.paths import DATA

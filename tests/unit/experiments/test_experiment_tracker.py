@@ -1,7 +1,7 @@
 """An experiment that is compared again and again."""
 
 from spec_decode_exporter.experiments.experiment import Claims, compare
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.arms import (
     EAGLE,
     NOW,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.prefill_share import CURVATURE, highest_share
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.engine_windows import NANO
 from tests.fakes.windows import summed
 
 ALONE = 0.02

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.window.engine_windows import NANO, sum_of
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import NANO, sum_of
 from tests.fakes.windows import summed, window
 
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}

@@ -28,7 +28,7 @@ from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.metrics import page as module
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.page import MetricsPage, label_text, number_text, selected_metrics
+from spec_decode_exporter.metrics.page import PIECE_CHARACTERS, MetricsPage, number_text, selected_metrics
 from spec_decode_exporter.metrics.subject import ENGINE, Subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
@@ -293,10 +293,8 @@ class TestPreparedLines:
         engine = replace(busy, lines={})
         page.prepare(LABELS, engine, self.PACE)
         gauges = {metric.name for metric in METRICS if metric.subject is ENGINE and metric.kind == "gauge"}
-        assert {
-            row[0].name
-            for row in engine.lines[tuple(map(label_text, *zip(*sorted(LABELS.items()), strict=True)))]
-        } == gauges
+        [(rows, lines)] = engine.lines.values()
+        assert ({metric.name for metric, _ in rows}, len(lines)) == (gauges, len(gauges))
         assert page.text(Snapshot([(LABELS, engine)]), format_) == expected
 
     async def test_gauges_are_joined_and_counters_are_of_the_newest_poll(self, busy):
@@ -311,6 +309,14 @@ class TestPreparedLines:
         changed = {line.split("{")[0] for line in set(after.splitlines()) - set(before.splitlines())}
         assert changed == {"spec_decode_drafts_total"}
 
+    async def test_engines_that_are_not_prepared_stand_between_others(self, busy):
+        page, engines = await self.page(0.0, 15.0), [replace(busy, lines={}) for _ in range(4)]
+        labelled = [(LABELS | {"engine": str(number)}, engine) for number, engine in enumerate(engines)]
+        expected = page.text(Snapshot(labelled))
+        for labels, engine in labelled[::3]:
+            page.prepare(labels, engine, self.PACE)
+        assert page.text(Snapshot(labelled)) == expected
+
     async def test_other_labels_or_settings_are_written_anew(self, busy):
         chosen = [EVERYTHING]
         page, engine = await self.page(0.0, 15.0, settings=lambda: chosen[0]), replace(busy, lines={})
@@ -319,6 +325,13 @@ class TestPreparedLines:
             chosen[0] = settings_
             expected = MetricsPage(lambda: chosen[0]).text(Snapshot([(labels, busy)]))
             assert page.text(Snapshot([(labels, engine)])) == expected
+
+
+async def test_a_page_of_many_engines_comes_in_small_pieces_also_from_a_fast_machine(busy):
+    engines = [(LABELS | {"engine": str(number)}, busy) for number in range(40)]
+    page = MetricsPage(lambda: EVERYTHING, now=lambda: 0.0)
+    pieces = [len(piece) async for piece in page.render(Snapshot(engines), Format(0))]
+    assert max(pieces) < 2 * PIECE_CHARACTERS < sum(pieces) - max(pieces)
 
 
 async def test_other_tasks_run_every_few_milliseconds():

@@ -14,8 +14,8 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import observation_view
 from spec_decode_exporter.reports.observation import HOPELESS_SECONDS, NotMeasuredError, observed_config
 from spec_decode_exporter.reports.observation_view import Measured, measured, sum_of_windows
+from spec_decode_exporter.window.engine_windows import columns, row_of
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import columns, row_of
 from spec_decode_exporter.window.ring import Increments
 from tests.conftest import make_sample, settle
 from tests.fakes.arms import window_over

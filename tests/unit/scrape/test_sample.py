@@ -12,6 +12,7 @@ from spec_decode_exporter.scrape import sample as reader_module
 from spec_decode_exporter.scrape.engines import REPLICA_LABELS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
+    COMPARED_EVERY,
     MAX_COUNT,
     MAX_GAUGES,
     QUICK_KNOWN_LINES,
@@ -349,6 +350,26 @@ def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(page, first, know
     assert (reader.read_quickly(page, with_latencies=False) is not None) == first
     reading = reader.read(page, with_latencies=False)
     assert reader.read_quickly(page, with_latencies=False) == (reading if known else None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "polls"),
+    [
+        (NGRAM.replace(b'engine="0"', b'engine="1"'), 1),
+        (NGRAM + engines_page(1, b"other"), 1),
+        (
+            NGRAM.replace(b"# TYPE vllm:num_requests_running gauge\n", engines_page(1, b"other")),
+            COMPARED_EVERY,
+        ),
+    ],
+    ids=["a wanted line", "one more", "an unwanted line"],
+)
+def test_another_page_is_seen_at_once_unless_a_line_takes_the_place_of_one_that_is_not_read(changed, polls):
+    reader, other = SampleReader(), read(changed, with_latencies=False)
+    before = reader.read_quickly(NGRAM, with_latencies=False)
+    assert other.samples != before.samples
+    seen = [reader.read_quickly(changed, with_latencies=False) for _ in range(polls)]
+    assert seen[-1] == other
 
 
 def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_always(first_readings):

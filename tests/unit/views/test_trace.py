@@ -3,7 +3,7 @@
 import pytest
 
 from spec_decode_exporter.views.trace import TRACE_PIECES, acceptance_trace
-from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.engine_windows import History
 
 OFFSET = 1_790_000_000.25
 

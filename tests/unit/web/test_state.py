@@ -1,6 +1,7 @@
 """Sharing of snapshots."""
 
 import asyncio
+import weakref
 
 import pytest
 
@@ -66,6 +67,24 @@ async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(state
     state.forget_snapshot()
     state.going.release()
     assert await state.snapshot() == 3
+
+
+async def test_the_next_comparison_frees_a_snapshot_that_is_no_longer_shared(state, clock, monkeypatch):
+    """It holds an evaluation of each engine, and their columns."""
+
+    class Taken:
+        pass
+
+    async def take():
+        return Taken()
+
+    monkeypatch.setattr(state, "take", take)
+    kept = weakref.ref(await state.snapshot())
+    await state.evaluate()
+    assert kept() is not None
+    await clock.advance(1.0)
+    await state.evaluate()
+    assert kept() is None
 
 
 async def test_a_snapshot_is_shared_for_a_second_and_a_slow_one_for_twice_its_duration(state, clock):

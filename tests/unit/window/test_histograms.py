@@ -24,7 +24,7 @@ def latencies(*counts, bounds=BOUNDS):
 class Fed:
     """Histograms: poll n, at 10 n seconds, has n observations below 0.1 s, 2 n below 1 s, 3 n in all.
 
-    It has n answers of 100 tokens, too.
+    It has n answers of at most 100 tokens, too.
     """
 
     def __init__(self, length=300.0, polls=0) -> None:
@@ -38,8 +38,8 @@ class Fed:
 
     def poll(self, counts, answers=0, *, late=0.0, bounds=BOUNDS):
         self.now += INTERVAL
-        sums = Answers(answers, 100_000 * answers, 10**4 * answers, 10**6 * answers)
-        self.histograms.add(latencies(*counts, bounds=bounds), sums, self.now + late, INTERVAL)
+        lengths = Buckets((100.0, inf), (answers, answers))
+        self.histograms.add(latencies(*counts, bounds=bounds), lengths, self.now + late, INTERVAL)
         return self
 
     def counts(self, later=0.0):
@@ -77,10 +77,10 @@ def test_the_histograms_of_a_page_belong_together():
         return {Latency.QUEUE: Buckets((5.0, inf), counts)}
 
     histograms = Histograms(60.0)
-    histograms.add(latencies(1, 2, 3) | queue(0, 1), Answers(), 0.0, INTERVAL)
-    histograms.add(queue(3, 2) | latencies(2, 4, 6), Answers(), 10.0, INTERVAL)
+    histograms.add(latencies(1, 2, 3) | queue(0, 1), None, 0.0, INTERVAL)
+    histograms.add(queue(3, 2) | latencies(2, 4, 6), None, 10.0, INTERVAL)
     assert histograms.latencies(10.0) == {}
-    histograms.add(queue(4, 6) | latencies(3, 6, 9), Answers(), 20.0, INTERVAL)
+    histograms.add(queue(4, 6) | latencies(3, 6, 9), None, 20.0, INTERVAL)
     assert histograms.latencies(20.0) == latencies(1, 2, 3) | queue(1, 4)
 
 
@@ -111,11 +111,17 @@ def test_buckets_that_decrease_or_are_not_cumulative_are_not_counted(counts):
     assert (fed.counts(), fed.requests()) == ((2, 4, 6), 2)
 
 
-@pytest.mark.parametrize("answers", [1, 2**50])
-def test_impossible_answers_are_not_counted_and_take_no_latencies_with_them(answers):
-    fed = Fed(polls=3).poll((3, 6, 9), answers)
-    assert (fed.counts(), fed.requests()) == ((3, 6, 9), 2)
-    assert fed.poll((4, 8, 12), answers + 1).requests() == 3
+def test_impossible_answers_take_the_page_with_them():
+    fed = Fed(polls=3).poll((3, 6, 9), 1)
+    assert (fed.counts(), fed.requests()) == ((2, 4, 6), 2)
+    assert (fed.poll((4, 8, 12), 2).counts(), fed.requests()) == ((3, 6, 9), 3)
+
+
+@pytest.mark.parametrize(("length", "within"), [(30.0, 3), (90.0, 7)])
+def test_another_length_of_the_window_holds_from_the_next_page_on(length, within):
+    fed = Fed(length=60.0, polls=10)
+    fed.histograms.keep = length
+    assert fed.poll((10, 20, 30), 10).counts() == (within, 2 * within, 3 * within)
 
 
 COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53 - 1), st.just(2**53 - 1))

@@ -34,6 +34,14 @@ def test_old_increments_are_removed_and_none_of_a_window_however_large_the_total
     assert len(ring.since(0.0)) <= 50
 
 
+def test_totals_of_a_long_time_take_no_more_memory_than_those_of_a_window():
+    ring = Ring(10.0)
+    for second in range(600):
+        ring.add(float(second), second + 1.0, [2**22], 0.5)
+    [totals] = ring.since(0.0).totals
+    assert (sum(ring.since(590.0).column(0)), totals.itemsize) == (10 * 2**22, 4)
+
+
 ROWS = st.lists(st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=4), max_size=60)
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets, Sample
-from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
+from spec_decode_exporter.window.histograms import Answers, Histograms
 from spec_decode_exporter.window.poll import UNKNOWN, Counters, Increment, Poll, Reset, Step, step
 from spec_decode_exporter.window.ring import Increments, Ring, added
 
@@ -36,18 +36,13 @@ class Means(NamedTuple):
 
 # Row of the ring: covered nanoseconds, polls, load and gauges in billionths, two products for means of loads,
 # counters, accepted by position. A window's sum of products takes as long as that of a counter.
-_COVERED, _POLLS, _LOAD, _BY_DRAFTED, _BY_STEPS, _GAUGES = range(6)
-_COUNTERS: Final = _GAUGES + 3
-_POSITIONS: Final = _COUNTERS + len(Counters._fields)
-_COLUMNS: Final = {
-    "covered_nanoseconds": _COVERED,
-    "polls": _POLLS,
-    "load_billionths": _LOAD,
-    "load_by_draft_tokens": _BY_DRAFTED,
-    "decoding_by_steps": _BY_STEPS,
-    **{name: _GAUGES + place for place, name in enumerate(Means._fields)},
-    **{name: _COUNTERS + place for place, name in enumerate(Counters._fields)},
-}
+_NAMES: Final = (
+    *("covered_nanoseconds", "polls", "load_billionths", "load_by_draft_tokens", "decoding_by_steps"),
+    *Means._fields,
+    *Counters._fields,
+)
+_COLUMNS: Final = {name: place for place, name in enumerate(_NAMES)}
+_COVERED, _GAUGES, _COUNTERS, _POSITIONS = 0, 5, 8, len(_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +151,7 @@ class History:
         self._histograms = Histograms(longest)
         self.poll: Poll | None = None
         self.sample: Sample | None = None
+        self.last_seen = self.wall = 0.0  # time of the last page with the engine, monotonic and Unix time
         self.configured_tokens = 0
         self.window_resets = 0  # resets of the windows, each caused by another way of drafting
         self.varies_tokens = False  # the server's process changed K, which it shows as a gauge
@@ -173,16 +169,6 @@ class History:
     def tokens(self) -> int:
         """K: the larger of the configured and the observed number of draft positions."""
         return max(self._seen_tokens, self.configured_tokens)
-
-    @property
-    def last_seen(self) -> float:
-        """Time of the last page with the engine (monotonic)."""
-        return self.poll.moment if self.poll else 0.0
-
-    @property
-    def wall(self) -> float:
-        """Unix time of the last page with the engine; 0 before the first."""
-        return self.poll.wall if self.poll else 0.0
 
     @property
     def has_drafted(self) -> bool:
@@ -204,6 +190,7 @@ class History:
     def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
         """Add the sample of a poll at ``moment`` (monotonic); ``interval`` is that of polls, in seconds."""
         self._interval, self.sample = interval, sample
+        self.last_seen, self.wall = moment, wall
         taken = step(self.poll, sample, moment, wall, fell=self._histograms.fell(sample.latencies or {}))
         if self.poll is None:
             self._process_since = moment
@@ -223,7 +210,7 @@ class History:
     def observe_histograms(self, sample: Sample, moment: float, interval: float) -> None:
         """Add the histograms of a page that has them; ``interval`` is that of such polls."""
         if sample.latencies is not None:
-            self._histograms.add(sample.latencies, answers_of(sample.answer_lengths), moment, interval)
+            self._histograms.add(sample.latencies, sample.answer_lengths, moment, interval)
 
     def configure_tokens(self, tokens: int) -> None:
         """Set the configured K, 0 if unknown; another than before, or before a restart, resets windows."""
@@ -243,11 +230,11 @@ class History:
         self.window_resets += 1
         self._ring.clear()
         self._drafted.clear()
-        self._histograms.ring.clear()
+        self._histograms.clear()
 
     def keep(self, longest: float) -> None:
         """Change the longest window."""
-        self._ring.keep = self._drafted.keep = self._histograms.ring.keep = longest
+        self._ring.keep = self._drafted.keep = self._histograms.keep = longest
 
     def is_gone(self, now: float) -> bool:
         """Return whether the last page with the engine is too old for its windows."""
@@ -259,6 +246,8 @@ class History:
 
     def windows(self, *lengths: float) -> tuple[Window, ...]:
         """Return the sums over the last seconds before the newest poll, for each length."""
+        for ring in (self._ring, self._drafted):
+            ring.remove(self.last_seen - ring.keep - self._interval)
         answers = self._histograms.answers(self.last_seen)
         return tuple(self._window(length, answers) for length in lengths)
 
