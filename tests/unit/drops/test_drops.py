@@ -141,6 +141,18 @@ def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted)
     assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
 
 
+def test_a_restored_sum_needs_half_of_its_threshold_again(restarted):
+    drops = Drops(DropPolicy())
+    for each in seconds(3600):
+        drops.observe(each, load=20)
+    for cusum in drops.state.sudden.cusums:
+        cusum.sum = 1e20
+    other = restarted(drops)
+    found = [other.observe(each, load=20) for each in seconds(60, accepted=8)]
+    assert not found[0]
+    assert any(found)
+
+
 def test_a_state_of_an_exporter_with_slow_drops_goes_on_without_them():
     """Two and a half hours of an n-gram server with 100 drafts in 200 steps each 10 s, and 3 tokens a draft."""
     drops = Drops(DropPolicy())
