@@ -143,7 +143,7 @@ def _is_measured(its: WindowEvaluation) -> bool:
 
 
 def _lacks_baseline(its: WindowEvaluation) -> bool:
-    return its.total.decode_steps is not None and not _is_measured(its)
+    return its.total.decode_steps is not None and its.known.baseline is None and not _is_measured(its)
 
 
 _OF_STEPS: Final = frozenset({CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE})
@@ -152,6 +152,7 @@ _WAYS: Final[tuple[tuple[Callable[[WindowEvaluation], object], CostMeasurement, 
         "--speculative.method METHOD", "targets: [{{url: {server}, speculative: {{method: METHOD}}}}]"),
     (lambda its: its.known.assumed.settings_place == "history", CostMeasurement("longer_history", "Report a longer time: it narrows the bounds, and may have hours without speculation", "a minute"), "--since 30d", ""),
     (_is_measured, CostMeasurement("more_traffic", "Let it run: the cost is measured on this server, and about {factor} times as much traffic as so far decides", "that traffic"), "", ""),
+    (lambda its: its.known.baseline and its.total.decode_steps is not None and not _is_measured(its), CostMeasurement("baseline_loads", "Let it run: a baseline is known, and a minute of drafts near a load of that time shows the cost", "a minute of such traffic"), "", ""),
     (lambda its: its.known.speculation.schedule.pauses, CostMeasurement("schedule_in_force", "Wait for loads at which its schedule drafts nothing, and for loads near them: the exporter measures both kinds of steps", "ten minutes of such traffic"), "", ""),
     (_lacks_baseline, CostMeasurement("history", "Point the exporter at a Prometheus with data from before speculation was enabled", "a minute"),
         "--baseline.prometheus.url http://PROMETHEUS:9090", "baseline: {{prometheus: {{url: 'http://PROMETHEUS:9090'}}}}"),

@@ -22,6 +22,7 @@ from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.load import load
+from spec_decode_exporter.costs.baseline import BaselineSummary
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from tests.fakes.costs import make_cost
@@ -124,6 +125,12 @@ TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
 def test_ways_to_know_apply_where_they_can_help_cheapest_first(known, names):
     assert [way.name for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(**known)))] == names
     assert [name for name in WAYS if name in names] == names
+
+
+def test_a_baseline_at_other_loads_is_no_reason_to_read_one_again():
+    known = replace(knowledge(**TYPICAL), baseline=BaselineSummary())
+    found = ways_to_know(WindowEvaluation(busy_window(), known))
+    assert [way.name for way in found] == ["baseline_loads", "replica", "by_hand"]
 
 
 def test_no_way_of_a_history_is_to_wait():

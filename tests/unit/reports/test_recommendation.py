@@ -76,7 +76,7 @@ def test_an_unknown_draft_model_leaves_only_a_comment(engine):
 def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
     off = written([engine(SpeculationSetting(0, is_change=True))], form, TextStyle())
     assert "# Start the server without speculation (vLLM: without --speculative-config)." in off
-    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST)], form, TextStyle())
+    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST, baseline=None)], form, TextStyle())
     for text in (off, unknown):
         assert "--speculative-config '" not in text
     assert "baseline.prometheus" in unknown
@@ -84,7 +84,7 @@ def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
 
 @pytest.mark.parametrize("form", ["text", "vllm"])
 def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
-    unknown = engine(UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST)
+    unknown = engine(UNKNOWN_SETTING, Speculation("eagle3"), action=Action.MEASURE_COST, baseline=None)
     engines = [unknown.model_copy(update={"target": f"chat-{n}"}) for n in range(8)]
     text = written(engines, form, TextStyle())
     assert text.count("a Prometheus with data from before") == 1
