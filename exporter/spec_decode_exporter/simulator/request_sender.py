@@ -18,7 +18,7 @@ EVERY_SECONDS: Final = 0.5
 """Interval of the batches."""
 _MAX_WAITING: Final = 10_000
 """Requests that wait; beyond it the oldest are dropped."""
-_MAX_BATCH: Final = 1000
+_MAX_BATCH: Final = 1000  # twice a second: the exporter's default rate, also after the past of a demo
 
 
 class RequestSender:
@@ -41,7 +41,7 @@ class RequestSender:
         async with ClientSession(timeout=ClientTimeout(total=5.0), cookie_jar=DummyCookieJar()) as session:
             while True:
                 await self._clock.sleep_until(self._clock.monotonic() + EVERY_SECONDS)
-                while self._waiting:
+                if self._waiting:
                     await self._send(session, url)
 
     async def _send(self, session: ClientSession, url: URL) -> None:

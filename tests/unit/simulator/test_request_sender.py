@@ -15,10 +15,11 @@ from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Request
     [
         ([], [[1], [2]], []),
         ([404], [[1], [2]], ["requests cannot be delivered: it answered 404"]),
+        ([], [[*range(1000)], [1000, 2]], []),
     ],
-    ids=["taken", "refused"],
+    ids=["taken", "refused", "as many as an exporter takes by default"],
 )
-async def test_a_batch_is_sent_once(statuses, batches, troubles, clock, until):
+async def test_a_batch_of_each_interval_is_sent_once(statuses, batches, troubles, clock, until):
     received, reported, left = [], [], list(statuses)
 
     async def take(request):
@@ -33,7 +34,8 @@ async def test_a_batch_is_sent_once(statuses, batches, troubles, clock, until):
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     sender = RequestSender(reported.append, clock)
     task = asyncio.ensure_future(sender.send_for_ever(f"http://127.0.0.1:{runner.addresses[0][1]}/"))
-    sender.take({"number": 1})
+    for waiting in [*batches[0], *batches[1][:-1]]:
+        sender.take({"number": waiting})
     for number in range(1, len(batches) + 1):
         if number == len(batches):
             sender.take({"number": 2})
