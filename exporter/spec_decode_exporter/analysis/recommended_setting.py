@@ -1,8 +1,8 @@
 """Recommended setting: draft tokens by load if the cost is known by load, else the advice as a number.
 
-The setting is unknown if the advice is: the remedy is then a measurement. While the schedule in force drafts
-nothing at the present load there is no advice either. The setting is then based on the acceptance of the last
-drafts, of which it has the time.
+The number is ``best_tokens`` of a ``WindowEvaluation``; unknown if the advice is: the remedy is then a
+measurement. While the schedule in force drafts nothing at the present load there is no advice either. The
+setting is then based on the acceptance of the last drafts, of which it has the time.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ class SpeedupPolicy(Section):
 
     harmful: Quantity = Field(default=1.0, description="Harmful if even the upper bound is below this; speculation pays if the lower bound is at least this.")
     poor: Quantity = Field(default=1.1, description="Poor if the best guess is below this.")
-    marginal: Quantity = Field(default=1.3, description="Marginal if the lower bound is below this.")
-    healthy: Quantity = Field(default=2.0, description="Healthy if the lower bound is below this, optimal from it.")
+    marginal: Quantity = Field(default=1.3, description="Marginal if the best guess is below this.")
+    healthy: Quantity = Field(default=2.0, description="Healthy if the best guess is below this, optimal from it.")
 
 
 class DepthPolicy(Section):

@@ -1,4 +1,4 @@
-"""The drop detectors of one engine, as long as it drafts with one method and one K."""
+"""The drop detectors of one engine with one method and one K; a drop begins and ends in ``detector``."""
 
 from __future__ import annotations
 

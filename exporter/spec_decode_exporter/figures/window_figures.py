@@ -360,7 +360,7 @@ class WindowFigures:
         return min(1.0, prefills * spent / (steps * seconds * NANO))
 
     @cached_property
-    def schedule_changes(self) -> tuple[int, int] | None:
+    def draft_length_changes(self) -> tuple[int, int] | None:
         """Polls in which the number of draft tokens changed, and all polls; None with too few."""
         found = columns(self.window.increments, "decode_steps", "drafts", "draft_tokens")
         chosen = [_chosen_tokens(*row) for row in zip(*found, strict=True) if row[0] >= MIN_DRAFTS]

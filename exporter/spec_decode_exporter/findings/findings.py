@@ -248,7 +248,7 @@ def decode_step_tail(context: FindingContext) -> Found | None:
 def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
-    boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
+    boundaries, changed = schedule.firsts[1:], context.its.draft_length_changes
     if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed

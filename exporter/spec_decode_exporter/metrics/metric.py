@@ -78,7 +78,7 @@ def figure_metrics(
     windows: Windows = "each",
     reduced: Windows | None = None,
 ) -> Iterator[Metric]:
-    """Yield the metrics of figures, and of their bounds, by their names on the page.
+    """Yield the metrics of figures of ``analysis/figure_table.py``, and of their bounds, by their names.
 
     Below ``full``, bounds are of the longest window alone.
     """

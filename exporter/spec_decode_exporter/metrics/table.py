@@ -121,7 +121,7 @@ def _schedule_changes(its: WindowEvaluation) -> Number:
     """Return the share of polls with a change of K, of a schedule whose method drafts in every step."""
     known = its.known
     changes = len(known.speculation.schedule.firsts) > 1 and known.drafts_in_every_step
-    return ratio(*its.schedule_changes) if changes and its.schedule_changes else None
+    return ratio(*its.draft_length_changes) if changes and its.draft_length_changes else None
 
 
 def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]:

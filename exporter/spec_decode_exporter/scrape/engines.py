@@ -205,12 +205,10 @@ class EngineKind:
     tokens_setting: str  # name of the setting of K
     to_speculate: str  # what switches speculation on
     absence: Absence  # evidence that an engine of this kind does not speculate
+    counts_at_end: bool = (
+        False  # the drafts and tokens of a request are counted when it ends, not with each step
+    )
     digits: int = 0  # significant digits of the counters; 0: all of them
-
-    @property
-    def counts_at_end(self) -> bool:
-        """True if the drafts and tokens of a request are counted when it ends, not with each step."""
-        return self.absence is not Absence.NO_COUNTERS
 
 
 def _series(rows: Mapping[Quantity, str]) -> dict[Quantity, tuple[str, ...]]:
@@ -223,9 +221,9 @@ _DRAFT_TOKENS: Final = "--speculative-num-draft-tokens"
 ENGINES: Final = (
     EngineKind("vllm", "vLLM", _PREFIXES, _series(_VLLM), "num_speculative_tokens", "start vLLM with `--speculative-config`", Absence.NO_COUNTERS),
     EngineKind("lmdeploy", "LMDeploy", ("lmdeploy:",), _series(_LMDEPLOY), _DRAFT_TOKENS, "start LMDeploy with `--speculative-algorithm`", Absence.NO_COUNTERS),
-    EngineKind("llamacpp", "llama.cpp", ("llamacpp:",), _series(_LLAMACPP), "--spec-draft-n-max", "start llama.cpp's server with `--model-draft`", Absence.ZERO, 6),  # numbers of C++ streams
-    EngineKind("sglang", "SGLang", ("sglang:",), _series(_SGLANG), "--speculative-num-steps", "start SGLang with `--speculative-algorithm`", Absence.NO_STEPS),
-    EngineKind("tensorrt_llm", "TensorRT-LLM", ("trtllm_",), _series(_TRTLLM), "max_draft_len", "set TensorRT-LLM's options `speculative_config` and `return_perf_metrics: true`", Absence.NOTHING),
+    EngineKind("llamacpp", "llama.cpp", ("llamacpp:",), _series(_LLAMACPP), "--spec-draft-n-max", "start llama.cpp's server with `--model-draft`", Absence.ZERO, counts_at_end=True, digits=6),  # numbers of C++ streams
+    EngineKind("sglang", "SGLang", ("sglang:",), _series(_SGLANG), "--speculative-num-steps", "start SGLang with `--speculative-algorithm`", Absence.NO_STEPS, counts_at_end=True),
+    EngineKind("tensorrt_llm", "TensorRT-LLM", ("trtllm_",), _series(_TRTLLM), "max_draft_len", "set TensorRT-LLM's options `speculative_config` and `return_perf_metrics: true`", Absence.NOTHING, counts_at_end=True),
 )  # fmt: skip
 _SETTINGS: Final = {kind.name: kind.tokens_setting for kind in ENGINES} | {
     "ngram-simple": "--spec-ngram-simple-size-m",

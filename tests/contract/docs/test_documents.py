@@ -112,8 +112,9 @@ def test_every_kind_of_drafter_is_in_the_table_with_its_methods_and_its_power(ki
 
 def test_every_engine_kind_has_a_row_in_the_guide():
     _, _, rest = TEXTS["docs/guide/vllm.md"].partition("## Other engines and versions")
-    rows = [line.split("|")[1] for line in rest.partition("\n## ")[0].splitlines() if line.startswith("|")]
-    missing = [kind.title for kind in ENGINES if not any(kind.title in row for row in rows)]
+    rows = [line.split("|") for line in rest.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    assert {len(row) for row in rows} == {len(rows[0])}, "each row has a cell for each column"
+    missing = [kind.title for kind in ENGINES if not any(kind.title in row[1] for row in rows)]
     assert missing == [], "add rows to 'Other engines and versions' of docs/guide/vllm.md"
 
 

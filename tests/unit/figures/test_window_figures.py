@@ -177,7 +177,7 @@ def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(incre
 )
 def test_changes_of_k_by_polls(polls, expected):
     its = figures(increments=[{"decode_steps": s, "drafts": d, "draft_tokens": t} for s, d, t in polls])
-    assert its.schedule_changes == expected
+    assert its.draft_length_changes == expected
 
 
 # Requests and cosines
