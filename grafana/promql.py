@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from grafana.style import Words
 
-ALERT_NAMES = "SpecDecode.+"
-"""What the names of the alerts in config/prometheus/alerts begin with."""
+_OURS, FIRING = 'alertname=~"SpecDecode.+"', 'alertstate="firing"'
+"""Matchers of the alerts in config/prometheus/alerts, and of those that fire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +50,14 @@ EXPORTERS = Scope(("job", "instance"))
 PROCESSES = Scope(EXPORTERS.labels, prefix="")
 """What Prometheus, or a library, says of every process."""
 FLEET = Scope(("job", "instance", "model_name"))
+REQUESTS = Scope((*FLEET.labels, "request_type"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
-PLACE = ("cluster", "namespace")
-"""Labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
+PLACES = {"cluster": "Cluster", "namespace": "Namespace"}
+"""Titles of labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
 
-ENGINE_KEY = (*PLACE, "instance", "target", "model_name", "engine")
+ENGINE_KEY = (*PLACES, "instance", "target", "model_name", "engine")
 """What tells one engine from another in a table."""
-
-
-def of_exporters(expression: str) -> str:
-    """Keep the series of exporters alone, for every process has an ``up``; one that is down, for a day."""
-    exporters = f"last_over_time({EXPORTERS('exporter_build_info')}[1d])"
-    return f"({expression}) and on ({', '.join((*PLACE, 'job', 'instance'))}) {exporters}"
 
 
 def by(key: Sequence[str], expression: str, how: str = "max") -> str:
@@ -101,26 +96,7 @@ def ratio_of_sums(above: str, below: str, key: Sequence[str] = ()) -> str:
     return f"{by(key, above, 'sum')} / {by(key, below, 'sum')}"
 
 
-_FIRING = ', alertstate="firing"'
-
-
-def _alerts(scope: Scope, series: str, more: str = "") -> str:
+def alerts(scope: Scope, *more: str, series: str = "ALERTS") -> str:
     """Return a selector of our alerts. An alert about a whole model lacks labels that the scope has."""
-    own = "".join(f', {label}=~"${label}|"' for label in scope.labels)
-    return f'{series}{{alertname=~"{ALERT_NAMES}"{more}{own}}}'
-
-
-def firing(scope: Scope) -> str:
-    """Return a selector of our alerts that fire."""
-    return _alerts(scope, "ALERTS", _FIRING)
-
-
-def firing_trouble(scope: Scope) -> str:
-    """Return a selector of our alerts that fire and are more than news."""
-    return _alerts(scope, "ALERTS", f'{_FIRING}, severity!="info"')
-
-
-def firing_seconds(scope: Scope, key: Sequence[str]) -> str:
-    """Return how long ago the condition of each alert became true, pending included."""
-    since = f"time() - {_alerts(scope, 'ALERTS_FOR_STATE')}"
-    return by(key, f"({since}) and ignoring (alertstate) {firing(scope)}")
+    own = (f'{label}=~"${label}|"' for label in scope.labels)
+    return f"{series}{{{', '.join((_OURS, *more, *own))}}}"
