@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from grafana import panels, style
 from grafana.board import row
 from grafana.panels import Look, Query, cell
-from grafana.promql import EXPORTERS, FLEET, by, narrowed
+from grafana.promql import ARMS, BASELINE, EXPORTERS, Scope, by
 
 _MISSING = "No series has this label. Choose another one under “Compare by label”."
 
@@ -17,39 +15,25 @@ def _arms(expression: str, how: str = "sum", also: str = "") -> str:
     return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
 
 
-def _of_arms(selector: str) -> str:
-    return narrowed(selector, '$compare=~"$arm"')
-
-
-def _of_baseline(selector: str) -> str:
-    return narrowed(selector, '$compare="$baseline"')
-
-
-def _rate(selector: str) -> str:
-    return f"rate({selector}[$__rate_interval])"
-
-
 def _increase(name: str) -> str:
-    return _arms(_rate(_of_arms(FLEET(f"{name}_total"))))
+    return _arms(ARMS.rate(f"{name}_total"))
 
 
-def _after_first(selected: Callable[[str], str]) -> str:
+def _after_first(scope: Scope) -> str:
     """Return the tokens a second after the first of each request, engine by engine."""
-    generated, first = (selected(FLEET(f"{which}_tokens_total")) for which in ("generation", "first"))
-    return f"{_rate(generated)} - {_rate(first)}"
+    return f"{scope.rate('generation_tokens_total')} - {scope.rate('first_tokens_total')}"
 
 
-_SECONDS, _REQUESTS = FLEET("decode_seconds_total"), FLEET.short("running_requests")
+_SECONDS, _REQUESTS = "decode_seconds_total", "running_requests"
 _PER_TOKEN = _arms(
-    f"sum by ($compare) ({_rate(_of_arms(_SECONDS))}) / (sum by ($compare) ({_after_first(_of_arms)}) > 0)",
-    "max",
+    f"sum by ($compare) ({ARMS.rate(_SECONDS)}) / (sum by ($compare) ({_after_first(ARMS)}) > 0)", "max"
 )
-_PER_TOKEN_OF_BASELINE = f"sum({_rate(_of_baseline(_SECONDS))}) / sum({_after_first(_of_baseline)})"
+_PER_TOKEN_OF_BASELINE = f"sum({BASELINE.rate(_SECONDS)}) / sum({_after_first(BASELINE)})"
 _SPEEDUP = f"{_PER_TOKEN_OF_BASELINE} / on () group_right () {_PER_TOKEN}"
-_PER_STEP = f"({_arms(_after_first(_of_arms))} > 0) / ({_increase('decode_steps')} > 0)"
+_PER_STEP = f"({_arms(_after_first(ARMS))} > 0) / ({_increase('decode_steps')} > 0)"
 _ACCEPTED = f"{_increase('accepted_tokens')} / ({_increase('draft_tokens')} > 0)"
-_RUNNING = _arms(_of_arms(_REQUESTS), "avg")
-_LOAD = f"({_RUNNING}) / on () group_left () (avg({_of_baseline(_REQUESTS)}))"
+_RUNNING = _arms(ARMS.short(_REQUESTS), "avg")
+_LOAD = f"({_RUNNING}) / on () group_left () (avg({BASELINE.short(_REQUESTS)}))"
 
 _FASTER = panels.lines(
     "Speed-up against $baseline",
@@ -76,8 +60,8 @@ _SIDE_BY_SIDE = panels.table(
     Query("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
     Query("Load", _LOAD, cell(style.COMPARABLE, filled=False, **style.TIMES)),
     Query("Running", _RUNNING, {"decimals": 1}),
-    Query("Engines", _arms(_of_arms(FLEET.short("window_seconds")), "count"), style.COUNT),
-    Query("Method", _arms(_of_arms(FLEET("engine_info")), "count", ", method"), label="method"),
+    Query("Engines", _arms(ARMS.short("window_seconds"), "count"), style.COUNT),
+    Query("Method", _arms(ARMS("engine_info"), "count", ", method"), label="method"),
     order=("Speed-up", "Arm", "Method"),
     worst="Speed-up",
     no_value=_MISSING,

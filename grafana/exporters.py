@@ -14,12 +14,8 @@ _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Co
 _SAVED = (style.Word("0", "not saved", Colour.HARM), style.Word("1", "saved", Colour.GOOD))
 
 
-def _target(metric: str, *labels: str) -> str:
-    return by((*_TARGET, *labels), EXPORTERS(f"exporter_{metric}"))
-
-
-def _exporter(metric: str, *labels: str) -> str:
-    return by((*_EXPORTER, *labels), EXPORTERS(f"exporter_{metric}"))
+def _of(key: tuple[str, ...], metric: str, *labels: str) -> str:
+    return by((*key, *labels), EXPORTERS(f"exporter_{metric}"))
 
 
 _ANSWERS = EXPORTERS("exporter_poll_seconds")
@@ -34,15 +30,15 @@ _TARGETS = panels.table(
     "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures are "
     "those of the time shown, “left out” are engines beyond `limits.engines`.",
     {"target": "Target", **PLACES, "instance": "Exporter"},
-    Query("Up", _target("target_up"), cell(words=style.YES_NO, width=70)),
+    Query("Up", _of(_TARGET, "target_up"), cell(words=style.YES_NO, width=70)),
     Query("Last success", _AGE, cell(style.AGE_SECONDS, filled=False, unit="s", decimals=0)),
     Query("Answer took", by(_TARGET, _ANSWERS), style.SECONDS),
-    Query("Page size", _target("poll_bytes"), {"unit": "bytes", "decimals": 1}),
-    Query("Polled every", _target("poll_interval_seconds"), {"unit": "s"}),
+    Query("Page size", _of(_TARGET, "poll_bytes"), {"unit": "bytes", "decimals": 1}),
+    Query("Polled every", _of(_TARGET, "poll_interval_seconds"), {"unit": "s"}),
     Query("Server's time", _SHARE, _SHARES),
     Query("Failures", by(_TARGET, _FAILURES, "sum"), style.COUNT),
-    Query("Left out", _target("engines_not_monitored"), style.COUNT),
-    *(Query(title, _target("target_info", label), wide(110), label) for label, title in _SERVED.items()),
+    Query("Left out", _of(_TARGET, "engines_not_monitored"), style.COUNT),
+    *(Query(title, _of(_TARGET, "target_info", label), wide(110), label) for label, title in _SERVED.items()),
     order=("Up", "Target", "Last success", *_SERVED.values()),
     worst="Last success",
     no_value="No target is watched.",
@@ -66,17 +62,17 @@ _EXPORTERS = panels.table(
     "hashes are different configurations; “left out” are targets beyond `limits.engines`.",
     {"instance": "Exporter", **PLACES},
     Query("Up", _process(PROCESSES("up")), cell(words=style.YES_NO, width=70)),
-    Query("Configuration", _exporter("config_last_reload_successful"), cell(words=_READ, filled=False)),
+    Query("Configuration", _of(_EXPORTER, "config_last_reload_successful"), cell(words=_READ, filled=False)),
     Query("Read", by(_EXPORTER, _LOADED), {"unit": "dateTimeFromNow"}),
-    Query("State file", _exporter("state_last_save_successful"), cell(words=_SAVED, filled=False)),
-    Query("Hash", _exporter("config_hash"), wide(160, unit="none", decimals=0)),
+    Query("State file", _of(_EXPORTER, "state_last_save_successful"), cell(words=_SAVED, filled=False)),
+    Query("Hash", _of(_EXPORTER, "config_hash"), wide(160, unit="none", decimals=0)),
     Query("Targets", by(_EXPORTER, EXPORTERS("exporter_targets"), "sum"), style.COUNT),
-    Query("Left out", _exporter("targets_not_monitored"), style.COUNT),
+    Query("Left out", _of(_EXPORTER, "targets_not_monitored"), style.COUNT),
     Query("Log lines lost", by(_EXPORTER, _LOST), style.COUNT),
     Query("CPU", _process(PROCESSES.rate("process_cpu_seconds_total")), _CPU),
     Query("Memory", _process(PROCESSES("process_resident_memory_bytes")), _MEMORY),
     Query("Series", _process(PROCESSES("scrape_samples_scraped")), style.COUNT),
-    *(Query(title, _exporter("build_info", label), {}, label) for label, title in _BUILT.items()),
+    *(Query(title, _of(_EXPORTER, "build_info", label), {}, label) for label, title in _BUILT.items()),
     order=("Up", "Exporter", *_BUILT.values()),
     no_value="No exporter is scraped.",
 )

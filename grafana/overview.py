@@ -120,18 +120,9 @@ _FROM_DRAFTS = panels.trend(
     Query("", ratio_of_sums(FLEET.rate("accepted_tokens_total"), FLEET.rate("generation_tokens_total"))),
 )
 
-
-def _of_engine(selector: str) -> str:
-    return by(ENGINE_KEY, selector)
-
-
-def _word(metric: str, label: str, words: style.Words) -> str:
-    return number_of_word(FLEET, metric, label, words, ENGINE_KEY)
-
-
-_VERDICT = _word("verdict", "verdict", style.VERDICTS)
-_ADVICE = _word("recommendation", "action", style.ACTIONS)
-_STATE = _word("state", "state", style.STATES)
+_VERDICT = number_of_word(FLEET, "verdict", "verdict", style.VERDICTS, ENGINE_KEY)
+_ADVICE = number_of_word(FLEET, "recommendation", "action", style.ACTIONS, ENGINE_KEY)
+_STATE = number_of_word(FLEET, "state", "state", style.STATES, ENGINE_KEY)
 _METHOD = by((*ENGINE_KEY, "method"), FLEET("engine_info"))
 _ENGINES = panels.table(
     "Engines",
@@ -143,15 +134,15 @@ _ENGINES = panels.table(
     Query("Advice", _ADVICE, cell(words=style.ACTIONS, filled=False, width=130)),
     Query("State", _STATE, cell(words=style.STATES, filled=False, width=75)),
     Query("Method", _METHOD, wide(95), label="method"),
-    Query("Speed-up", _of_engine(_ESTIMATED), cell(style.SPEEDUP, filled=False, width=85, **style.TIMES)),
-    Query("at least", _of_engine(FLEET.long("estimated_speedup_ratio_lower")), wide(70, **style.TIMES)),
-    Query("at most", _of_engine(FLEET.long("estimated_speedup_ratio_upper")), wide(70, **style.TIMES)),
-    Query("Accepted now", _of_engine(FLEET.short("draft_acceptance_ratio")), wide(110, **style.PERCENT)),
-    Query("trend", _of_engine(FLEET.long("draft_acceptance_ratio")), wide(60, **style.PERCENT)),
-    Query("Length", _of_engine(FLEET.long("acceptance_length_tokens")), wide(68, decimals=2)),
-    Query("K", _of_engine(FLEET("configured_tokens")), wide(38, decimals=0)),
-    Query("Best K", _of_engine(FLEET("recommended_tokens")), wide(66, decimals=0)),
-    Query("Running", _of_engine(FLEET.short("running_requests")), wide(76, decimals=0)),
+    Query("Speed-up", by(ENGINE_KEY, _ESTIMATED), cell(style.SPEEDUP, filled=False, width=85, **style.TIMES)),
+    Query("at least", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_lower")), wide(70, **style.TIMES)),
+    Query("at most", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_upper")), wide(70, **style.TIMES)),
+    Query("Accepted now", by(ENGINE_KEY, FLEET.short("draft_acceptance_ratio")), wide(110, **style.PERCENT)),
+    Query("trend", by(ENGINE_KEY, FLEET.long("draft_acceptance_ratio")), wide(60, **style.PERCENT)),
+    Query("Length", by(ENGINE_KEY, FLEET.long("acceptance_length_tokens")), wide(68, decimals=2)),
+    Query("K", by(ENGINE_KEY, FLEET("configured_tokens")), wide(38, decimals=0)),
+    Query("Best K", by(ENGINE_KEY, FLEET("recommended_tokens")), wide(66, decimals=0)),
+    Query("Running", by(ENGINE_KEY, FLEET.short("running_requests")), wide(76, decimals=0)),
     looks=_KEY_LOOKS,
     order=("Verdict", "Target", "Model", "Engine", "Method", "State", "Advice"),
     last="Exporter",
@@ -197,7 +188,7 @@ _CHANGES = panels.table(
     Query("New K", _happened(FLEET.changes("configured_tokens")), wide(70)),
     # A change makes one verdict 0 and another 1.
     Query("Verdicts", _happened(f"{FLEET.changes('verdict')} / 2"), wide(85, decimals=0)),
-    Query("Acceptance", _of_engine(f"{_MOVED} > 0.05 or {_MOVED} < -0.05"), wide(100, **style.PERCENT)),
+    Query("Acceptance", by(ENGINE_KEY, f"{_MOVED} > 0.05 or {_MOVED} < -0.05"), wide(100, **style.PERCENT)),
     looks=_KEY_LOOKS,
     last="Exporter",
     worst="Drops",

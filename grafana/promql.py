@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grafana.style import Words
 
@@ -18,12 +18,14 @@ class Scope:
     labels: tuple[str, ...]
     prefix: str = "spec_decode_"
     """What the names of all metrics begin with."""
+    also: tuple[str, ...] = ()
+    """Other matchers, as PromQL writes them."""
 
     def __call__(self, metric: str, **matchers: str) -> str:
         """Return a selector of the metric; ``matchers`` are compared for equality."""
         own = [f'{label}=~"${label}"' for label in self.labels]
         given = [f'{label}="{value}"' for label, value in matchers.items()]
-        return f"{self.prefix}{metric}{{{', '.join(own + given)}}}"
+        return f"{self.prefix}{metric}{{{', '.join((*own, *given, *self.also))}}}"
 
     def short(self, metric: str, **matchers: str) -> str:
         """Return a selector of the value in the short window."""
@@ -51,7 +53,10 @@ PROCESSES = Scope(EXPORTERS.labels, prefix="")
 """What Prometheus, or a library, says of every process."""
 FLEET = Scope(("job", "instance", "model_name"))
 REQUESTS = Scope((*FLEET.labels, "request_type"))
-ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
+ENGINE = Scope((*FLEET.labels, "target", "engine"))
+ARMS = Scope(FLEET.labels, also=('$compare=~"$arm"',))
+BASELINE = Scope(FLEET.labels, also=('$compare="$baseline"',))
+"""Arms are told apart by the label that is chosen as ``compare``."""
 
 PLACES = {"cluster": "Cluster", "namespace": "Namespace"}
 """Titles of labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
@@ -63,11 +68,6 @@ ENGINE_KEY = (*PLACES, "instance", "target", "model_name", "engine")
 def by(key: Sequence[str], expression: str, how: str = "max") -> str:
     """Aggregate by the labels of ``key``."""
     return f"{how} by ({', '.join(key)}) ({expression})"
-
-
-def narrowed(selector: str, matcher: str) -> str:
-    """Add a matcher, as PromQL writes it, to a selector that has some."""
-    return f"{selector.removesuffix('}')}, {matcher}}}"
 
 
 def percentile(quantile: str) -> str:
@@ -86,8 +86,8 @@ def number_of_word(
     digits = []
     for place in range((len(words) - 1).bit_length()):
         having = "|".join(word.value for number, word in enumerate(words) if number >> place & 1)
-        series = narrowed(scope(metric, **matchers), f'{label}=~"{having}"')
-        digits.append(f"{2**place} * sum without ({label}) ({series})")
+        having_it = replace(scope, also=(f'{label}=~"{having}"',))
+        digits.append(f"{2**place} * sum without ({label}) ({having_it(metric, **matchers)})")
     return by(key, " + ".join(digits))
 
 
