@@ -50,27 +50,26 @@ _WRONG = [
         "Alerts of this exporter that fire now, those that only inform left out. Green does not mean much "
         "where the rules of config/prometheus/alerts are not loaded.",
         alerts(FLEET, FIRING, 'severity!="info"'),
+        "",
         _REACHED,
     ),
     panels.count_tile(
         "Slower",
         "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. "
         "Switch it off there, or draft fewer tokens.",
-        f"{_HARMFUL} == 1",
         _HARMFUL,
     ),
     panels.count_tile(
         "Dropped",
         "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the "
         "engine for when.",
-        f"{_DROPPED} == 1",
         _DROPPED,
     ),
     panels.count_tile(
         "Unreachable",
         "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried on.",
-        f"{_REACHED} == 0",
         _REACHED,
+        " == 0",
     ),
 ]
 

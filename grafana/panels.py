@@ -179,10 +179,11 @@ figure, figures, trend = _tile(), _tile(several=True), _tile(history=True)
 filled_tile = _tile("background_solid")
 
 
-def count_tile(title: str, description: str, counted: str, seen: str) -> Panel:
-    """Return how many series an expression has, which should be none; no data without any ``seen``."""
+def count_tile(title: str, description: str, series: str, when: str = " == 1", seen: str = "") -> Panel:
+    """Return how many series are so, which should be none; no data without ``seen``, or the series."""
     look = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
-    return filled_tile(title, description, look, Query("", f"count({counted}) or 0 * count({seen})"))
+    query = Query("", f"count({series}{when}) or 0 * count({seen or series})")
+    return filled_tile(title, description, look, query)
 
 
 _CELL_OPTIONS = {

@@ -32,30 +32,26 @@ def _quantiles(label: str, values: Mapping[str, str]) -> Iterator[Query]:
         yield Query(f"{{{{{label}}}}} {percentile(quantile)}", expr, look)
 
 
-_LOSING = _row("request_effect", effect="loses")
 _MIXED = by(_MODEL, FLEET.long("mixed_workload"))
 _FALLS = by(_MODEL, FLEET("acceptance_falls_with_prompt"))
-_BELOW, _EVALUATED = (
-    REQUESTS.long(name) for name in ("requests_below_break_even_ratio", "window_evaluated_requests")
-)
+_BELOW = REQUESTS.long("requests_below_break_even_ratio")
+_EVALUATED = REQUESTS.long("window_evaluated_requests")
 _TILES = [
     panels.count_tile(
         "Kinds that lose",
         "Types and temperatures that speculation makes slower: even the upper 95 % bound of their speed-up "
         "is below 1. Route them to servers without it.",
-        f"{_LOSING} == 1",
-        _row("request_speedup_ratio"),
+        _row("request_effect", effect="loses"),
+        seen=_row("request_speedup_ratio"),
     ),
     panels.count_tile(
         "Mixed workloads",
         "Models with types, temperatures or prompt lengths whose acceptance lengths clearly differ.",
-        f"{_MIXED} == 1",
         _MIXED,
     ),
     panels.count_tile(
         "Acceptance falls with the prompt",
         "Models whose long prompts have a lower acceptance length than short ones, by more than 15 %.",
-        f"{_FALLS} == 1",
         _FALLS,
     ),
     panels.figure(
@@ -67,7 +63,7 @@ _TILES = [
 ]
 
 _EFFECT = number_of_word(REQUESTS, "request_effect", "effect", style.EFFECTS, _KEY, window="$long")
-_MEDIAN_TIME = _row("request_time_per_output_token_quantile_seconds", quantile="0.5")
+_TIME = "request_time_per_output_token_quantile_seconds"
 _MEDIAN_LENGTH = _row("request_acceptance_length_quantile_tokens", quantile="0.5")
 _RATES = {
     percentile(label): _row("request_acceptance_quantile_ratio", quantile=label)
@@ -92,7 +88,7 @@ _TABLE = panels.table(
     *(Query(title, rate, style.PERCENT) for title, rate in _RATES.items()),
     Query("Length", _MEDIAN_LENGTH, {"decimals": 2}),
     Query("Losing", _row("requests_below_break_even_ratio"), style.PERCENT),
-    Query("Per token", _MEDIAN_TIME, style.SECONDS),
+    Query("Per token", _row(_TIME, quantile="0.5"), style.SECONDS),
     Query("Requests", _row("window_requests"), style.COUNT),
     looks={"Model": {"custom.minWidth": 150}},
     order=("Type", "Temperature", "Effect", "Speed-up", "At least", "At most"),
@@ -123,17 +119,16 @@ _HEAT = panels.heat_over_time(
     Look(unit="cps", decimals=1, no_value=_NOT_SENT),
     Query("{{le}}", _sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le")),
 )
+
+
 _TIMES_PER_TOKEN = {
-    quantile: REQUESTS.long("request_time_per_output_token_quantile_seconds", quantile=quantile)
-    for quantile in ("0.5", "0.9")
+    quantile: by(("request_type",), REQUESTS.long(_TIME, quantile=quantile)) for quantile in ("0.5", "0.9")
 }
 _PER_TOKEN = panels.lines(
     "Time per output token by type",
     "Median and highest tenth (dashed) of the long window, at the temperature where it is longest.",
     Look(unit="s", least=0, colour=style.BY_NAME, no_value="no sender reports it"),
-    *_quantiles(
-        "request_type", {quantile: by(("request_type",), one) for quantile, one in _TIMES_PER_TOKEN.items()}
-    ),
+    *_quantiles("request_type", _TIMES_PER_TOKEN),
 )
 
 _KINDS = _sum(REQUESTS.long("pathological_requests"), "request_type", "kind")
