@@ -37,22 +37,19 @@ _LOAD = f"({_RUNNING}) / on () group_left () (avg({BASELINE.short(_REQUESTS)}))"
 
 _FASTER = panels.lines(
     "Speed-up against $baseline",
-    "Time per output token of the baseline over that of the arm: measured, not estimated, but only as good "
-    "as the loads are alike.",
+    "Time per output token of the baseline over that of the arm: measured, not estimated, but only as good as the loads are alike.",
     Look(unit="none", decimals=2, steps=style.PAYS, colour=style.BY_NAME, no_value=_MISSING),
     Query("{{arm}}", _SPEEDUP, style.TIMES),
 )
 _BUSIER = panels.lines(
     "Load against $baseline",
-    "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same work "
-    "up to one and a half times the load.",
+    "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same work up to one and a half times the load.",
     Look(unit="none", decimals=2, least=0, colour=style.BY_NAME, no_value=_MISSING),
     Query("{{arm}}", _LOAD, style.TIMES),
 )
 _SIDE_BY_SIDE = panels.table(
     "Arms side by side",
-    "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
-    "Speed-up and load are against the baseline, running requests are the mean of an engine.",
+    "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. Speed-up and load are against the baseline, running requests are the mean of an engine.",
     {"arm": "Arm"},
     Query("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **style.TIMES)),
     Query("Time per token", _PER_TOKEN, style.SECONDS),
@@ -85,9 +82,7 @@ _TRAFFIC = EXPORTERS.long("experiment_traffic_ratio")
 _UNLIKE = f"exp({by(_KEY, f'abs(ln({_TRAFFIC}))')})"
 _EXPERIMENTS = panels.table(
     "Experiments that the exporter compares",
-    "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
-    "speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is the "
-    "largest factor between arm and baseline.",
+    "One row for each arm of an experiment in an exporter's configuration, over the long window. The speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is the largest factor between arm and baseline.",
     {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
     Query("Speed-up", _speedup(_BASIS), cell(style.AGAINST_BASELINE, **style.TIMES)),
     Query("At least", _speedup(_BASIS, "_lower"), style.TIMES),

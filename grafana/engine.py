@@ -58,9 +58,7 @@ _WORDS = {
 
 _VERDICT = panels.filled_tile(
     "Verdict",
-    "Whether speculation pays: it does by the lower 95 % bound of the speed-up, and is harmful by the upper "
-    "one. It covers the time since the last change, at most the long window: the speed-up beside it, over "
-    "the whole long window, may differ for some minutes after a change.",
+    "Whether speculation pays: it does by the lower 95 % bound of the speed-up, and is harmful by the upper one. It covers the time since the last change, at most the long window: the speed-up beside it, over the whole long window, may differ for some minutes after a change.",
     _NONE_YET,
     _WORDS["Verdict"],
 )
@@ -74,8 +72,7 @@ _ADVICE = panels.figures(
 )
 _PAID = panels.figures(
     "Speed-up",
-    "Speed of a whole request and of decoding relative to no speculation, over the long window, with the 95 "
-    "% bounds of decoding.",
+    "Speed of a whole request and of decoding relative to no speculation, over the long window, with the 95 % bounds of decoding.",
     Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
     Query("request", by((), ENGINE.long("end_to_end_speedup_ratio")), style.FACTOR),
     Query("at least", ENGINE.long("estimated_speedup_ratio_lower"), style.FACTOR | line(Colour.UNKNOWN)),
@@ -84,24 +81,21 @@ _PAID = panels.figures(
 )
 _HISTORY = panels.timeline(
     "What it was, and since when",
-    "Verdict, advice and state, and whether acceptance or drafting dropped below the engine's own baseline: "
-    "suddenly, or slowly over hours.",
+    "Verdict, advice and state, and whether acceptance or drafting dropped below the engine's own baseline: suddenly, or slowly over hours.",
     Look(unit="none"),
     *_WORDS.values(),
 )
 
 _FASTER = panels.lines(
     "Speed-up, with its bounds",
-    "Estimated decoding speed relative to no speculation; the band is the long window's 95 % bounds. Below "
-    "the line at 1, speculation slows this engine down.",
+    "Estimated decoding speed relative to no speculation; the band is the long window's 95 % bounds. Below the line at 1, speculation slows this engine down.",
     SPEEDUP,
     *_bounds("estimated_speedup_ratio"),
     *_both_windows("estimated_speedup_ratio"),
 )
 _BY_DEPTH = panels.bars(
     "Speed-up by draft length",
-    "Expected speed-up for each number of draft tokens, extrapolated beyond those that are drafted. A "
-    "hypothesis to try, not a promise.",
+    "Expected speed-up for each number of draft tokens, extrapolated beyond those that are drafted. A hypothesis to try, not a promise.",
     "tokens",
     "Draft tokens",
     Look(unit="none", decimals=2, least=0, steps=style.PAYS, no_value="cost unknown"),
@@ -114,8 +108,7 @@ _BY_DEPTH = panels.bars(
 
 _ACCEPTANCE = panels.lines(
     "Acceptance, with its bounds",
-    "Accepted tokens over draft tokens; the band is the long window's 95 % bounds. Below break-even, "
-    "speculation costs more than it saves. The reference is configured.",
+    "Accepted tokens over draft tokens; the band is the long window's 95 % bounds. Below break-even, speculation costs more than it saves. The reference is configured.",
     _RATIO,
     *_bounds("draft_acceptance_ratio"),
     Query("break-even", ENGINE("break_even_acceptance_ratio"), dashed(Colour.HARM)),
@@ -124,8 +117,7 @@ _ACCEPTANCE = panels.lines(
 )
 _BY_POSITION = panels.bars(
     "Acceptance by position",
-    "Share of drafts that are accepted up to each position. A smooth slope is normal, a cliff is not. A last "
-    "position above 30 % has room for more tokens, below 10 % it is waste.",
+    "Share of drafts that are accepted up to each position. A smooth slope is normal, a cliff is not. A last position above 30 % has room for more tokens, below 10 % it is waste.",
     "position",
     "Position",
     _RATIO,
@@ -135,8 +127,7 @@ _BY_POSITION = panels.bars(
 
 _COST = panels.lines(
     "Draft cost, and where it breaks even",
-    "Cost of one more draft token in plain decode steps, with a band of what it can be. Speculation pays "
-    "below the break-even lines (95 % bounds). Where they cross the band, measure the cost.",
+    "Cost of one more draft token in plain decode steps, with a band of what it can be. Speculation pays below the break-even lines (95 % bounds). Where they cross the band, measure the cost.",
     Look(unit="percentunit", no_value="cost unknown"),
     # A change of the source, which is a label, goes on in the same line.
     *band(
@@ -151,8 +142,7 @@ _COST = panels.lines(
 )
 _REQUESTS = panels.lines(
     "Requests",
-    "Mean running and waiting requests over the short window, and the load at which speculation stops "
-    "paying, if the cost is known at several loads.",
+    "Mean running and waiting requests over the short window, and the load at which speculation stops paying, if the cost is known at several loads.",
     Look(unit="none", decimals=0, least=0),
     Query("running", ENGINE.short("running_requests"), line(Colour.NOW)),
     Query("waiting", ENGINE.short("waiting_requests"), line(Colour.BAD)),
@@ -166,15 +156,13 @@ _PER_TOKEN = _quantiles(
 )
 _TO_FIRST = _quantiles(
     "Time to first token",
-    "Percentiles over requests. Speculation does not shorten it; a growing one is a queue, long prompts or a "
-    "lost prefix cache.",
+    "Percentiles over requests. Speculation does not shorten it; a growing one is a queue, long prompts or a lost prefix cache.",
     "time_to_first_token_quantile_seconds",
 )
 _SHORTER_THAN_BASELINE = [
     _quantiles(
         f"{title}, over the baseline's",
-        "Percentiles over those of requests without speculation, with similar prompts, contexts and load. "
-        "Below the line at 1 they are shorter. Buckets are wide: the exporter's page has bounds.",
+        "Percentiles over those of requests without speculation, with similar prompts, contexts and load. Below the line at 1 they are shorter. Buckets are wide: the exporter's page has bounds.",
         f"{title.lower().replace(' ', '_')}_quantile_baseline_ratio",
         _SHORTER,
     )
@@ -183,8 +171,7 @@ _SHORTER_THAN_BASELINE = [
 
 _LOSSES = panels.lines(
     "What takes the gain away",
-    "Speed-up if drafting cost nothing, of decoding, and of whole requests. The first gap is the cost of "
-    "drafting, the second the time to first token.",
+    "Speed-up if drafting cost nothing, of decoding, and of whole requests. The first gap is the cost of drafting, the second the time to first token.",
     SPEEDUP,
     Query("ceiling", ENGINE.long("speedup_ceiling_ratio"), dashed(Colour.UNKNOWN)),
     Query("decoding", ENGINE.long("estimated_speedup_ratio"), line(Colour.NOW)),
@@ -210,8 +197,7 @@ _USUAL_LOW, _USUAL_HIGH = (f"{_BASELINE} {sign} 2 * {_DEVIATION}" for sign in "-
 _SUDDEN = f"{_LENGTH} and on ({', '.join(ENGINE_KEY)}) ({_LOST} == 1)"
 _AGAINST_BASELINE = panels.lines(
     "Acceptance length against its baseline",
-    "Tokens that a draft gives, the bonus token included, and what this engine usually gives, two standard "
-    "deviations wide. Red is a detected drop.",
+    "Tokens that a draft gives, the bonus token included, and what this engine usually gives, two standard deviations wide. Red is a detected drop.",
     Look(unit="none", decimals=1),
     *band(Colour.UNKNOWN, ("usual low", _USUAL_LOW), ("usual high", _USUAL_HIGH)),
     Query("baseline", _BASELINE, dashed(Colour.UNKNOWN)),
@@ -221,8 +207,7 @@ _AGAINST_BASELINE = panels.lines(
 _FEWER_DRAFTS = f"{_STEP} and ignoring (window, kind) {ENGINE('acceptance_dropped', kind='drafting')} == 1"
 _STEPS = panels.lines(
     "Tokens per step",
-    "Tokens that a decode step gives, with a draft or without, and what a draft gives. They differ where "
-    "many steps have no draft. Red is a drop of drafting.",
+    "Tokens that a decode step gives, with a draft or without, and what a draft gives. They differ where many steps have no draft. Red is a drop of drafting.",
     Look(unit="none", decimals=1, least=0),
     Query("of a step", _STEP, line(Colour.NOW)),
     Query("of a draft", ENGINE.long("acceptance_length_tokens"), dashed(Colour.TREND)),
@@ -235,16 +220,14 @@ _POSITIONS = ENGINE.long("position_conditional_acceptance_ratio")
 _SHADES = {"color": style.fixed(Colour.NOW, "shades")}
 _SPREAD = panels.lines(
     "Spread of acceptance over polls",
-    "Least, greatest and percentiles of the acceptance rates of the long window's polls, weighted by draft "
-    "tokens. Far apart: two kinds of load take turns.",
+    "Least, greatest and percentiles of the acceptance rates of the long window's polls, weighted by draft tokens. Far apart: two kinds of load take turns.",
     _RATIO,
     *band(Colour.FAINT, ("least", _LEAST), ("greatest", _GREATEST)),
     Query("quantile {{quantile}}", _POLLS, _SHADES),
 )
 _CONDITIONAL = panels.lines(
     "Accepted if the one before was",
-    "How good the drafter is at each position, given that it got there. Lines that lie together mean that "
-    "quality does not wear off with depth; the decay pools all positions.",
+    "How good the drafter is at each position, given that it got there. Lines that lie together mean that quality does not wear off with depth; the decay pools all positions.",
     _RATIO,
     Query("position {{position}}", _POSITIONS, {**_SHADES, **_THIN}),
     Query("decay", ENGINE.long("acceptance_decay_ratio"), dashed(Colour.UNKNOWN)),
@@ -253,8 +236,7 @@ _CONDITIONAL = panels.lines(
 _EVENTS = {"unit": "cps", "custom.axisPlacement": "right"}
 _CACHE = panels.lines(
     "KV cache and preemptions",
-    "Share of the KV cache in use, which a draft model makes smaller, and of prompt tokens from the prefix "
-    "cache. Preempted requests do their work again.",
+    "Share of the KV cache in use, which a draft model makes smaller, and of prompt tokens from the prefix cache. Preempted requests do their work again.",
     Look(unit="percentunit", least=0, axis=(None, 1)),
     Query("in use", ENGINE("kv_cache_usage_ratio"), line(Colour.NOW)),
     Query("prefix hits", ENGINE("prefix_cache_hit_ratio"), line(Colour.TREND)),

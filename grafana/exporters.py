@@ -27,8 +27,7 @@ _FAILURES = EXPORTERS.increase("exporter_poll_failures_total")
 _SERVED = {"engine_kind": "Kind", "front_end": "Front end", "version": "Version", "page": "Page"}
 _TARGETS = panels.table(
     "Targets",
-    "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures are "
-    "those of the time shown, “left out” are engines beyond `limits.engines`.",
+    "What serves at each target, whether its newest poll succeeded, and what polling it costs. Failures are those of the time shown, “left out” are engines beyond `limits.engines`.",
     {"target": "Target", **PLACES, "instance": "Exporter"},
     Query("Up", _of(_TARGET, "target_up"), cell(words=style.YES_NO, width=70)),
     Query("Last success", _AGE, cell(style.AGE_SECONDS, filled=False, unit="s", decimals=0)),
@@ -58,8 +57,7 @@ def _process(selector: str) -> str:
 
 _EXPORTERS = panels.table(
     "Exporters",
-    "Whether Prometheus can scrape each exporter, its version and configuration, and what it uses. Different "
-    "hashes are different configurations; “left out” are targets beyond `limits.engines`.",
+    "Whether Prometheus can scrape each exporter, its version and configuration, and what it uses. Different hashes are different configurations; “left out” are targets beyond `limits.engines`.",
     {"instance": "Exporter", **PLACES},
     Query("Up", _process(PROCESSES("up")), cell(words=style.YES_NO, width=70)),
     Query("Configuration", _of(_EXPORTER, "config_last_reload_successful"), cell(words=_READ, filled=False)),

@@ -47,22 +47,19 @@ _HARMFUL = FLEET("verdict", verdict="harmful")
 _WRONG = [
     panels.count_tile(
         "Alerts",
-        "Alerts of this exporter that fire now, those that only inform left out. Green does not mean much "
-        "where the rules of config/prometheus/alerts are not loaded.",
+        "Alerts of this exporter that fire now, those that only inform left out. Green does not mean much where the rules of config/prometheus/alerts are not loaded.",
         alerts(FLEET, FIRING, 'severity!="info"'),
         "",
         _REACHED,
     ),
     panels.count_tile(
         "Slower",
-        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. "
-        "Switch it off there, or draft fewer tokens.",
+        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. Switch it off there, or draft fewer tokens.",
         _HARMFUL,
     ),
     panels.count_tile(
         "Dropped",
-        "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the "
-        "engine for when.",
+        "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the engine for when.",
         _DROPPED,
     ),
     panels.count_tile(
@@ -79,8 +76,7 @@ _HALF = f"on () (2 * {_KNOWN} >= count({FLEET.long(_DRAFTED)} > 0))"
 _OF_KNOWN = f'{ratio_of_sums(_WITHOUT, _WITH)} * on () group_left (known) count_values("known", {_KNOWN})'
 _SPEEDUP = panels.figures(
     "Fleet speed-up",
-    "Time that decoding would have taken without speculation over the time it took, over the long window, on "
-    "the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
+    "Time that decoding would have taken without speculation over the time it took, over the long window, on the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
     Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
     *(
         Query("of {{known}} engines with a known cost", f"{_OF_KNOWN} {matching} {_HALF}", look)
@@ -95,9 +91,7 @@ def _total(metric: str) -> str:
 
 _TIME_SAVED = panels.figures(
     "Time saved",
-    "Decode time saved in the time range, summed over all requests: without speculation less with it, and "
-    "the sums of the 95 % bounds. Negative where speculation costs time. Time without bounds of the speed-up "
-    "is not counted.",
+    "Decode time saved in the time range, summed over all requests: without speculation less with it, and the sums of the 95 % bounds. Negative where speculation costs time. Time without bounds of the speed-up is not counted.",
     Look(unit="s", decimals=1, no_value="cost unknown"),
     *(
         Query(legend, f"{_total(f'plain_decode_seconds{side}')} - {_total('evaluated_decode_seconds')}")
@@ -106,15 +100,13 @@ _TIME_SAVED = panels.figures(
 )
 _ACCEPTANCE = panels.trend(
     "Acceptance",
-    "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether a "
-    "rate is good depends on the cost of drafting.",
+    "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether a rate is good depends on the cost of drafting.",
     _SHARE,
     Query("", ratio_of_sums(FLEET.long(_ACCEPTED), FLEET.long(_DRAFTED))),
 )
 _FROM_DRAFTS = panels.trend(
     "From drafts",
-    "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter "
-    "wrote. It says how much work the target model was spared, not whether that was faster.",
+    "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter wrote. It says how much work the target model was spared, not whether that was faster.",
     _SHARE,
     Query("", ratio_of_sums(FLEET.rate("accepted_tokens_total"), FLEET.rate("generation_tokens_total"))),
 )
@@ -125,9 +117,7 @@ _STATE = number_of_word(FLEET, "state", "state", style.STATES, ENGINE_KEY)
 _METHOD = by((*ENGINE_KEY, "method"), FLEET("engine_info"))
 _ENGINES = panels.table(
     "Engines",
-    "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with its "
-    "95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long window; "
-    "“now” is the short one. Best K is a hypothesis to try.",
+    "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long window; “now” is the short one. Best K is a hypothesis to try.",
     _KEYS,
     Query("Verdict", _VERDICT, cell(words=style.VERDICTS, width=110)),
     Query("Advice", _ADVICE, cell(words=style.ACTIONS, filled=False, width=130)),
@@ -159,8 +149,7 @@ _PENDING = f"(time() - {alerts(FLEET, series='ALERTS_FOR_STATE')})"
 _ACTIVE = f"{_PENDING} and ignoring (alertstate) {alerts(FLEET, FIRING)}"
 _ALERTS = panels.table(
     "Firing alerts",
-    "Alerts of this exporter that fire now, and how long ago their condition became true, the time before "
-    "they fired included. Each has a runbook under docs/runbooks.",
+    "Alerts of this exporter that fire now, and how long ago their condition became true, the time before they fired included. Each has a runbook under docs/runbooks.",
     _ALERT,
     Query(_SINCE, by(list(_ALERT), _ACTIVE), wide(140, unit="s", decimals=0)),
     looks={"Severity": {**_SEVERITY, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
@@ -178,9 +167,7 @@ def _happened(expression: str) -> str:
 
 _CHANGES = panels.table(
     "What changed in the time shown",
-    "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of "
-    "draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the time "
-    "shown began.",
+    "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the time shown began.",
     _KEYS,
     Query("Drops", _happened(FLEET.increase("acceptance_drops_total")), wide(70)),
     Query("Restarts", _happened(FLEET.increase("engine_resets_total")), wide(80)),
@@ -196,8 +183,7 @@ _CHANGES = panels.table(
 
 _VERDICTS = panels.stacked_counts(
     "Engines by verdict",
-    "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is not "
-    "known well enough.",
+    "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is not known well enough.",
     Look(unit="short", decimals=0, least=0, colour=style.BY_NAME),
     Query("{{verdict}}", by(("verdict",), FLEET("verdict"), "sum")),
     looks={word.value: {"color": style.fixed(word.colour)} for word in style.VERDICTS},
@@ -207,8 +193,7 @@ _MODEL = ("model_name",)
 _BY_MODEL = [
     panels.lines(
         "Speed-up by model",
-        "The time that decoding would have taken without speculation over the time it took. Below the line "
-        "at 1 it is slower.",
+        "The time that decoding would have taken without speculation over the time it took. Below the line at 1 it is slower.",
         SPEEDUP._replace(colour=style.BY_NAME),
         Query("{{model_name}}", ratio_of_sums(_WITHOUT, _WITH, _MODEL), style.FACTOR),
     ),
@@ -234,8 +219,7 @@ _TILES = row(4, *_WRONG, _SPEEDUP, _TIME_SAVED, _ACCEPTANCE, _FROM_DRAFTS, width
 BOARD = board(
     "spec-decode-overview",
     "Speculative decoding / Overview",
-    "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance "
-    "drop, what should be done.",
+    "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance drop, what should be done.",
     variables=[variables.INSTANCE, variables.MODEL, *variables.WINDOWS, *variables.ARMS],
     scope=FLEET,
     sections={

@@ -15,6 +15,8 @@ Panel = dict[str, Any]
 """A panel as Grafana's JSON has it."""
 Properties = Mapping[str, Any]
 """Field options by Grafana's names: ``{"unit": "s"}``."""
+Looks = Mapping[str, Properties]
+"""Properties of series or columns by name."""
 
 _DASH = "\u2013"
 
@@ -93,14 +95,9 @@ class Kind(NamedTuple):
     is_instant: bool = False
 
     def __call__(
-        self,
-        title: str,
-        description: str,
-        look: Look,
-        *queries: Query,
-        looks: Mapping[str, Properties] | None = None,
+        self, title: str, description: str, look: Look, *queries: Query, looks: Looks | None = None
     ) -> Panel:
-        """Return a panel; ``looks`` are properties of series or columns by name instead of by query."""
+        """Return a panel; ``looks`` are instead of the properties of the queries."""
         by_ref = list(zip(ascii_uppercase, queries, strict=False))
         targets = [
             {
@@ -249,7 +246,7 @@ def table(
     description: str,
     keys: Mapping[str, str],
     *columns: Query,
-    looks: Mapping[str, Properties] | None = None,
+    looks: Looks | None = None,
     order: Sequence[str] = (),
     last: str = "",
     worst: str = "",

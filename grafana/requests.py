@@ -39,8 +39,7 @@ _EVALUATED = REQUESTS.long("window_evaluated_requests")
 _TILES = [
     panels.count_tile(
         "Kinds that lose",
-        "Types and temperatures that speculation makes slower: even the upper 95 % bound of their speed-up "
-        "is below 1. Route them to servers without it.",
+        "Types and temperatures that speculation makes slower: even the upper 95 % bound of their speed-up is below 1. Route them to servers without it.",
         _row("request_effect", effect="loses"),
         seen=_row("request_speedup_ratio"),
     ),
@@ -71,9 +70,7 @@ _RATES = {
 }
 _TABLE = panels.table(
     "Who gains and who loses",
-    "One row for each model, type and temperature, over the long window. It gains if the lower 95 % bound of "
-    "its speed-up is above 1, and loses if the upper one is below. p10 to p90 are acceptance rates over "
-    "requests, losing is the share below break-even, per token the median time per output token.",
+    "One row for each model, type and temperature, over the long window. It gains if the lower 95 % bound of its speed-up is above 1, and loses if the upper one is below. p10 to p90 are acceptance rates over requests, losing is the share below break-even, per token the median time per output token.",
     {
         "request_type": "Type",
         "temperature": "Temperature",
@@ -105,8 +102,7 @@ def _acceptance(label: str, title: str) -> Panel:
     values = {quantile: f"histogram_quantile({quantile}, {buckets}) >= 0" for quantile in ("0.1", "0.5")}
     return panels.lines(
         title,
-        "Accepted over drafted tokens of the request in the middle, and of the lowest tenth (dotted); as "
-        "exact as the buckets of the histogram.",
+        "Accepted over drafted tokens of the request in the middle, and of the lowest tenth (dotted); as exact as the buckets of the histogram.",
         _SHARES,
         *_quantiles(label, values),
     )
@@ -114,8 +110,7 @@ def _acceptance(label: str, title: str) -> Panel:
 
 _HEAT = panels.heat_over_time(
     "Acceptance of requests",
-    "Requests a second by their acceptance rate. Two bands are two kinds of requests; the mean lies between "
-    "them, where no request is.",
+    "Requests a second by their acceptance rate. Two bands are two kinds of requests; the mean lies between them, where no request is.",
     Look(unit="cps", decimals=1, no_value=_NOT_SENT),
     Query("{{le}}", _sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le")),
 )
@@ -135,8 +130,7 @@ _KINDS = _sum(REQUESTS.long("pathological_requests"), "request_type", "kind")
 _ALL = _sum(REQUESTS.long("window_requests"), "request_type")
 _PATHOLOGICAL = panels.lines(
     "Pathological requests",
-    "Share of a type's requests with almost no accepted draft token (garbled text, an unfit drafter), or "
-    "with almost all (a loop of repetition; copied text by nature).",
+    "Share of a type's requests with almost no accepted draft token (garbled text, an unfit drafter), or with almost all (a loop of repetition; copied text by nature).",
     _SHARES,
     Query("{{request_type}} {{kind}}", f"{_KINDS} / on (request_type) group_left () ({_ALL} > 0)"),
 )
@@ -144,15 +138,13 @@ _LENGTHS = by(("model_name", "prompt_tokens"), FLEET("prompt_acceptance_length_t
 _NO_PROMPTS = "no sender reports the tokens of its prompts"
 _PROMPTS = panels.lines(
     "Acceptance length by prompt tokens",
-    "Mean tokens of a draft, bonus token included, by the length of the prompt. A draft model may be bad "
-    "beyond the context that it was trained for.",
+    "Mean tokens of a draft, bonus token included, by the length of the prompt. A draft model may be bad beyond the context that it was trained for.",
     Look(unit="none", least=0, decimals=2, colour=style.BY_NAME, no_value=_NO_PROMPTS),
     Query("{{model_name}} {{prompt_tokens}}", _LENGTHS),
 )
 _NOT_COUNTED = panels.counts(
     "Counted, and not counted",
-    "Requests a second that are counted, those that are in no figure here, by reason, and those whose type, "
-    "model or user is beyond the limit and counts as `other`.",
+    "Requests a second that are counted, those that are in no figure here, by reason, and those whose type, model or user is beyond the limit and counts as `other`.",
     Look(unit="cps", least=0, colour=style.BY_NAME, no_value=_NOT_SENT),
     Query("counted", _sum(EXPORTERS.rate("exporter_requests_taken_total")), line(style.Colour.NOW)),
     Query("{{reason}}", _sum(EXPORTERS.rate("exporter_requests_refused_total"), "reason")),
@@ -164,8 +156,7 @@ _BY_TEMPERATURE = _acceptance("temperature", "Acceptance by temperature")
 BOARD = board(
     "spec-decode-requests",
     "Speculative decoding / Requests",
-    "Who gains from speculation and who pays for it: requests by type and temperature, by what each "
-    "one's response says of its own acceptance. Nothing here comes from the servers' counters.",
+    "Who gains from speculation and who pays for it: requests by type and temperature, by what each one's response says of its own acceptance. Nothing here comes from the servers' counters.",
     variables=[variables.INSTANCE, variables.MODEL, variables.REQUEST_TYPE, variables.LONG],
     scope=FLEET,
     sections={
