@@ -158,7 +158,7 @@ ROWS: Final = (
         worst=details('"version":"1"'),
         beyond={
             "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
-            "characters": as_json({"version": "1" * 65}),
+            "characters": as_json({"version": "1" * 257}),
         },
     ),
     Row(
