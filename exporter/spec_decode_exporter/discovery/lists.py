@@ -39,10 +39,9 @@ _REST: Final = 10.0  # seconds of pause after each second of processor time for 
 _DNS_TIMEOUT: Final = 5.0
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-MAX_LIST_BYTES: Final = 4 * 2**20
+MAX_LIST_BYTES: Final = 4 * 2**20  # also characters of all its URLs: each target repeats its group's path
 MAX_TARGETS: Final = 10_000  # targets of a list, and its groups
 MAX_LIST_LABELS: Final = 50_000  # including those that no target keeps, such as `__meta_…`
-MAX_URL_CHARACTERS: Final = 4 * 2**20  # of all URLs of a list: each target repeats its group's path
 MAX_PARAMETER_CHARACTERS: Final = 2_048  # characters of all parameters, as encoded in the URL
 # Braces of groups and their labels; quotes of groups' keys, targets and labels:
 _LIMITS: Final = {b"{": 2 * MAX_TARGETS, b'"': 6 * MAX_TARGETS + 4 * MAX_LIST_LABELS}
@@ -129,8 +128,8 @@ class TargetDiscovery:
             characters += sum(len(place) + len(host) for host in group.targets)
             if max(number + 1, len(targets) + len(group.targets)) > MAX_TARGETS or labels > MAX_LIST_LABELS:
                 raise DiscoveryError(_TOO_MUCH)
-            if characters > MAX_URL_CHARACTERS:
-                raise DiscoveryError(f"has URLs of more than {MAX_URL_CHARACTERS} characters together")
+            if characters > MAX_LIST_BYTES:
+                raise DiscoveryError(f"has URLs of more than {MAX_LIST_BYTES} characters together")
             targets += self._of_group(group, place, f"[{number}]")
         return targets
 
