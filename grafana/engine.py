@@ -20,7 +20,6 @@ _THICK = {"custom.lineWidth": 4}
 
 _K_NOW = ENGINE("configured_tokens")
 _LENGTH = ENGINE.short("acceptance_length_tokens")
-_LOST = ENGINE("acceptance_dropped", kind="sudden")
 _STEP = ENGINE.long("effective_tokens_per_step")
 _DRAFTED, _ACCEPTED = (ENGINE.rate(f"{what}_tokens_total") for what in ("draft", "accepted"))
 
@@ -49,24 +48,20 @@ def _quantiles(title: str, description: str, metric: str, look: Look = _TIME) ->
     return panels.lines(title, description, look, query, looks=looks)
 
 
-_WORDS = {
-    "Verdict": _word("Verdict", "verdict", "verdict", style.VERDICTS),
-    "Advice": _word("Advice", "recommendation", "action", style.ACTIONS),
-    "State": _word("State", "state", "state", style.STATES),
-    "Dropped": Query("Baseline, {{kind}}", ENGINE("acceptance_dropped"), text_of(style.DROPPED)),
-}
+_VERDICT_WORD = _word("Verdict", "verdict", "verdict", style.VERDICTS)
+_ADVICE_WORD = _word("Advice", "recommendation", "action", style.ACTIONS)
 
 _VERDICT = panels.filled_tile(
     "Verdict",
     "Whether speculation pays: it does by the lower 95 % bound of the speed-up, and is harmful by the upper one. It covers the time since the last change, at most the long window: the speed-up beside it, over the whole long window, may differ for some minutes after a change.",
     _NONE_YET,
-    _WORDS["Verdict"],
+    _VERDICT_WORD,
 )
 _ADVICE = panels.figures(
     "Advice",
     "What to try, the number of tokens drafted now, and the smallest number that is as good as the best.",
     _NONE_YET,
-    _WORDS["Advice"],
+    _ADVICE_WORD,
     Query("K now", _K_NOW, line(Colour.NOW)),
     Query("best K", by((), ENGINE("recommended_tokens")), line(Colour.TREND)),
 )
@@ -83,7 +78,10 @@ _HISTORY = panels.timeline(
     "What it was, and since when",
     "Verdict, advice and state, and whether acceptance or drafting dropped below the engine's own baseline: suddenly, or slowly over hours.",
     Look(unit="none"),
-    *_WORDS.values(),
+    _VERDICT_WORD,
+    _ADVICE_WORD,
+    _word("State", "state", "state", style.STATES),
+    Query("Baseline, {{kind}}", ENGINE("acceptance_dropped"), text_of(style.DROPPED)),
 )
 
 _FASTER = panels.lines(
@@ -194,6 +192,7 @@ _TOKENS_DRAFTED = panels.areas(
 
 _BASELINE, _DEVIATION = (ENGINE(f"baseline_acceptance_length_tokens{end}") for end in ("", "_stddev"))
 _USUAL_LOW, _USUAL_HIGH = (f"{_BASELINE} {sign} 2 * {_DEVIATION}" for sign in "-+")
+_LOST = ENGINE("acceptance_dropped", kind="sudden")
 _SUDDEN = f"{_LENGTH} and on ({', '.join(ENGINE_KEY)}) ({_LOST} == 1)"
 _AGAINST_BASELINE = panels.lines(
     "Acceptance length against its baseline",

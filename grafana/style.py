@@ -47,6 +47,11 @@ def _words(table: Mapping[Any, words.Word], urgency: str) -> Words:
     return [Word(value, word.label.lower(), _TONES.get(word.tone, Colour.UNKNOWN)) for value, word in named]
 
 
+def _same(**colours: Colour) -> Words:
+    """Return words that are read as their values."""
+    return [Word(value, value, colour) for value, colour in colours.items()]
+
+
 VERDICTS = _words(words.VERDICTS, "insufficient unclear optimal healthy marginal poor harmful")
 STATES = _words(words.STATES, "disabled unknown idle active stalled unreachable")
 _BY_URGENCY = "collect keep measure_cost increase decrease switch_method limit_batch disable"
@@ -75,19 +80,11 @@ SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colo
 QUANTILES: Mapping[str, str] = {"0.5": "#8ab8ff", "0.95": "#3274d9", "0.99": "#1250b0"}
 """The same thing, ever rarer: one colour, ever darker."""
 
-SEVERITIES: Words = (
-    Word("info", "info", Colour.NOW),
-    Word("warning", "warning", Colour.BAD),
-    Word("critical", "critical", Colour.HARM),
-)
+SEVERITIES = _same(info=Colour.NOW, warning=Colour.BAD, critical=Colour.HARM)
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
 WINS: Words = (Word("0", "not shown", Colour.UNKNOWN), Word("1", "fastest", Colour.GOOD))
-EFFECTS: Words = (
-    Word("unclear", "unclear", Colour.UNKNOWN),
-    Word("gains", "gains", Colour.GOOD),
-    Word("loses", "loses", Colour.HARM),
-)
+EFFECTS = _same(unclear=Colour.UNKNOWN, gains=Colour.GOOD, loses=Colour.HARM)
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 Mapped = dict[str, Any]
