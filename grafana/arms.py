@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from grafana import panels, style
+from grafana.board import row
+from grafana.panels import Look, Query, cell
+from grafana.promql import ARMS, BASELINE, EXPORTERS, Scope, by
 
-from grafana import style
-from grafana.board import Band
-from grafana.panels import Column, Look, Query, cell, lines, rows
-from grafana.promql import EXPORTERS, FLEET, by, narrowed
-
-_TIMES: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
 _MISSING = "No series has this label. Choose another one under “Compare by label”."
 
 
@@ -19,70 +15,50 @@ def _arms(expression: str, how: str = "sum", also: str = "") -> str:
     return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
 
 
-def _of_arms(selector: str) -> str:
-    return narrowed(selector, '$compare=~"$arm"')
-
-
-def _of_baseline(selector: str) -> str:
-    return narrowed(selector, '$compare="$baseline"')
-
-
-def _rate(selector: str) -> str:
-    return f"rate({selector}[$__rate_interval])"
-
-
 def _increase(name: str) -> str:
-    return _arms(_rate(_of_arms(FLEET(f"{name}_total"))))
+    return _arms(ARMS.rate(f"{name}_total"))
 
 
-def _after_first(selected: Callable[[str], str]) -> str:
+def _after_first(scope: Scope) -> str:
     """Return the tokens a second after the first of each request, engine by engine."""
-    generated, first = (selected(FLEET(f"{which}_tokens_total")) for which in ("generation", "first"))
-    return f"{_rate(generated)} - {_rate(first)}"
+    return f"{scope.rate('generation_tokens_total')} - {scope.rate('first_tokens_total')}"
 
 
-_SECONDS, _REQUESTS = FLEET("decode_seconds_total"), FLEET.short("running_requests")
+_SECONDS, _REQUESTS = "decode_seconds_total", "running_requests"
 _PER_TOKEN = _arms(
-    f"sum by ($compare) ({_rate(_of_arms(_SECONDS))}) / (sum by ($compare) ({_after_first(_of_arms)}) > 0)",
-    "max",
+    f"sum by ($compare) ({ARMS.rate(_SECONDS)}) / (sum by ($compare) ({_after_first(ARMS)}) > 0)", "max"
 )
-_PER_TOKEN_OF_BASELINE = f"sum({_rate(_of_baseline(_SECONDS))}) / sum({_after_first(_of_baseline)})"
+_PER_TOKEN_OF_BASELINE = f"sum({BASELINE.rate(_SECONDS)}) / sum({_after_first(BASELINE)})"
 _SPEEDUP = f"{_PER_TOKEN_OF_BASELINE} / on () group_right () {_PER_TOKEN}"
-_PER_STEP = f"({_arms(_after_first(_of_arms))} > 0) / ({_increase('decode_steps')} > 0)"
+_PER_STEP = f"({_arms(_after_first(ARMS))} > 0) / ({_increase('decode_steps')} > 0)"
 _ACCEPTED = f"{_increase('accepted_tokens')} / ({_increase('draft_tokens')} > 0)"
-_RUNNING = _arms(_of_arms(_REQUESTS), "avg")
-_LOAD = f"({_RUNNING}) / on () group_left () (avg({_of_baseline(_REQUESTS)}))"
+_RUNNING = _arms(ARMS.short(_REQUESTS), "avg")
+_LOAD = f"({_RUNNING}) / on () group_left () (avg({BASELINE.short(_REQUESTS)}))"
 
-_FASTER = lines(
+_FASTER = panels.lines(
     "Speed-up against $baseline",
-    "Time per output token of the baseline over that of the arm: measured, not estimated, but only as good "
-    "as the loads are alike.",
-    [Query(_SPEEDUP, "{{arm}}", _TIMES)],
+    "Time per output token of the baseline over that of the arm: measured, not estimated, but only as good as the loads are alike.",
     Look(unit="none", decimals=2, steps=style.PAYS, colour=style.BY_NAME, no_value=_MISSING),
-    limit=True,
+    Query("{{arm}}", _SPEEDUP, style.TIMES),
 )
-_BUSIER = lines(
+_BUSIER = panels.lines(
     "Load against $baseline",
-    "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same work "
-    "up to one and a half times the load.",
-    [Query(_LOAD, "{{arm}}", _TIMES)],
+    "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same work up to one and a half times the load.",
     Look(unit="none", decimals=2, least=0, colour=style.BY_NAME, no_value=_MISSING),
+    Query("{{arm}}", _LOAD, style.TIMES),
 )
-_SIDE_BY_SIDE = rows(
+_SIDE_BY_SIDE = panels.table(
     "Arms side by side",
-    "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
-    "Speed-up and load are against the baseline, running requests are the mean of an engine.",
+    "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. Speed-up and load are against the baseline, running requests are the mean of an engine.",
     {"arm": "Arm"},
-    [
-        Column("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **_TIMES)),
-        Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
-        Column("Tokens per step", _PER_STEP, {"decimals": 2}),
-        Column("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
-        Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, **_TIMES)),
-        Column("Running", _RUNNING, {"decimals": 1}),
-        Column("Engines", _arms(_of_arms(FLEET.short("window_seconds")), "count"), {"decimals": 0}),
-        Column("Method", _arms(_of_arms(FLEET("engine_info")), "count", ", method"), label="method"),
-    ],
+    Query("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **style.TIMES)),
+    Query("Time per token", _PER_TOKEN, style.SECONDS),
+    Query("Tokens per step", _PER_STEP, {"decimals": 2}),
+    Query("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
+    Query("Load", _LOAD, cell(style.COMPARABLE, filled=False, **style.TIMES)),
+    Query("Running", _RUNNING, {"decimals": 1}),
+    Query("Engines", _arms(ARMS.short("window_seconds"), "count"), style.COUNT),
+    Query("Method", _arms(ARMS("engine_info"), "count", ", method"), label="method"),
     order=("Speed-up", "Arm", "Method"),
     worst="Speed-up",
     no_value=_MISSING,
@@ -104,32 +80,24 @@ def _speedup(basis: str, bound: str = "") -> str:
 _BASIS = "time_per_output_token"
 _TRAFFIC = EXPORTERS.long("experiment_traffic_ratio")
 _UNLIKE = f"exp({by(_KEY, f'abs(ln({_TRAFFIC}))')})"
-_EXPERIMENTS = rows(
+_EXPERIMENTS = panels.table(
     "Experiments that the exporter compares",
-    "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
-    "speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is the "
-    "largest factor between arm and baseline.",
+    "One row for each arm of an experiment in an exporter's configuration, over the long window. The speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is the largest factor between arm and baseline.",
     {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
-    [
-        Column("Speed-up", _speedup(_BASIS), cell(style.AGAINST_BASELINE, **_TIMES)),
-        Column("At least", _speedup(_BASIS, "_lower"), _TIMES),
-        Column("At most", _speedup(_BASIS, "_upper"), _TIMES),
-        Column("Fastest", by(_KEY, EXPORTERS("experiment_winner", basis=_BASIS)), cell(words=style.WINS)),
-        Column("End to end", _speedup("end_to_end"), _TIMES),
-        Column("Throughput", _speedup("throughput_per_request"), _TIMES),
-        Column("Unlike traffic", _UNLIKE, cell(style.UNLIKE, filled=False, **_TIMES)),
-        Column("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
-        Column("Requests", _own("requests"), {"decimals": 0}),
-        Column("Engines", _own("engines"), {"decimals": 0}),
-    ],
+    Query("Speed-up", _speedup(_BASIS), cell(style.AGAINST_BASELINE, **style.TIMES)),
+    Query("At least", _speedup(_BASIS, "_lower"), style.TIMES),
+    Query("At most", _speedup(_BASIS, "_upper"), style.TIMES),
+    Query("Fastest", by(_KEY, EXPORTERS("experiment_winner", basis=_BASIS)), cell(words=style.WINS)),
+    Query("End to end", _speedup("end_to_end"), style.TIMES),
+    Query("Throughput", _speedup("throughput_per_request"), style.TIMES),
+    Query("Unlike traffic", _UNLIKE, cell(style.UNLIKE, filled=False, **style.TIMES)),
+    Query("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
+    Query("Requests", _own("requests"), style.COUNT),
+    Query("Engines", _own("engines"), style.COUNT),
     order=("Experiment", "Arm", "Speed-up"),
     last="Exporter",
     worst="Speed-up",
     no_value="No exporter compares arms: see `experiments` in its configuration.",
 )
 
-
-def bands() -> list[Band]:
-    """Return the panels about arms."""
-    graphs = Band(8, [(12, _FASTER), (12, _BUSIER)])
-    return [graphs, Band(7, [(24, _SIDE_BY_SIDE)]), Band(7, [(24, _EXPERIMENTS)])]
+ROWS = [row(8, _FASTER, _BUSIER), row(7, _SIDE_BY_SIDE), row(7, _EXPERIMENTS)]

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from grafana.panels import Panel
-from grafana.promql import Scope, firing
+from grafana.promql import FIRING, Scope, alerts
 from grafana.style import Colour
-from grafana.variables import DATASOURCE, FILTERS, Variable
+from grafana.variables import DATASOURCE, FILTERS, JOB, SOURCE, Variable
 
 TAG = "spec-decode"
 WIDTH = 24
 """Grafana's grid."""
 
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Panels side by side, with their widths; together they are as wide as the grid."""
-
-    height: int
-    panels: Sequence[tuple[int, Panel]]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Bands under a heading; the first section of a dashboard has none."""
-
-    bands: Sequence[Band]
-    title: str = ""
-    collapsed: bool = False
-
-
+Sections = Mapping[str, Sequence[Sequence[Panel]]]
+"""Rows of panels by their heading; the first section of a dashboard has none."""
+_NO_SECTIONS: Sections = {}
 Mark = dict[str, Any]
 """An annotation, as Grafana's JSON has it."""
+
+
+def row(height: int, *panels: Panel, widths: Sequence[int] = ()) -> list[Panel]:
+    """Return panels side by side with their places, equally wide where no widths are given."""
+    widths = widths or [WIDTH // len(panels)] * len(panels)
+    places = zip(panels, widths, accumulate(widths, initial=0), strict=False)
+    return [{**panel, "gridPos": {"h": height, "w": width, "x": x}} for panel, width, x in places]
 
 
 def mark(name: str, expr: str, title: str, colour: Colour) -> Mark:
@@ -48,11 +40,6 @@ def mark(name: str, expr: str, title: str, colour: Colour) -> Mark:
         "titleFormat": title,
         "textFormat": "{{target}} {{model_name}} {{engine}}",
     }
-
-
-def alerts(scope: Scope) -> Mark:
-    """Return the marks of the alerts that fire."""
-    return mark("Alerts", firing(scope), "{{alertname}}", Colour.HARM)
 
 
 _LINKS = [
@@ -69,26 +56,24 @@ _LINKS = [
 """To all dashboards with a tag."""
 
 
-def _arranged(sections: Sequence[Section]) -> Iterator[Panel]:
-    """Yield headings and panels from the top down, with their places."""
+def _arranged(opened: Sections, collapsed: Sections) -> Iterator[Panel]:
+    """Yield headings and panels from the top down; a collapsed section is within its heading."""
     top = 0
-    for section in sections:
-        below, panels = top + bool(section.title), []
-        for band in section.bands:
-            left = 0
-            for width, panel in band.panels:
-                panels.append({**panel, "gridPos": {"h": band.height, "w": width, "x": left, "y": below}})
-                left += width
-            below += band.height
-        if section.title:
+    for title, rows in (*opened.items(), *collapsed.items()):
+        y = top + bool(title)
+        for panels in rows:
+            for panel in panels:
+                panel["gridPos"]["y"] = y
+            y += panels[0]["gridPos"]["h"]
+        shown = [panel for panels in rows for panel in panels]
+        is_collapsed = title in collapsed
+        if title:
             place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
-            row: Panel = {"type": "row", "title": section.title, "gridPos": place}
-            yield {**row, "collapsed": section.collapsed, "panels": panels if section.collapsed else []}
-        if section.collapsed:
-            top += 1
-        else:
-            yield from panels
-            top = below
+            heading: Panel = {"type": "row", "title": title, "gridPos": place}
+            yield {**heading, "collapsed": is_collapsed, "panels": shown if is_collapsed else []}
+        if not is_collapsed:
+            yield from shown
+        top = top + 1 if is_collapsed else y
 
 
 def board(
@@ -97,11 +82,14 @@ def board(
     description: str,
     *,
     variables: Sequence[Variable],
-    marks: Sequence[Mark],
-    sections: Sequence[Section],
+    scope: Scope,
+    sections: Sections,
+    collapsed: Sections = _NO_SECTIONS,
+    marks: Sequence[Mark] = (),
 ) -> dict[str, Any]:
     """Return a dashboard that cannot be edited in place: it is provisioned, and its source is this code."""
-    panels = list(_arranged(sections))
+    fired = mark("Alerts", alerts(scope, FIRING), "{{alertname}}", Colour.HARM)
+    panels = list(_arranged(sections, collapsed))
     for number, panel in enumerate((one for each in panels for one in (each, *each.get("panels", ()))), 1):
         panel["id"] = number
     return {
@@ -115,8 +103,8 @@ def board(
         "time": {"from": "now-1h", "to": "now"},
         "refresh": "30s",
         "graphTooltip": 1,
-        "templating": {"list": [*variables, FILTERS]},
-        "annotations": {"list": list(marks)},
+        "templating": {"list": [SOURCE, JOB, *variables, FILTERS]},
+        "annotations": {"list": [fired, *marks]},
         "links": _LINKS,
         "panels": panels,
     }

@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from grafana import arms, exporters, style, variables
-from grafana.board import Band, Section, alerts, board
-from grafana.panels import (
-    Column,
-    Look,
-    Query,
-    cell,
-    count_tile,
-    line,
-    lines,
-    named,
-    palette,
-    rows,
-    stat_tile,
-    wide,
-)
+from grafana import arms, exporters, panels, style, variables
+from grafana.board import board, row
+from grafana.panels import SPEEDUP, Look, Query, cell, line, wide
 from grafana.promql import (
     ENGINE_KEY,
     EXPORTERS,
+    FIRING,
     FLEET,
+    PLACES,
+    alerts,
     by,
-    firing_seconds,
-    firing_trouble,
     number_of_word,
     ratio_of_sums,
 )
 
-_TIMES: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
-_PERCENT: dict[str, Any] = {"unit": "percentunit", "decimals": 0}
 _SHARE = Look(unit="percentunit", decimals=1, least=0, most=1)
 
 _TO_ENGINE = (
@@ -41,8 +27,7 @@ _TO_ENGINE = (
     "model_name=${__data.fields.model_name}&var-engine=${__data.fields.engine}"
 )
 _LINK = {"links": [{"title": "Open this engine", "url": _TO_ENGINE}]}
-_PLACE = {"cluster": "Cluster", "namespace": "Namespace"}
-_KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", **_PLACE, "instance": "Exporter"}
+_KEYS = {"target": "Target", "model_name": "Model", "engine": "Engine", **PLACES, "instance": "Exporter"}
 _KEY_LOOKS: dict[str, dict[str, Any]] = {
     "Target": {**_LINK, **wide(110)},
     "Model": {"custom.minWidth": 150},
@@ -60,51 +45,43 @@ _REACHED = EXPORTERS("exporter_target_up")
 _DROPPED = by(ENGINE_KEY, FLEET("acceptance_dropped"))
 _HARMFUL = FLEET("verdict", verdict="harmful")
 _WRONG = [
-    count_tile(
+    panels.count_tile(
         "Alerts",
-        "Alerts of this exporter that fire now, those that only inform left out. Green does not mean much "
-        "where the rules of config/prometheus/alerts are not loaded.",
-        firing_trouble(FLEET),
+        "Alerts of this exporter that fire now, those that only inform left out. Green does not mean much where the rules of config/prometheus/alerts are not loaded.",
+        alerts(FLEET, FIRING, 'severity!="info"'),
+        "",
         _REACHED,
     ),
-    count_tile(
+    panels.count_tile(
         "Slower",
-        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. "
-        "Switch it off there, or draft fewer tokens.",
-        f"{_HARMFUL} == 1",
+        "Engines on which speculation costs time: even the upper bound of the estimated speed-up is below 1. Switch it off there, or draft fewer tokens.",
         _HARMFUL,
     ),
-    count_tile(
+    panels.count_tile(
         "Dropped",
-        "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the "
-        "engine for when.",
-        f"{_DROPPED} == 1",
+        "Engines whose acceptance length is below its own baseline, or that draft in fewer steps. Open the engine for when.",
         _DROPPED,
     ),
-    count_tile(
+    panels.count_tile(
         "Unreachable",
         "Targets whose newest poll failed. Their windowed values vanish after 10 s; nothing is carried on.",
-        f"{_REACHED} == 0",
         _REACHED,
+        " == 0",
     ),
 ]
 
 # The engines with a known cost; half of those that draft.
 _KNOWN = f"count({_ESTIMATED})"
-_HALF = f"(2 * {_KNOWN} >= count({FLEET.long(_DRAFTED)} > 0))"
+_HALF = f"on () (2 * {_KNOWN} >= count({FLEET.long(_DRAFTED)} > 0))"
 _OF_KNOWN = f'{ratio_of_sums(_WITHOUT, _WITH)} * on () group_left (known) count_values("known", {_KNOWN})'
-_SPEEDUP = stat_tile(
+_SPEEDUP = panels.figures(
     "Fleet speed-up",
-    "Time that decoding would have taken without speculation over the time it took, over the long window, on "
-    "the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
-    [
-        Query(f"{_OF_KNOWN} {matching} on () {_HALF}", "of {{known}} engines with a known cost", look)
-        for matching, look in (
-            ("and", {"unit": style.TIMES}),
-            ("unless", line(style.Colour.UNKNOWN, {"unit": style.TIMES})),
-        )
-    ],
+    "Time that decoding would have taken without speculation over the time it took, over the long window, on the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
     Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
+    *(
+        Query("of {{known}} engines with a known cost", f"{_OF_KNOWN} {matching} {_HALF}", look)
+        for matching, look in (("and", style.FACTOR), ("unless", line(style.Colour.UNKNOWN, style.FACTOR)))
+    ),
 )
 
 
@@ -112,68 +89,49 @@ def _total(metric: str) -> str:
     return by((), f"increase({FLEET(f'{metric}_total')}[$__range])", "sum")
 
 
-_TIME_SAVED = stat_tile(
+_TIME_SAVED = panels.figures(
     "Time saved",
-    "Decode time saved in the time range, summed over all requests: without speculation less with it, and "
-    "the sums of the 95 % bounds. Negative where speculation costs time. Time without bounds of the speed-up "
-    "is not counted.",
-    [
-        Query(f"{_total(f'plain_decode_seconds{side}')} - {_total('evaluated_decode_seconds')}", legend)
-        for side, legend in (("", "saved"), ("_lower", "at least"), ("_upper", "at most"))
-    ],
+    "Decode time saved in the time range, summed over all requests: without speculation less with it, and the sums of the 95 % bounds. Negative where speculation costs time. Time without bounds of the speed-up is not counted.",
     Look(unit="s", decimals=1, no_value="cost unknown"),
+    *(
+        Query(legend, f"{_total(f'plain_decode_seconds{side}')} - {_total('evaluated_decode_seconds')}")
+        for side, legend in (("", "saved"), ("_lower", "at least"), ("_upper", "at most"))
+    ),
 )
-_ACCEPTANCE = stat_tile(
+_ACCEPTANCE = panels.trend(
     "Acceptance",
-    "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether a "
-    "rate is good depends on the cost of drafting.",
-    [Query(ratio_of_sums(FLEET.long(_ACCEPTED), FLEET.long(_DRAFTED)))],
+    "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether a rate is good depends on the cost of drafting.",
     _SHARE,
-    history=True,
+    Query("", ratio_of_sums(FLEET.long(_ACCEPTED), FLEET.long(_DRAFTED))),
 )
-_FROM_DRAFTS = stat_tile(
+_FROM_DRAFTS = panels.trend(
     "From drafts",
-    "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter "
-    "wrote. It says how much work the target model was spared, not whether that was faster.",
-    [Query(ratio_of_sums(FLEET.rate("accepted_tokens_total"), FLEET.rate("generation_tokens_total")))],
+    "Accepted draft tokens over generated tokens of all engines: the share of the output that a drafter wrote. It says how much work the target model was spared, not whether that was faster.",
     _SHARE,
-    history=True,
+    Query("", ratio_of_sums(FLEET.rate("accepted_tokens_total"), FLEET.rate("generation_tokens_total"))),
 )
 
-
-def _gauge(metric: str, window: str = "") -> str:
-    return by(ENGINE_KEY, FLEET(metric, window=window) if window else FLEET(metric))
-
-
-def _word(metric: str, label: str, words: style.Words) -> str:
-    return number_of_word(FLEET, metric, label, words, ENGINE_KEY)
-
-
-_VERDICT = _word("verdict", "verdict", style.VERDICTS)
-_ADVICE = _word("recommendation", "action", style.ACTIONS)
-_STATE = _word("state", "state", style.STATES)
+_VERDICT = number_of_word(FLEET, "verdict", "verdict", style.VERDICTS, ENGINE_KEY)
+_ADVICE = number_of_word(FLEET, "recommendation", "action", style.ACTIONS, ENGINE_KEY)
+_STATE = number_of_word(FLEET, "state", "state", style.STATES, ENGINE_KEY)
 _METHOD = by((*ENGINE_KEY, "method"), FLEET("engine_info"))
-_ENGINES = rows(
+_ENGINES = panels.table(
     "Engines",
-    "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with its "
-    "95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long window; "
-    "“now” is the short one. Best K is a hypothesis to try.",
+    "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long window; “now” is the short one. Best K is a hypothesis to try.",
     _KEYS,
-    [
-        Column("Verdict", _VERDICT, cell(words=style.VERDICTS, width=110)),
-        Column("Advice", _ADVICE, cell(words=style.ACTIONS, filled=False, width=130)),
-        Column("State", _STATE, cell(words=style.STATES, filled=False, width=75)),
-        Column("Method", _METHOD, wide(95), label="method"),
-        Column("Speed-up", by(ENGINE_KEY, _ESTIMATED), cell(style.SPEEDUP, filled=False, width=85, **_TIMES)),
-        Column("at least", _gauge("estimated_speedup_ratio_lower", "$long"), wide(70, **_TIMES)),
-        Column("at most", _gauge("estimated_speedup_ratio_upper", "$long"), wide(70, **_TIMES)),
-        Column("Accepted now", _gauge("draft_acceptance_ratio", "$short"), wide(110, **_PERCENT)),
-        Column("trend", _gauge("draft_acceptance_ratio", "$long"), wide(60, **_PERCENT)),
-        Column("Length", _gauge("acceptance_length_tokens", "$long"), wide(68, decimals=2)),
-        Column("K", _gauge("configured_tokens"), wide(38, decimals=0)),
-        Column("Best K", _gauge("recommended_tokens"), wide(66, decimals=0)),
-        Column("Running", _gauge("running_requests", "$short"), wide(76, decimals=0)),
-    ],
+    Query("Verdict", _VERDICT, cell(words=style.VERDICTS, width=110)),
+    Query("Advice", _ADVICE, cell(words=style.ACTIONS, filled=False, width=130)),
+    Query("State", _STATE, cell(words=style.STATES, filled=False, width=75)),
+    Query("Method", _METHOD, wide(95), label="method"),
+    Query("Speed-up", by(ENGINE_KEY, _ESTIMATED), cell(style.SPEEDUP, filled=False, width=85, **style.TIMES)),
+    Query("at least", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_lower")), wide(70, **style.TIMES)),
+    Query("at most", by(ENGINE_KEY, FLEET.long("estimated_speedup_ratio_upper")), wide(70, **style.TIMES)),
+    Query("Accepted now", by(ENGINE_KEY, FLEET.short("draft_acceptance_ratio")), wide(110, **style.PERCENT)),
+    Query("trend", by(ENGINE_KEY, FLEET.long("draft_acceptance_ratio")), wide(60, **style.PERCENT)),
+    Query("Length", by(ENGINE_KEY, FLEET.long("acceptance_length_tokens")), wide(68, decimals=2)),
+    Query("K", by(ENGINE_KEY, FLEET("configured_tokens")), wide(38, decimals=0)),
+    Query("Best K", by(ENGINE_KEY, FLEET("recommended_tokens")), wide(66, decimals=0)),
+    Query("Running", by(ENGINE_KEY, FLEET.short("running_requests")), wide(76, decimals=0)),
     looks=_KEY_LOOKS,
     order=("Verdict", "Target", "Model", "Engine", "Method", "State", "Advice"),
     last="Exporter",
@@ -181,18 +139,19 @@ _ENGINES = rows(
     no_value="No engine is watched. Look at the row of the exporters.",
 )
 
-_ALERT = {"severity": "Severity", "alertname": "Alert", "target": "Target", "model_name": "Model", **_PLACE}
+_ALERT = {"severity": "Severity", "alertname": "Alert", "target": "Target", "model_name": "Model", **PLACES}
 _SEVERITY = {
     "custom.cellOptions": {"type": "color-text"},
     "mappings": style.mappings(style.SEVERITIES, named=True),
 }
 _SINCE = "Since first true"
-_ALERTS = rows(
+_PENDING = f"(time() - {alerts(FLEET, series='ALERTS_FOR_STATE')})"
+_ACTIVE = f"{_PENDING} and ignoring (alertstate) {alerts(FLEET, FIRING)}"
+_ALERTS = panels.table(
     "Firing alerts",
-    "Alerts of this exporter that fire now, and how long ago their condition became true, the time before "
-    "they fired included. Each has a runbook under docs/runbooks.",
+    "Alerts of this exporter that fire now, and how long ago their condition became true, the time before they fired included. Each has a runbook under docs/runbooks.",
     _ALERT,
-    [Column(_SINCE, firing_seconds(FLEET, list(_ALERT)), wide(140, unit="s", decimals=0))],
+    Query(_SINCE, by(list(_ALERT), _ACTIVE), wide(140, unit="s", decimals=0)),
     looks={"Severity": {**_SEVERITY, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
     worst=_SINCE,
     no_value="No alert fires.",
@@ -206,99 +165,66 @@ def _happened(expression: str) -> str:
     return f"{by(ENGINE_KEY, expression, 'sum')} > 0"
 
 
-_CHANGES = rows(
+_CHANGES = panels.table(
     "What changed in the time shown",
-    "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of "
-    "draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the time "
-    "shown began.",
+    "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the time shown began.",
     _KEYS,
-    [
-        Column("Drops", _happened(FLEET.increase("acceptance_drops_total")), wide(70)),
-        Column("Restarts", _happened(FLEET.increase("engine_resets_total")), wide(80)),
-        Column("New K", _happened(FLEET.changes("configured_tokens")), wide(70)),
-        # A change makes one verdict 0 and another 1.
-        Column("Verdicts", _happened(f"{FLEET.changes('verdict')} / 2"), wide(85, decimals=0)),
-        Column("Acceptance", by(ENGINE_KEY, f"{_MOVED} > 0.05 or {_MOVED} < -0.05"), wide(100, **_PERCENT)),
-    ],
+    Query("Drops", _happened(FLEET.increase("acceptance_drops_total")), wide(70)),
+    Query("Restarts", _happened(FLEET.increase("engine_resets_total")), wide(80)),
+    Query("New K", _happened(FLEET.changes("configured_tokens")), wide(70)),
+    # A change makes one verdict 0 and another 1.
+    Query("Verdicts", _happened(f"{FLEET.changes('verdict')} / 2"), wide(85, decimals=0)),
+    Query("Acceptance", by(ENGINE_KEY, f"{_MOVED} > 0.05 or {_MOVED} < -0.05"), wide(100, **style.PERCENT)),
     looks=_KEY_LOOKS,
     last="Exporter",
     worst="Drops",
     no_value="Nothing changed.",
 )
 
-_VERDICTS = lines(
+_VERDICTS = panels.stacked_counts(
     "Engines by verdict",
-    "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is not "
-    "known well enough.",
-    [Query(by(("verdict",), FLEET("verdict"), "sum"), "{{verdict}}")],
+    "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is not known well enough.",
     Look(unit="short", decimals=0, least=0, colour=style.BY_NAME),
-    stacked=True,
-    stepped=True,
+    Query("{{verdict}}", by(("verdict",), FLEET("verdict"), "sum")),
+    looks={word.value: {"color": style.fixed(word.colour)} for word in style.VERDICTS},
 )
-named(_VERDICTS, palette(style.VERDICTS))
 
 _MODEL = ("model_name",)
 _BY_MODEL = [
-    lines(
+    panels.lines(
         "Speed-up by model",
-        "The time that decoding would have taken without speculation over the time it took. Below the line "
-        "at 1 it is slower.",
-        [Query(ratio_of_sums(_WITHOUT, _WITH, _MODEL), "{{model_name}}", {"unit": style.TIMES})],
-        Look(
-            unit="none",
-            decimals=2,
-            steps=style.PAYS,
-            colour=style.BY_NAME,
-            no_value="cost unknown",
-            axis=(0.9, None),
-        ),
-        limit=True,
+        "The time that decoding would have taken without speculation over the time it took. Below the line at 1 it is slower.",
+        SPEEDUP._replace(colour=style.BY_NAME),
+        Query("{{model_name}}", ratio_of_sums(_WITHOUT, _WITH, _MODEL), style.FACTOR),
     ),
-    lines(
+    panels.lines(
         "Acceptance by model, short window",
         "Accepted tokens over draft tokens, summed over the model's engines.",
-        [Query(ratio_of_sums(FLEET.short(_ACCEPTED), FLEET.short(_DRAFTED), _MODEL), "{{model_name}}")],
         Look(unit="percentunit", least=0, most=1, colour=style.BY_NAME),
+        Query("{{model_name}}", ratio_of_sums(FLEET.short(_ACCEPTED), FLEET.short(_DRAFTED), _MODEL)),
     ),
-    lines(
+    panels.lines(
         "Tokens generated, by model",
         "Tokens a second over all engines of the model: how much is at stake.",
-        [
-            Query(
-                by(_MODEL, FLEET.rate("generation_tokens_total"), "sum"),
-                "{{model_name}}",
-                {"unit": style.TOKENS_A_SECOND, "decimals": 0},
-            )
-        ],
         Look(unit="cps", least=0, colour=style.BY_NAME),
+        Query(
+            "{{model_name}}", by(_MODEL, FLEET.rate("generation_tokens_total"), "sum"), style.TOKENS_A_SECOND
+        ),
     ),
 ]
 
-
-def overview() -> dict[str, Any]:
-    """Return the dashboard of the fleet."""
-    panels = (*_WRONG, _SPEEDUP, _TIME_SAVED, _ACCEPTANCE, _FROM_DRAFTS)
-    # Time saved has three values, alerts one digit.
-    tiles = Band(4, list(zip((2, 3, 3, 3, 3, 4, 3, 3), panels, strict=True)))
-    return board(
-        "spec-decode-overview",
-        "Speculative decoding / Overview",
-        "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance "
-        "drop, what should be done.",
-        variables=[
-            variables.SOURCE,
-            variables.JOB,
-            variables.INSTANCE,
-            variables.MODEL,
-            *variables.WINDOWS,
-            *variables.ARMS,
-        ],
-        marks=[alerts(FLEET)],
-        sections=[
-            Section([tiles, Band(10, [(24, _ENGINES)])]),
-            Section([Band(8, [(10, _ALERTS), (14, _CHANGES)])]),
-            Section([Band(7, [(24, _VERDICTS)]), Band(8, [(8, one) for one in _BY_MODEL])], "Over time"),
-            Section(arms.bands(), "Arms: which is faster?", collapsed=True),
-            Section(exporters.bands(), "Exporters: is the monitoring complete?", collapsed=True),
-        ],
-    )
+# Time saved has three values, alerts one digit.
+_WIDTHS = (2, 3, 3, 3, 3, 4, 3, 3)
+_TILES = row(4, *_WRONG, _SPEEDUP, _TIME_SAVED, _ACCEPTANCE, _FROM_DRAFTS, widths=_WIDTHS)
+BOARD = board(
+    "spec-decode-overview",
+    "Speculative decoding / Overview",
+    "The fleet at a glance: which engines does speculative decoding slow down, where did acceptance drop, what should be done.",
+    variables=[variables.INSTANCE, variables.MODEL, *variables.WINDOWS, *variables.ARMS],
+    scope=FLEET,
+    sections={
+        "": [_TILES, row(10, _ENGINES), row(8, _ALERTS, _CHANGES, widths=(10, 14))],
+        "Over time": [row(7, _VERDICTS), row(8, *_BY_MODEL)],
+    },
+    collapsed={"Arms: which is faster?": arms.ROWS, "Exporters: is the monitoring complete?": exporters.ROWS},
+)

@@ -1,11 +1,11 @@
-"""The kinds of panels. A panel is its words, its queries and how its values look; the rest is as always."""
+"""The kinds of panels. A panel is its words, how its values look, and its queries; the rest is as always."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, NamedTuple
 
 from grafana import style
 from grafana.style import Steps, Words
@@ -15,21 +15,25 @@ Panel = dict[str, Any]
 """A panel as Grafana's JSON has it."""
 Properties = Mapping[str, Any]
 """Field options by Grafana's names: ``{"unit": "s"}``."""
+Looks = Mapping[str, Properties]
+"""Properties of series or columns by name."""
 
-_DASHED_LIMIT = {"thresholdsStyle": {"mode": "dashed"}}
+_DASH = "\u2013"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, the name of its series, and what is special about the look of them."""
+    """One series or column of a table: its name, its expression, and what is special about its look."""
 
+    name: str
     expr: str
-    legend: str = ""
+    """In a table aggregated by its keys, and by ``label`` where there is one."""
     properties: Properties = field(default_factory=dict)
+    label: str = ""
+    """Show this label in the column instead of the value."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(NamedTuple):
     """Format of values."""
 
     unit: str
@@ -43,6 +47,9 @@ class Look:
     """What an axis shows at least, though the values may go beyond."""
 
 
+SPEEDUP = Look(unit="none", decimals=2, steps=style.PAYS, no_value="cost unknown", axis=(0.9, None))
+
+
 def line(colour: str, properties: Properties | None = None) -> Panel:
     """Return the properties of a line of one colour."""
     return {"color": style.fixed(colour), **(properties or {})}
@@ -53,21 +60,18 @@ def dashed(colour: str) -> Panel:
     return line(colour, {"custom.lineStyle": {"fill": "dash", "dash": [8, 8]}, "custom.fillOpacity": 0})
 
 
-def band(lower: str, upper: str, names: tuple[str, str], colour: str) -> tuple[Query, Query]:
-    """Return the queries of two bounds, with the space between them filled."""
+def band(colour: str, lower: tuple[str, str], upper: tuple[str, str]) -> tuple[Query, Query]:
+    """Return the queries of two bounds, names and expressions, with the space between them filled."""
     hidden = {"legend": True, "tooltip": False, "viz": False}
     bare = line(colour, {"custom.lineWidth": 0, "custom.hideFrom": hidden})
-    filled = {**bare, "custom.fillBelowTo": names[0], "custom.fillOpacity": 18}
-    return Query(lower, names[0], {**bare, "custom.fillOpacity": 0}), Query(upper, names[1], filled)
+    filled = {**bare, "custom.fillBelowTo": lower[0], "custom.fillOpacity": 18}
+    return Query(*lower, {**bare, "custom.fillOpacity": 0}), Query(*upper, filled)
 
 
 def text_of(words: Words) -> Panel:
     """Return the properties of values that stand for words."""
-    return {
-        "mappings": style.mappings(words),
-        "color": style.BY_THRESHOLDS,
-        "thresholds": style.thresholds(style.NEUTRAL),
-    }
+    steps = style.thresholds(style.NEUTRAL)
+    return {"mappings": style.mappings(words), "color": style.BY_THRESHOLDS, "thresholds": steps}
 
 
 def _some(**values: object) -> Panel:
@@ -80,136 +84,134 @@ def _override(matcher: str, what: str, given: Properties) -> Panel:
     return {"matcher": {"id": matcher, "options": what}, "properties": properties}
 
 
-def _panel(
-    kind: str,
-    words: tuple[str, str],
-    queries: Sequence[Query],
-    look: Look,
-    *,
-    options: Panel,
-    custom: Panel | None = None,
-    instant: bool = False,
-    form: str = "time_series",
-) -> Panel:
-    """Return a panel of any kind; ``words`` are its title and description."""
-    named_queries = list(zip(queries, ascii_uppercase, strict=False))
-    defaults = {
-        **_some(unit=look.unit, decimals=look.decimals, min=look.least, max=look.most, custom=custom),
-        "mappings": [],
-        "thresholds": style.thresholds(look.steps),
-        "color": look.colour or style.BY_THRESHOLDS,
-        "noValue": look.no_value,
-    }
-    return {
-        "type": kind,
-        "title": words[0],
-        "description": words[1],
-        "datasource": DATASOURCE,
-        "options": options,
-        "targets": [
+class Kind(NamedTuple):
+    """A kind of panels, which makes these: Grafana's name, and what all of them have in common."""
+
+    name: str
+    options: Panel
+    custom: Panel | None = None
+    """Options of fields; None of a kind that has none."""
+    form: str = "time_series"
+    is_instant: bool = False
+
+    def __call__(
+        self, title: str, description: str, look: Look, *queries: Query, looks: Looks | None = None
+    ) -> Panel:
+        """Return a panel; ``looks`` are instead of the properties of the queries."""
+        by_ref = list(zip(ascii_uppercase, queries, strict=False))
+        targets = [
             {
                 "refId": ref,
                 "expr": query.expr,
                 "datasource": DATASOURCE,
                 "editorMode": "code",
-                "format": form,
-                "instant": instant,
-                "range": not instant,
-                "legendFormat": query.legend or "__auto",
+                "format": self.form,
+                "instant": self.is_instant,
+                "range": not self.is_instant,
+                "legendFormat": query.name or "__auto",
             }
-            for query, ref in named_queries
-        ],
-        "fieldConfig": {
-            "defaults": defaults,
-            "overrides": [
-                _override("byFrameRefID", ref, query.properties)
-                for query, ref in named_queries
-                if query.properties
-            ],
-        },
-    }
-
-
-def named(panel: Panel, properties: Mapping[str, Properties]) -> Panel:
-    """Give series or columns of a certain name an own look."""
-    panel["fieldConfig"]["overrides"] += [_override("byName", *one) for one in properties.items()]
-    return panel
+            for ref, query in by_ref
+        ]
+        # Thresholds are drawn, where there are some.
+        limits = {"thresholdsStyle": {"mode": "dashed"}} if len(look.steps) > 1 else {}
+        axis = _some(axisSoftMin=look.axis[0], axisSoftMax=look.axis[1])
+        custom = None if self.custom is None else {**self.custom, **limits, **axis}
+        defaults = {
+            **_some(unit=look.unit, decimals=look.decimals, min=look.least, max=look.most, custom=custom),
+            # No data is grey: who sees nothing must not say that all is well.
+            "mappings": [style.nothing()] if self.name == "stat" else [],
+            "thresholds": style.thresholds(look.steps),
+            "color": look.colour or style.BY_THRESHOLDS,
+            "noValue": look.no_value,
+        }
+        matcher = "byFrameRefID" if looks is None else "byName"
+        own = {ref: query.properties for ref, query in by_ref} if looks is None else looks
+        overrides = [_override(matcher, what, given) for what, given in own.items() if given]
+        return {
+            "type": self.name,
+            "title": title,
+            "description": description,
+            "datasource": DATASOURCE,
+            "options": self.options,
+            "targets": targets,
+            "fieldConfig": {"defaults": defaults, "overrides": overrides},
+        }
 
 
 def _legend(*, shown: bool = True) -> Panel:
     return {"displayMode": "list", "placement": "bottom", "showLegend": shown, "calcs": []}
 
 
-def lines(
-    title: str,
-    description: str,
-    queries: Sequence[Query],
-    look: Look,
-    *,
-    stacked: bool = False,
-    limit: bool = False,
-    stepped: bool = False,
-) -> Panel:
-    """Return values over time; ``limit`` draws the thresholds as dashed lines, ``stepped`` is for counts."""
-    custom = {
-        "lineWidth": 0 if stacked else 2,
-        "fillOpacity": 70 if stacked else 0,
-        "showPoints": "never",
-        "spanNulls": False,
-        **({"lineInterpolation": "stepAfter"} if stepped else {}),
-        **({"stacking": {"mode": "normal", "group": "A"}} if stacked else {}),
-        **(_DASHED_LIMIT if limit else {}),
-        **_some(axisSoftMin=look.axis[0], axisSoftMax=look.axis[1]),
-    }
+def _over_time(**custom: object) -> Kind:
     options = {"legend": _legend(), "tooltip": {"mode": "multi", "sort": "desc"}}
-    return _panel("timeseries", (title, description), queries, look, options=options, custom=custom)
+    usual = {"lineWidth": 2, "fillOpacity": 0, "showPoints": "never", "spanNulls": False}
+    return Kind("timeseries", options, {**usual, **custom})
 
 
-def stat_tile(
-    title: str,
-    description: str,
-    queries: Sequence[Query],
-    look: Look,
-    *,
-    filled: bool = False,
-    history: bool = False,
-) -> Panel:
-    """Return values as large figures: ``filled`` colours the tile, ``history`` draws the way there."""
-    several = len(queries) > 1 or "{{" in queries[0].legend
+_STACKED = {"lineWidth": 0, "fillOpacity": 70}
+_STACK = {"mode": "normal", "group": "A"}
+lines = _over_time()
+areas = _over_time(**_STACKED, stacking=_STACK)
+counts = _over_time(lineInterpolation="stepAfter")
+stacked_counts = _over_time(**_STACKED, lineInterpolation="stepAfter", stacking=_STACK)
+
+
+def _tile(colour: str = "value", *, several: bool = False, history: bool = False) -> Kind:
+    """Return a kind that shows values as large figures; ``history`` draws the way there."""
     options = {
         "graphMode": "area" if history else "none",
-        "colorMode": "background_solid" if filled else "value",
+        "colorMode": colour,
         "textMode": "value_and_name" if several else "value",
         "justifyMode": "center",
         "wideLayout": True,
         "orientation": "vertical",
         "reduceOptions": {"calcs": ["lastNotNull"], "values": False},
         # Or each value would be as large as its own text allows.
-        **({"text": {"titleSize": 13, "valueSize": 22}} if several and not filled else {}),
+        **({"text": {"titleSize": 13, "valueSize": 22}} if several else {}),
     }
-    panel = _panel("stat", (title, description), queries, look, options=options, instant=not history)
-    # No data is grey: who sees nothing must not say that all is well.
-    panel["fieldConfig"]["defaults"]["mappings"].append(style.nothing(None))
-    return panel
+    return Kind("stat", options, is_instant=not history)
 
 
-def count_tile(title: str, description: str, counted: str, seen: str) -> Panel:
-    """Return how many series an expression has, which should be none; no data without any ``seen``."""
-    query = Query(f"count({counted}) or 0 * count({seen})")
+figure, figures, trend = _tile(), _tile(several=True), _tile(history=True)
+filled_tile = _tile("background_solid")
+
+
+def count_tile(title: str, description: str, series: str, when: str = " == 1", seen: str = "") -> Panel:
+    """Return how many series are so, which should be none; no data without ``seen``, or the series."""
     look = Look(unit="short", decimals=0, steps=style.NONE_IS_GOOD)
-    return stat_tile(title, description, [query], look, filled=True)
+    query = Query("", f"count({series}{when}) or 0 * count({seen or series})")
+    return filled_tile(title, description, look, query)
+
+
+_CELL_OPTIONS = {
+    "calculate": False,
+    "color": {"mode": "scheme", "scheme": "Blues", "steps": 32},
+    "cellGap": 0,
+    "yAxis": {"axisLabel": "acceptance of a request", "unit": "percentunit", "decimals": 0},
+    "cellValues": {"unit": "cps"},
+    "rowsFrame": {"layout": "auto"},
+    "showValue": "auto",
+    "filterValues": {"le": 1e-9},
+    "legend": {"show": True},
+    "tooltip": {"mode": "single"},
+}
+heat_over_time = Kind("heatmap", _CELL_OPTIONS, {}, form="heatmap")
+"""One row of cells for each bucket of a histogram of acceptance, coloured by value."""
+
+_TIMELINE_OPTIONS = {
+    "mergeValues": True,
+    "showValue": "auto",
+    "alignValue": "left",
+    "rowHeight": 0.8,
+    "legend": _legend(shown=False),
+    "tooltip": {"mode": "single", "sort": "asc"},
+}
+timeline = Kind("state-timeline", _TIMELINE_OPTIONS, {"fillOpacity": 75, "lineWidth": 0})
+"""What a state was, and from when to when."""
 
 
 def bars(
-    title: str,
-    description: str,
-    queries: Sequence[Query],
-    x: str,
-    look: Look,
-    *,
-    x_title: str,
-    limit: bool = False,
-    overlaid: bool = False,
+    title: str, description: str, x: str, x_title: str, look: Look, *queries: Query, overlaid: bool = False
 ) -> Panel:
     """Return one bar, or a group of bars, for each value of the label ``x``, as it is now.
 
@@ -226,78 +228,25 @@ def bars(
         "legend": _legend(shown=len(queries) > 1),
         "tooltip": {"mode": "single", "sort": "asc"},
     }
-    custom = {"lineWidth": 0, "fillOpacity": 85, **(_DASHED_LIMIT if limit else {})}
-    plain = [Query(query.expr) for query in queries]
-    panel = _panel(
-        "barchart",
-        (title, description),
-        plain,
-        look,
-        options=options,
-        custom=custom,
-        instant=True,
-        form="table",
-    )
-    values = {_value(number, len(queries)): query.legend for number, query in enumerate(queries)}
+    kind = Kind("barchart", options, {"lineWidth": 0, "fillOpacity": 85}, "table", is_instant=True)
+    unnamed = [Query("", query.expr) for query in queries]
+    looks = {query.name: query.properties for query in queries}
+    panel = kind(title, description, look, *unnamed, looks=looks)
     times = ["Time", *(f"Time {number + 1}" for number in range(len(queries)))]
     panel["transformations"] = [
         {"id": "joinByField", "options": {"byField": x, "mode": "outer"}},
-        _organized({x: x_title, **values}, times),
+        _organized({x: x_title, **{value: query.name for value, query in _values(queries).items()}}, times),
         {"id": "sortBy", "options": {"sort": [{"field": x_title}]}},
     ]
-    return named(panel, {query.legend: query.properties for query in queries if query.properties})
+    return panel
 
 
-def heat_over_time(title: str, description: str, query: Query, look: Look, *, y_title: str) -> Panel:
-    """Return one row of cells for each bucket of a histogram, coloured by value."""
-    options = {
-        "calculate": False,
-        "color": {"mode": "scheme", "scheme": "Blues", "steps": 32},
-        "cellGap": 0,
-        "yAxis": {"axisLabel": y_title, "unit": "percentunit", "decimals": 0},
-        "cellValues": {"unit": look.unit},
-        "rowsFrame": {"layout": "auto"},
-        "showValue": "auto",
-        "filterValues": {"le": 1e-9},
-        "legend": {"show": True},
-        "tooltip": {"mode": "single"},
-    }
-    return _panel("heatmap", (title, description), [query], look, options=options, custom={}, form="heatmap")
-
-
-def timeline(title: str, description: str, queries: Sequence[Query], look: Look) -> Panel:
-    """Return what a state was, and from when to when."""
-    options = {
-        "mergeValues": True,
-        "showValue": "auto",
-        "alignValue": "left",
-        "rowHeight": 0.8,
-        "legend": _legend(shown=False),
-        "tooltip": {"mode": "single", "sort": "asc"},
-    }
-    custom = {"fillOpacity": 75, "lineWidth": 0}
-    return _panel("state-timeline", (title, description), queries, look, options=options, custom=custom)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table: the values of an expression, or what one of its labels says."""
-
-    title: str
-    expr: str
-    """Aggregated by the table's keys, and by ``label`` where there is one."""
-    properties: Properties = field(default_factory=dict)
-    label: str = ""
-    """Show this label instead of the value."""
-
-
-def rows(
+def table(
     title: str,
     description: str,
     keys: Mapping[str, str],
-    columns: Sequence[Column],
-    *,
-    looks: Mapping[str, Properties] | None = None,
+    *columns: Query,
+    looks: Looks | None = None,
     order: Sequence[str] = (),
     last: str = "",
     worst: str = "",
@@ -309,44 +258,25 @@ def rows(
     given, keys first), ``last`` the one to the right, ``worst`` that by which rows are sorted, highest first.
     """
     options = {"showHeader": True, "cellHeight": "sm", "footer": {"show": False, "reducer": []}}
-    if worst:
-        options["sortBy"] = [{"displayName": worst, "desc": True}]
-    queries = [Query(column.expr, column.title) for column in columns]
+    options |= {"sortBy": [{"displayName": worst, "desc": True}]} if worst else {}
+    kind = Kind("table", options, {"minWidth": 90}, "table", is_instant=True)
     look = Look(unit="short", steps=style.NEUTRAL, no_value=no_value)
-    panel = _panel(
-        "table",
-        (title, description),
-        queries,
-        look,
-        options=options,
-        custom={"minWidth": 90},
-        instant=True,
-        form="table",
-    )
-    panel["transformations"] = [
-        {"id": "merge", "options": {}},
-        _organized(*_fields(keys, columns), order, last),
-    ]
-    own = {column.title: column.properties for column in columns if column.properties}
-    named(panel, {**(looks or {}), **own})
+    own = {column.name: column.properties for column in columns}
+    panel = kind(title, description, look, *columns, looks={**(looks or {}), **own})
+    values = _values(columns)
+    titles = {**keys, **{column.label or value: column.name for value, column in values.items()}}
+    hidden = ["Time", *(value for value, column in values.items() if column.label)]
+    merge = {"id": "merge", "options": {}}
+    panel["transformations"] = [merge, _organized(titles, hidden, order, last)]
     # What the panel says when it is empty must not stand in every empty cell.
-    panel["fieldConfig"]["overrides"].append(_override("byRegexp", ".*", {"noValue": "\u2013"}))
+    panel["fieldConfig"]["overrides"].append(_override("byRegexp", ".*", {"noValue": _DASH}))
     return panel
 
 
-def _value(number: int, of: int) -> str:
-    """Return how Grafana calls the values of a table's query."""
-    return "Value" if of == 1 else f"Value #{ascii_uppercase[number]}"
-
-
-def _fields(keys: Mapping[str, str], columns: Sequence[Column]) -> tuple[dict[str, str], list[str]]:
-    """Return the titles by field, and the fields to leave out."""
-    shown, hidden = dict(keys), ["Time"]
-    for number, column in enumerate(columns):
-        value = _value(number, len(columns))
-        hidden += [value] if column.label else []
-        shown[column.label or value] = column.title
-    return shown, hidden
+def _values(queries: Sequence[Query]) -> dict[str, Query]:
+    """Return the queries of a table by Grafana's names of their values."""
+    names = ["Value"] if len(queries) == 1 else [f"Value #{letter}" for letter in ascii_uppercase]
+    return dict(zip(names, queries, strict=False))
 
 
 def _organized(
@@ -372,15 +302,10 @@ def cell(steps: Steps = (), words: Words = (), *, filled: bool = True, **look: A
     if words:
         align = {"custom.cellOptions": kind, "custom.align": "left"}
         return {**align, **wide(**look), "mappings": style.mappings(words)}
-    coloured = {"thresholds": style.thresholds(steps), "mappings": [style.nothing()]}
+    coloured = {"thresholds": style.thresholds(steps), "mappings": [style.nothing(text=_DASH)]}
     return {"custom.cellOptions": kind, **wide(**look), **coloured}
 
 
 def wide(width: int | None = None, **look: Any) -> Panel:  # noqa: ANN401
     """Return the properties of a column of N pixels."""
     return look if width is None else {"custom.width": width, **look}
-
-
-def palette(words: Words) -> dict[str, Properties]:
-    """Return the colours of series that are named as the values of a state set."""
-    return {word.value: {"color": style.fixed(word.colour)} for word in words}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from grafana.style import Words
 
-ALERT_NAMES = "SpecDecode.+"
-"""What the names of the alerts in config/prometheus/alerts begin with."""
+_OURS, FIRING = 'alertname=~"SpecDecode.+"', 'alertstate="firing"'
+"""Matchers of the alerts in config/prometheus/alerts, and of those that fire."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +18,14 @@ class Scope:
     labels: tuple[str, ...]
     prefix: str = "spec_decode_"
     """What the names of all metrics begin with."""
+    also: tuple[str, ...] = ()
+    """Other matchers, as PromQL writes them."""
 
     def __call__(self, metric: str, **matchers: str) -> str:
         """Return a selector of the metric; ``matchers`` are compared for equality."""
         own = [f'{label}=~"${label}"' for label in self.labels]
         given = [f'{label}="{value}"' for label, value in matchers.items()]
-        return f"{self.prefix}{metric}{{{', '.join(own + given)}}}"
+        return f"{self.prefix}{metric}{{{', '.join((*own, *given, *self.also))}}}"
 
     def short(self, metric: str, **matchers: str) -> str:
         """Return a selector of the value in the short window."""
@@ -50,29 +52,22 @@ EXPORTERS = Scope(("job", "instance"))
 PROCESSES = Scope(EXPORTERS.labels, prefix="")
 """What Prometheus, or a library, says of every process."""
 FLEET = Scope(("job", "instance", "model_name"))
-ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
+REQUESTS = Scope((*FLEET.labels, "request_type"))
+ENGINE = Scope((*FLEET.labels, "target", "engine"))
+ARMS = Scope(FLEET.labels, also=('$compare=~"$arm"',))
+BASELINE = Scope(FLEET.labels, also=('$compare="$baseline"',))
+"""Arms are told apart by the label that is chosen as ``compare``."""
 
-PLACE = ("cluster", "namespace")
-"""Labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
+PLACES = {"cluster": "Cluster", "namespace": "Namespace"}
+"""Titles of labels that a Prometheus of several clusters adds, where instances may be equal; else empty."""
 
-ENGINE_KEY = (*PLACE, "instance", "target", "model_name", "engine")
+ENGINE_KEY = (*PLACES, "instance", "target", "model_name", "engine")
 """What tells one engine from another in a table."""
-
-
-def of_exporters(expression: str) -> str:
-    """Keep the series of exporters alone, for every process has an ``up``; one that is down, for a day."""
-    exporters = f"last_over_time({EXPORTERS('exporter_build_info')}[1d])"
-    return f"({expression}) and on ({', '.join((*PLACE, 'job', 'instance'))}) {exporters}"
 
 
 def by(key: Sequence[str], expression: str, how: str = "max") -> str:
     """Aggregate by the labels of ``key``."""
     return f"{how} by ({', '.join(key)}) ({expression})"
-
-
-def narrowed(selector: str, matcher: str) -> str:
-    """Add a matcher, as PromQL writes it, to a selector that has some."""
-    return f"{selector.removesuffix('}')}, {matcher}}}"
 
 
 def percentile(quantile: str) -> str:
@@ -91,8 +86,8 @@ def number_of_word(
     digits = []
     for place in range((len(words) - 1).bit_length()):
         having = "|".join(word.value for number, word in enumerate(words) if number >> place & 1)
-        series = narrowed(scope(metric, **matchers), f'{label}=~"{having}"')
-        digits.append(f"{2**place} * sum without ({label}) ({series})")
+        having_it = replace(scope, also=(f'{label}=~"{having}"',))
+        digits.append(f"{2**place} * sum without ({label}) ({having_it(metric, **matchers)})")
     return by(key, " + ".join(digits))
 
 
@@ -101,26 +96,7 @@ def ratio_of_sums(above: str, below: str, key: Sequence[str] = ()) -> str:
     return f"{by(key, above, 'sum')} / {by(key, below, 'sum')}"
 
 
-_FIRING = ', alertstate="firing"'
-
-
-def _alerts(scope: Scope, series: str, more: str = "") -> str:
+def alerts(scope: Scope, *more: str, series: str = "ALERTS") -> str:
     """Return a selector of our alerts. An alert about a whole model lacks labels that the scope has."""
-    own = "".join(f', {label}=~"${label}|"' for label in scope.labels)
-    return f'{series}{{alertname=~"{ALERT_NAMES}"{more}{own}}}'
-
-
-def firing(scope: Scope) -> str:
-    """Return a selector of our alerts that fire."""
-    return _alerts(scope, "ALERTS", _FIRING)
-
-
-def firing_trouble(scope: Scope) -> str:
-    """Return a selector of our alerts that fire and are more than news."""
-    return _alerts(scope, "ALERTS", f'{_FIRING}, severity!="info"')
-
-
-def firing_seconds(scope: Scope, key: Sequence[str]) -> str:
-    """Return how long ago the condition of each alert became true, pending included."""
-    since = f"time() - {_alerts(scope, 'ALERTS_FOR_STATE')}"
-    return by(key, f"({since}) and ignoring (alertstate) {firing(scope)}")
+    own = (f'{label}=~"${label}|"' for label in scope.labels)
+    return f"{series}{{{', '.join((_OURS, *more, *own))}}}"

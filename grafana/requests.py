@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from grafana import style, variables
-from grafana.board import Band, Section, alerts, board
-from grafana.panels import (
-    Column,
-    Look,
-    Panel,
-    Query,
-    cell,
-    count_tile,
-    heat_over_time,
-    line,
-    lines,
-    rows,
-    stat_tile,
-)
-from grafana.promql import EXPORTERS, FLEET, PLACE, Scope, by, number_of_word, percentile
+from grafana import panels, style, variables
+from grafana.board import board, row
+from grafana.panels import Look, Panel, Query, cell, line
+from grafana.promql import EXPORTERS, FLEET, PLACES, REQUESTS, by, number_of_word, percentile
 
-REQUESTS = Scope(("job", "instance", "model_name", "request_type"))
-_MODEL = (*PLACE, "instance", "model_name")
+_MODEL = (*PLACES, "instance", "model_name")
 _KEY = (*_MODEL, "request_type", "temperature")
 """What tells one group of requests from another in a table."""
 _NOT_SENT = "No requests are sent: see `requests` in the exporter's configuration."
 _SHARES = Look(unit="percentunit", least=0, most=1, colour=style.BY_NAME, no_value=_NOT_SENT)
-_PERCENT = {"unit": "percentunit", "decimals": 0}
-_TIMES: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
-_DASHES = {"0.1": [2, 6], "0.9": [10, 6]}
-"""How the lines of quantiles are drawn; that of the median is whole."""
 
 
 def _row(metric: str, **matchers: str) -> str:
@@ -41,75 +24,69 @@ def _sum(expression: str, *labels: str) -> str:
     return by(labels, expression, "sum") if labels else f"sum({expression})"
 
 
-def _dash(quantile: str) -> dict[str, object]:
-    dash = _DASHES.get(quantile)
-    return {"custom.lineStyle": {"fill": "dash", "dash": dash}} if dash else {}
+def _quantiles(label: str, values: Mapping[str, str]) -> Iterator[Query]:
+    """Yield the line of each quantile; that of the median is whole."""
+    for quantile, expr in values.items():
+        dash = {"0.1": [2, 6], "0.9": [10, 6]}.get(quantile)
+        look = {"custom.lineStyle": {"fill": "dash", "dash": dash}} if dash else {}
+        yield Query(f"{{{{{label}}}}} {percentile(quantile)}", expr, look)
 
 
-_LOSING = _row("request_effect", effect="loses")
 _MIXED = by(_MODEL, FLEET.long("mixed_workload"))
 _FALLS = by(_MODEL, FLEET("acceptance_falls_with_prompt"))
-_BELOW, _EVALUATED = (
-    REQUESTS.long(name) for name in ("requests_below_break_even_ratio", "window_evaluated_requests")
-)
+_BELOW = REQUESTS.long("requests_below_break_even_ratio")
+_EVALUATED = REQUESTS.long("window_evaluated_requests")
 _TILES = [
-    count_tile(
+    panels.count_tile(
         "Kinds that lose",
-        "Types and temperatures that speculation makes slower: even the upper 95 % bound of their speed-up "
-        "is below 1. Route them to servers without it.",
-        f"{_LOSING} == 1",
-        _row("request_speedup_ratio"),
+        "Types and temperatures that speculation makes slower: even the upper 95 % bound of their speed-up is below 1. Route them to servers without it.",
+        _row("request_effect", effect="loses"),
+        seen=_row("request_speedup_ratio"),
     ),
-    count_tile(
+    panels.count_tile(
         "Mixed workloads",
         "Models with types, temperatures or prompt lengths whose acceptance lengths clearly differ.",
-        f"{_MIXED} == 1",
         _MIXED,
     ),
-    count_tile(
+    panels.count_tile(
         "Acceptance falls with the prompt",
         "Models whose long prompts have a lower acceptance length than short ones, by more than 15 %.",
-        f"{_FALLS} == 1",
         _FALLS,
     ),
-    stat_tile(
+    panels.figure(
         "Below break-even",
         "Share of the requests of the long window that speculation made slower, of those with a known cost.",
-        [Query(f"{_sum(f'{_BELOW} * {_EVALUATED}')} / ({_sum(_EVALUATED)} > 0)")],
-        Look(unit="percentunit", decimals=0, steps=style.PLAIN, no_value="cost unknown"),
+        Look(unit="percentunit", decimals=0, no_value="cost unknown"),
+        Query("", f"{_sum(f'{_BELOW} * {_EVALUATED}')} / ({_sum(_EVALUATED)} > 0)"),
     ),
 ]
 
 _EFFECT = number_of_word(REQUESTS, "request_effect", "effect", style.EFFECTS, _KEY, window="$long")
-_MEDIAN_TIME = _row("request_time_per_output_token_quantile_seconds", quantile="0.5")
+_TIME = "request_time_per_output_token_quantile_seconds"
 _MEDIAN_LENGTH = _row("request_acceptance_length_quantile_tokens", quantile="0.5")
-_TABLE = rows(
+_RATES = {
+    percentile(label): _row("request_acceptance_quantile_ratio", quantile=label)
+    for label in ("0.1", "0.5", "0.9")
+}
+_TABLE = panels.table(
     "Who gains and who loses",
-    "One row for each model, type and temperature, over the long window. It gains if the lower 95 % bound of "
-    "its speed-up is above 1, and loses if the upper one is below. p10 to p90 are acceptance rates over "
-    "requests, losing is the share below break-even, per token the median time per output token.",
+    "One row for each model, type and temperature, over the long window. It gains if the lower 95 % bound of its speed-up is above 1, and loses if the upper one is below. p10 to p90 are acceptance rates over requests, losing is the share below break-even, per token the median time per output token.",
     {
         "request_type": "Type",
         "temperature": "Temperature",
         "model_name": "Model",
-        "cluster": "Cluster",
-        "namespace": "Namespace",
+        **PLACES,
         "instance": "Exporter",
     },
-    [
-        Column("Effect", _EFFECT, cell(words=style.EFFECTS, width=90)),
-        Column("Speed-up", _row("request_speedup_ratio"), cell(style.SPEEDUP, filled=False, **_TIMES)),
-        Column("At least", _row("request_speedup_ratio_lower"), _TIMES),
-        Column("At most", _row("request_speedup_ratio_upper"), _TIMES),
-        *(
-            Column(percentile(label), _row("request_acceptance_quantile_ratio", quantile=label), _PERCENT)
-            for label in ("0.1", "0.5", "0.9")
-        ),
-        Column("Length", _MEDIAN_LENGTH, {"decimals": 2}),
-        Column("Losing", _row("requests_below_break_even_ratio"), _PERCENT),
-        Column("Per token", _MEDIAN_TIME, {"unit": "s", "decimals": 1}),
-        Column("Requests", _row("window_requests"), {"decimals": 0}),
-    ],
+    Query("Effect", _EFFECT, cell(words=style.EFFECTS, width=90)),
+    Query("Speed-up", _row("request_speedup_ratio"), cell(style.SPEEDUP, filled=False, **style.TIMES)),
+    Query("At least", _row("request_speedup_ratio_lower"), style.TIMES),
+    Query("At most", _row("request_speedup_ratio_upper"), style.TIMES),
+    *(Query(title, rate, style.PERCENT) for title, rate in _RATES.items()),
+    Query("Length", _MEDIAN_LENGTH, {"decimals": 2}),
+    Query("Losing", _row("requests_below_break_even_ratio"), style.PERCENT),
+    Query("Per token", _row(_TIME, quantile="0.5"), style.SECONDS),
+    Query("Requests", _row("window_requests"), style.COUNT),
     looks={"Model": {"custom.minWidth": 150}},
     order=("Type", "Temperature", "Effect", "Speed-up", "At least", "At most"),
     last="Exporter",
@@ -121,113 +98,70 @@ _TABLE = rows(
 def _acceptance(label: str, title: str) -> Panel:
     """Return the percentiles over requests by one label, from the histograms, which can be summed."""
     buckets = _sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le", label)
-    return lines(
+    # The comparison leaves out NaN, the quantile of nothing.
+    values = {quantile: f"histogram_quantile({quantile}, {buckets}) >= 0" for quantile in ("0.1", "0.5")}
+    return panels.lines(
         title,
-        "Accepted over drafted tokens of the request in the middle, and of the lowest tenth (dotted); as "
-        "exact as the buckets of the histogram.",
-        [
-            Query(
-                # The comparison leaves out NaN, the quantile of nothing.
-                f"histogram_quantile({quantile}, {buckets}) >= 0",
-                f"{{{{{label}}}}} {percentile(quantile)}",
-                _dash(quantile),
-            )
-            for quantile in ("0.1", "0.5")
-        ],
+        "Accepted over drafted tokens of the request in the middle, and of the lowest tenth (dotted); as exact as the buckets of the histogram.",
         _SHARES,
+        *_quantiles(label, values),
     )
 
 
-_HEAT = heat_over_time(
+_HEAT = panels.heat_over_time(
     "Acceptance of requests",
-    "Requests a second by their acceptance rate. Two bands are two kinds of requests; the mean lies between "
-    "them, where no request is.",
-    Query(_sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le"), "{{le}}"),
+    "Requests a second by their acceptance rate. Two bands are two kinds of requests; the mean lies between them, where no request is.",
     Look(unit="cps", decimals=1, no_value=_NOT_SENT),
-    y_title="acceptance of a request",
+    Query("{{le}}", _sum(REQUESTS.rate("request_acceptance_ratio_bucket"), "le")),
 )
-_PER_TOKEN = lines(
+
+
+_TIMES_PER_TOKEN = {
+    quantile: by(("request_type",), REQUESTS.long(_TIME, quantile=quantile)) for quantile in ("0.5", "0.9")
+}
+_PER_TOKEN = panels.lines(
     "Time per output token by type",
     "Median and highest tenth (dashed) of the long window, at the temperature where it is longest.",
-    [
-        Query(
-            by(
-                ("request_type",),
-                REQUESTS.long("request_time_per_output_token_quantile_seconds", quantile=quantile),
-            ),
-            f"{{{{request_type}}}} {percentile(quantile)}",
-            _dash(quantile),
-        )
-        for quantile in ("0.5", "0.9")
-    ],
     Look(unit="s", least=0, colour=style.BY_NAME, no_value="no sender reports it"),
+    *_quantiles("request_type", _TIMES_PER_TOKEN),
 )
 
 _KINDS = _sum(REQUESTS.long("pathological_requests"), "request_type", "kind")
 _ALL = _sum(REQUESTS.long("window_requests"), "request_type")
-_PATHOLOGICAL = lines(
+_PATHOLOGICAL = panels.lines(
     "Pathological requests",
-    "Share of a type's requests with almost no accepted draft token (garbled text, an unfit drafter), or "
-    "with almost all (a loop of repetition; copied text by nature).",
-    [Query(f"{_KINDS} / on (request_type) group_left () ({_ALL} > 0)", "{{request_type}} {{kind}}")],
+    "Share of a type's requests with almost no accepted draft token (garbled text, an unfit drafter), or with almost all (a loop of repetition; copied text by nature).",
     _SHARES,
+    Query("{{request_type}} {{kind}}", f"{_KINDS} / on (request_type) group_left () ({_ALL} > 0)"),
 )
-_PROMPTS = lines(
+_LENGTHS = by(("model_name", "prompt_tokens"), FLEET("prompt_acceptance_length_tokens"))
+_NO_PROMPTS = "no sender reports the tokens of its prompts"
+_PROMPTS = panels.lines(
     "Acceptance length by prompt tokens",
-    "Mean tokens of a draft, bonus token included, by the length of the prompt. A draft model may be bad "
-    "beyond the context that it was trained for.",
-    [
-        Query(
-            by(("model_name", "prompt_tokens"), FLEET("prompt_acceptance_length_tokens")),
-            "{{model_name}} {{prompt_tokens}}",
-        )
-    ],
-    Look(
-        unit="none",
-        least=0,
-        decimals=2,
-        colour=style.BY_NAME,
-        no_value="no sender reports the tokens of its prompts",
-    ),
+    "Mean tokens of a draft, bonus token included, by the length of the prompt. A draft model may be bad beyond the context that it was trained for.",
+    Look(unit="none", least=0, decimals=2, colour=style.BY_NAME, no_value=_NO_PROMPTS),
+    Query("{{model_name}} {{prompt_tokens}}", _LENGTHS),
 )
-_NOT_COUNTED = lines(
+_NOT_COUNTED = panels.counts(
     "Counted, and not counted",
-    "Requests a second that are counted, those that are in no figure here, by reason, and those whose type, "
-    "model or user is beyond the limit and counts as `other`.",
-    [
-        Query(_sum(EXPORTERS.rate("exporter_requests_taken_total")), "counted", line(style.Colour.NOW)),
-        Query(_sum(EXPORTERS.rate("exporter_requests_refused_total"), "reason"), "{{reason}}"),
-        Query(_sum(EXPORTERS.rate("exporter_requests_folded_total"), "label"), "other {{label}}"),
-    ],
+    "Requests a second that are counted, those that are in no figure here, by reason, and those whose type, model or user is beyond the limit and counts as `other`.",
     Look(unit="cps", least=0, colour=style.BY_NAME, no_value=_NOT_SENT),
-    stepped=True,
+    Query("counted", _sum(EXPORTERS.rate("exporter_requests_taken_total")), line(style.Colour.NOW)),
+    Query("{{reason}}", _sum(EXPORTERS.rate("exporter_requests_refused_total"), "reason")),
+    Query("other {{label}}", _sum(EXPORTERS.rate("exporter_requests_folded_total"), "label")),
 )
 
-
-def requests() -> dict[str, Any]:
-    """Return the dashboard about single requests."""
-    by_kind = [
-        Band(9, [(12, _acceptance("request_type", "Acceptance by type")), (12, _HEAT)]),
-        Band(9, [(12, _acceptance("temperature", "Acceptance by temperature")), (12, _PER_TOKEN)]),
-    ]
-    wrong = Band(8, [(8, one) for one in (_PATHOLOGICAL, _PROMPTS, _NOT_COUNTED)])
-    return board(
-        "spec-decode-requests",
-        "Speculative decoding / Requests",
-        "Who gains from speculation and who pays for it: requests by type and temperature, by what each "
-        "one's response says of its own acceptance. Nothing here comes from the servers' counters.",
-        variables=[
-            variables.SOURCE,
-            variables.JOB,
-            variables.INSTANCE,
-            variables.MODEL,
-            variables.REQUEST_TYPE,
-            variables.LONG,
-        ],
-        marks=[alerts(FLEET)],
-        sections=[
-            Section([Band(5, [(6, tile) for tile in _TILES]), Band(9, [(24, _TABLE)])]),
-            Section(by_kind, "By type and temperature"),
-            Section([wrong], "What goes wrong"),
-        ],
-    )
+_BY_TYPE = _acceptance("request_type", "Acceptance by type")
+_BY_TEMPERATURE = _acceptance("temperature", "Acceptance by temperature")
+BOARD = board(
+    "spec-decode-requests",
+    "Speculative decoding / Requests",
+    "Who gains from speculation and who pays for it: requests by type and temperature, by what each one's response says of its own acceptance. Nothing here comes from the servers' counters.",
+    variables=[variables.INSTANCE, variables.MODEL, variables.REQUEST_TYPE, variables.LONG],
+    scope=FLEET,
+    sections={
+        "": [row(5, *_TILES), row(9, _TABLE)],
+        "By type and temperature": [row(9, _BY_TYPE, _HEAT), row(9, _BY_TEMPERATURE, _PER_TOKEN)],
+        "What goes wrong": [row(8, _PATHOLOGICAL, _PROMPTS, _NOT_COUNTED)],
+    },
+)

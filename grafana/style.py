@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from spec_decode_exporter.views import words
 
@@ -27,8 +26,7 @@ class Colour(StrEnum):
     """Beside what is measured: bounds, extrapolation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(NamedTuple):
     """One value of a state set, as people read it, in its colour."""
 
     value: str
@@ -40,27 +38,24 @@ class Word:
 Words = Sequence[Word]
 """A state set from the least to the most urgent. A word's number is its place: tables sort by urgency."""
 
-_TONES: Mapping[str, Colour] = {
-    "good": Colour.GOOD,
-    "unsure": Colour.WATCH,
-    "bad": Colour.HARM,
-    "waiting": Colour.UNKNOWN,
-    "off": Colour.UNKNOWN,
-}
+_TONES = {"good": Colour.GOOD, "unsure": Colour.WATCH, "bad": Colour.HARM}
 
 
-def _words(table: Mapping[Any, words.Word], *urgency: str) -> Words:
-    return [Word(value, table[value].label.lower(), _TONES[table[value].tone]) for value in urgency]
+def _words(table: Mapping[Any, words.Word], urgency: str) -> Words:
+    """Return the page's words; those of waiting and of being off have the colour of the unknown."""
+    named = [(value, table[value]) for value in urgency.split()]
+    return [Word(value, word.label.lower(), _TONES.get(word.tone, Colour.UNKNOWN)) for value, word in named]
 
 
-VERDICTS = _words(
-    words.VERDICTS, "insufficient", "unclear", "optimal", "healthy", "marginal", "poor", "harmful"
-)
-STATES = _words(words.STATES, "disabled", "unknown", "idle", "active", "stalled", "unreachable")
-ACTIONS = _words(
-    words.ACTIONS,
-    *("collect", "keep", "measure_cost", "increase", "decrease", "switch_method", "limit_batch", "disable"),
-)
+def _same(**colours: Colour) -> Words:
+    """Return words that are read as their values."""
+    return [Word(value, value, colour) for value, colour in colours.items()]
+
+
+VERDICTS = _words(words.VERDICTS, "insufficient unclear optimal healthy marginal poor harmful")
+STATES = _words(words.STATES, "disabled unknown idle active stalled unreachable")
+_BY_URGENCY = "collect keep measure_cost increase decrease switch_method limit_batch disable"
+ACTIONS = _words(words.ACTIONS, _BY_URGENCY)
 
 Steps = Sequence[tuple[float | None, Colour]]
 """Thresholds: each colour holds from its value up; the first has none."""
@@ -68,11 +63,7 @@ Steps = Sequence[tuple[float | None, Colour]]
 PLAIN: Steps = ((None, Colour.NOW),)
 NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
 NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
-SPEEDUP: Steps = (
-    (None, Colour.HARM),
-    (1.0, Colour.WATCH),
-    (1.1, Colour.GOOD),
-)
+SPEEDUP: Steps = ((None, Colour.HARM), (1.0, Colour.WATCH), (1.1, Colour.GOOD))
 """The verdict's own limits, as they are by default; above the last, speculation pays."""
 PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
 SHORTER: Steps = ((None, Colour.GOOD), (1.0, Colour.HARM))
@@ -89,33 +80,28 @@ SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colo
 QUANTILES: Mapping[str, str] = {"0.5": "#8ab8ff", "0.95": "#3274d9", "0.99": "#1250b0"}
 """The same thing, ever rarer: one colour, ever darker."""
 
-SEVERITIES: Words = (
-    Word("info", "info", Colour.NOW),
-    Word("warning", "warning", Colour.BAD),
-    Word("critical", "critical", Colour.HARM),
-)
+SEVERITIES = _same(info=Colour.NOW, warning=Colour.BAD, critical=Colour.HARM)
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
 WINS: Words = (Word("0", "not shown", Colour.UNKNOWN), Word("1", "fastest", Colour.GOOD))
-EFFECTS: Words = (
-    Word("unclear", "unclear", Colour.UNKNOWN),
-    Word("gains", "gains", Colour.GOOD),
-    Word("loses", "loses", Colour.HARM),
-)
+EFFECTS = _same(unclear=Colour.UNKNOWN, gains=Colour.GOOD, loses=Colour.HARM)
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
-TIMES = "suffix:\u00d7"
+Mapped = dict[str, Any]
+"""How values are shown, as Grafana's JSON has it."""
+FACTOR: Mapped = {"unit": "suffix:\u00d7"}
 """The unit of a speed-up."""
-TOKENS_A_SECOND = "suffix: tok/s"
-
+TIMES: Mapped = {**FACTOR, "decimals": 2}
+PERCENT: Mapped = {"unit": "percentunit", "decimals": 0}
+SECONDS: Mapped = {"unit": "s", "decimals": 1}
+COUNT: Mapped = {"decimals": 0}
+TOKENS_A_SECOND: Mapped = {"unit": "suffix: tok/s", "decimals": 0}
 
 Colouring = dict[str, str]
-"""How values are painted, as Grafana's JSON has it."""
+"""How values are painted, likewise."""
 BY_THRESHOLDS: Colouring = {"mode": "thresholds"}
 BY_NAME: Colouring = {"mode": "palette-classic-by-name"}
 """Of series that differ by name, of which none is better than another."""
-Mapped = dict[str, Any]
-"""How values are shown, likewise."""
 
 
 def thresholds(steps: Steps) -> Mapped:
@@ -132,21 +118,15 @@ def mappings(words: Words, *, named: bool = False) -> list[Mapped]:
     return [{"type": "value", "options": options}]
 
 
-def nothing(text: str | None = "\u2013") -> Mapped:
-    """Return how no value is shown; it would have the colour of the lowest threshold otherwise.
+def nothing(**text: str) -> Mapped:
+    """Return how no value is shown, by default as what the panel says without data.
 
-    Args:
-        text: What is written; None for what the panel says without data.
+    It would have the colour of the lowest threshold otherwise.
     """
-    shown = {**({} if text is None else {"text": text}), "color": Colour.UNKNOWN, "index": 0}
+    shown = {**text, "color": Colour.UNKNOWN, "index": 0}
     return {"type": "special", "options": {"match": "null+nan", "result": shown}}
 
 
-def fixed(colour: str) -> Colouring:
-    """Return the way to paint everything in one colour."""
-    return {"mode": "fixed", "fixedColor": colour}
-
-
-def shades(colour: str) -> Colouring:
-    """Return the way to paint each series in another shade of one colour."""
-    return {"mode": "shades", "fixedColor": colour}
+def fixed(colour: str, mode: str = "fixed") -> Colouring:
+    """Return the way to paint everything in one colour, or in ``shades`` of it."""
+    return {"mode": mode, "fixedColor": colour}

@@ -1,7 +1,4 @@
-"""Bring the files of the repository into the chart, and its values into its README and its schema.
-
-``python -m helm.sync``
-"""
+"""Bring the chart's values into its README, and the schemas of configuration files into its schema."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from helm.chart_files import CHART, write_copies
+from helm.chart_files import CHART
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.web.security import WebSettings
 
-_BEGIN, _END = "<!-- values: python -m helm.sync -->", "<!-- end of values -->"
+_BEGIN, _END = "<!-- values: make generate -->", "<!-- end of values -->"
 
 
 def schema(text: str) -> str:
@@ -108,19 +105,5 @@ def _at(values: Any, key: str) -> Any:  # noqa: ANN401 - values are of any type
 
 
 def _default(value: Any) -> str:  # noqa: ANN401 - values are of any type
-    return (
-        ""
-        if value in ("", None) or isinstance(value, (dict, list))
-        else f": {json.dumps(value)}".replace('"', "")
-    )
-
-
-def main() -> None:
-    """Write the copies, the README and the schema."""
-    write_copies()
-    for path, text in generated().items():
-        path.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    is_told = value not in ("", None) and not isinstance(value, (dict, list))
+    return f": {json.dumps(value)}".replace('"', "") if is_told else ""

@@ -6,8 +6,9 @@ row, so it is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 TERA = 1e12
 GIGA = 1e9
@@ -157,11 +158,10 @@ class Target:
     drafters: tuple[Drafter, ...]
 
 
-def _layer(
-    name: str, method: Method, parameters: float, of: Shape, *, layers: int = 1, vocabulary: int
-) -> Drafter:
-    kv_bytes = of.kv_bytes / of.layers * layers
-    shape = Shape(parameters, layers, of.hidden, of.heads_size, kv_bytes, vocabulary, of.weight_bytes)
+def _layer(name: str, method: Method, parameters: float, of: Shape, layers: int = 1, **own: Any) -> Drafter:
+    """Return a drafter of layers as those of a target; ``own`` is what else differs."""
+    kv_bytes, experts = of.kv_bytes / of.layers * layers, own.pop("experts", None)
+    shape = replace(of, parameters=parameters, layers=layers, kv_bytes=kv_bytes, experts=experts, **own)
     return Drafter(method, name, shape)
 
 
@@ -179,9 +179,9 @@ DENSE_8B = Target(
         # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B: a layer on 2 x 4096, 3 x 4096 x 4096 before it, 32,000 words.
         _layer("EAGLE-3", Method.EAGLE3, 0.43 * BILLION, _8B, vocabulary=32_000),
         # As MiMo-7B: a layer of the target, a projection of 2 x 4096, and the target's output matrix.
-        _layer("MTP", Method.MTP, 0.78 * BILLION, _8B, vocabulary=128_256),
+        _layer("MTP", Method.MTP, 0.78 * BILLION, _8B),
         # DFlash (arXiv 2602.06036): 5 layers, the target's output matrix for every position.
-        _layer("DFlash", Method.DFLASH, 1.62 * BILLION, _8B, layers=5, vocabulary=128_256),
+        _layer("DFlash", Method.DFLASH, 1.62 * BILLION, _8B, layers=5),
         NGRAM,
     ),
 )
@@ -198,8 +198,8 @@ DENSE_70B = Target(
         Drafter(Method.DRAFT_MODEL, "8B", _8B),
         # A layer on 2 x 8192, 3 x 8192 x 8192 before it, 32,000 words.
         _layer("EAGLE-3", Method.EAGLE3, 1.45 * BILLION, _70B, vocabulary=32_000),
-        _layer("MTP", Method.MTP, 2.04 * BILLION, _70B, vocabulary=128_256),
-        _layer("DFlash", Method.DFLASH, 5.3 * BILLION, _70B, layers=5, vocabulary=128_256),
+        _layer("MTP", Method.MTP, 2.04 * BILLION, _70B),
+        _layer("DFlash", Method.DFLASH, 5.3 * BILLION, _70B, layers=5),
         NGRAM,
     ),
 )
@@ -209,9 +209,6 @@ _30B_EXPERTS = Experts(48, 128, 8, 3 * 2048 * 768)
 _30B = Shape(1.22 * BILLION, 48, 2048, 4096, 98_304, 151_936, experts=_30B_EXPERTS)
 # Qwen3-0.6B: 28 layers, tied output matrix of 151,936 x 1024; 8 KV heads of 128.
 _06B = Shape(0.60 * BILLION, 28, 1024, 2048, 114_688, 151_936)
-_30B_MTP = Shape(
-    0.36 * BILLION, 1, 2048, 4096, 2048, 151_936, experts=Experts(1, 128, 8, _30B_EXPERTS.parameters)
-)
 MOE_30B = Target(
     "MoE 30B-A3B",
     _30B,
@@ -222,28 +219,18 @@ MOE_30B = Target(
         # A dense layer of 2048 with an inner width of 12,288, 32,000 words.
         _layer("EAGLE-3", Method.EAGLE3, 0.20 * BILLION, _30B, vocabulary=32_000),
         # As Qwen3-Next: one layer of the target with its experts.
-        Drafter(Method.MTP, "MTP", _30B_MTP),
-        _layer("DFlash", Method.DFLASH, 0.80 * BILLION, _30B, layers=8, vocabulary=151_936),
+        _layer("MTP", Method.MTP, 0.36 * BILLION, _30B, experts=replace(_30B_EXPERTS, layers=1)),
+        _layer("DFlash", Method.DFLASH, 0.80 * BILLION, _30B, layers=8),
         NGRAM,
     ),
 )
 
 # DeepSeek-V3 (arXiv 2412.19437): 61 layers of which 58 have 256 experts of 3 x 7168 x 2048, 8 active; 37 B
 # active in all, so 16.6 B besides; latent attention of 576 values a token and layer; weights in FP8.
-_EXPERT = 3 * 7168 * 2048
-_DEEPSEEK = Shape(
-    16.6 * BILLION, 61, 7168, 16_384, 70_272, 129_280, 1.0, Experts(58, 256, 8, _EXPERT), kv_is_sharded=False
-)
+_EXPERTS = Experts(58, 256, 8, 3 * 7168 * 2048)
+_DEEPSEEK = Shape(16.6 * BILLION, 61, 7168, 16_384, 70_272, 129_280, 1.0, _EXPERTS, kv_is_sharded=False)
 # Its MTP module: one such layer, a projection of 2 x 7168 x 7168, the target's output matrix.
-_DEEPSEEK_MTP = Shape(
-    1.27 * BILLION, 1, 7168, 16_384, 1152, 129_280, 1.0, Experts(1, 256, 8, _EXPERT), kv_is_sharded=False
-)
-MOE_DEEPSEEK = Target(
-    "MoE DeepSeek, TP 8",
-    _DEEPSEEK,
-    (H200,),
-    8,
-    (Drafter(Method.MTP, "MTP", _DEEPSEEK_MTP), NGRAM),
-)
+_MTP = _layer("MTP", Method.MTP, 1.27 * BILLION, _DEEPSEEK, experts=replace(_EXPERTS, layers=1))
+MOE_DEEPSEEK = Target("MoE DeepSeek, TP 8", _DEEPSEEK, (H200,), 8, (_MTP, NGRAM))
 
 TARGETS = (DENSE_8B, DENSE_70B, MOE_30B, MOE_DEEPSEEK)

@@ -15,11 +15,11 @@ from itertools import chain, islice
 from pathlib import Path
 from time import thread_time
 from types import MappingProxyType
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from spec_decode_exporter.config.http_settings import HeaderValues
 from spec_decode_exporter.config.mistakes import ConfigError
@@ -34,20 +34,14 @@ from spec_decode_exporter.scrape.errors import PollError
 
 FILE_SECONDS: Final = 5.0  # between two checks of the files' times and sizes; they are read after a change
 MAX_FILES: Final = 1_000
-MAX_ENTRIES: Final = 100_000  # entries of the directory of a pattern with wildcards
 MAX_PATTERN_BYTES: Final = 16 * 2**20  # bytes of all files that match one pattern
-MAX_ADDRESSES: Final = 4_096  # addresses of one name: a DNS response has no room for more
 _REST: Final = 10.0  # seconds of pause after each second of processor time for files
 _DNS_TIMEOUT: Final = 5.0
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-MAX_LIST_BYTES: Final = 4 * 2**20
+MAX_LIST_BYTES: Final = 4 * 2**20  # also characters of all its URLs: each target repeats its group's path
 MAX_TARGETS: Final = 10_000  # targets of a list, and its groups
-MAX_GROUP_LABELS: Final = 256  # labels of a group, including those that no target keeps, such as `__meta_…`
-MAX_LIST_LABELS: Final = 50_000
-MAX_TEXT: Final = 16 * 2**10
-MAX_URL_CHARACTERS: Final = 4 * 2**20  # of all URLs of a list: each target repeats its group's path
-MAX_PARAMETERS: Final = 32
+MAX_LIST_LABELS: Final = 50_000  # including those that no target keeps, such as `__meta_…`
 MAX_PARAMETER_CHARACTERS: Final = 2_048  # characters of all parameters, as encoded in the URL
 # Braces of groups and their labels; quotes of groups' keys, targets and labels:
 _LIMITS: Final = {b"{": 2 * MAX_TARGETS, b'"': 6 * MAX_TARGETS + 4 * MAX_LIST_LABELS}
@@ -57,14 +51,13 @@ _PARAMETER: Final = "__param_"
 _HOST: Final = re.compile(r"[^/?#@\s]+")
 _KIND_ERROR: Final = re.compile(r"Expected `(\w+)`, got `(\w+)`")
 _WORDS: Final = {"str": "a text", "array": "a list", "object": "a mapping", "null": "null", "bool": "a flag"}
-_Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
 class TargetGroup(Struct, forbid_unknown_fields=True):
     """Targets with the same labels. A list with anything else is rejected at its first item."""
 
-    targets: list[_Text] = []
-    labels: Annotated[dict[str, _Text], Meta(max_length=MAX_GROUP_LABELS)] = {}
+    targets: list[str] = []
+    labels: dict[str, str] = {}
 
 
 def json_groups(body: bytes) -> list[TargetGroup]:
@@ -135,8 +128,8 @@ class TargetDiscovery:
             characters += sum(len(place) + len(host) for host in group.targets)
             if max(number + 1, len(targets) + len(group.targets)) > MAX_TARGETS or labels > MAX_LIST_LABELS:
                 raise DiscoveryError(_TOO_MUCH)
-            if characters > MAX_URL_CHARACTERS:
-                raise DiscoveryError(f"has URLs of more than {MAX_URL_CHARACTERS} characters together")
+            if characters > MAX_LIST_BYTES:
+                raise DiscoveryError(f"has URLs of more than {MAX_LIST_BYTES} characters together")
             targets += self._of_group(group, place, f"[{number}]")
         return targets
 
@@ -165,9 +158,8 @@ def request_target(path: str, parameters: Mapping[str, str] = MappingProxyType({
     # Checked before and after: encoding a megabyte takes time.
     is_short = sum(map(len, chain(*parameters.items()))) <= MAX_PARAMETER_CHARACTERS
     encoded = urlencode(parameters) if is_short else ""
-    if not is_short or len(parameters) > MAX_PARAMETERS or len(encoded) > MAX_PARAMETER_CHARACTERS:
-        limits = f"{MAX_PARAMETERS} parameters of {MAX_PARAMETER_CHARACTERS:,} characters together"
-        raise ValueError(f"has more than {limits}")
+    if not is_short or len(encoded) > MAX_PARAMETER_CHARACTERS:
+        raise ValueError(f"has parameters of more than {MAX_PARAMETER_CHARACTERS:,} characters together")
     return f"{target}{'&' if '?' in target else '?'}{encoded}"
 
 
@@ -232,13 +224,13 @@ class FileDiscovery(TargetDiscovery):
             return [self._pattern] if self._pattern.exists() else []
         try:
             with os.scandir(folder) as entries:
-                names = [entry.name for entry in islice(entries, MAX_ENTRIES + 1)]
-            paths = [folder / name for name in sorted(names) if fnmatchcase(name, wanted)][: MAX_FILES + 1]
+                found = (folder / entry.name for entry in entries if fnmatchcase(entry.name, wanted))
+                paths = sorted(islice(found, MAX_FILES + 1))
             size = sum(path.stat().st_size for path in paths if path.is_file())
         except OSError as error:
             raise DiscoveryError(f"{folder}: cannot be read: {error.strerror}") from None
-        if len(names) > MAX_ENTRIES or len(paths) > MAX_FILES or size > MAX_PATTERN_BYTES:
-            limits = f"{MAX_FILES} files, {size_text(MAX_PATTERN_BYTES)} or {MAX_ENTRIES} entries of a folder"
+        if len(paths) > MAX_FILES or size > MAX_PATTERN_BYTES:
+            limits = f"{MAX_FILES} files or {size_text(MAX_PATTERN_BYTES)}"
             raise DiscoveryError(f"matches more than {limits}; use several patterns or folders")
         return paths
 
@@ -294,8 +286,6 @@ class DnsNameDiscovery(TargetDiscovery):
     async def targets(self) -> Sequence[Target]:
         """Look up the name: without a response the targets stay; if the record does not exist they go."""
         hosts = await (_services(self._dns_name) if self._type == "SRV" else self._addresses())
-        if len(hosts) > MAX_ADDRESSES:
-            raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
         groups = [TargetGroup(sorted(hosts))]  # name servers rotate records, and names follow the order
         return await TARGET_LISTS.run(self.targets_of, groups)
 

@@ -31,7 +31,7 @@ from spec_decode_exporter.discovery.lists import (
     request_target,
 )
 from spec_decode_exporter.discovery.target import DiscoveryError, Target
-from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
+from spec_decode_exporter.discovery.vllm_command_line import MAX_COMMAND_CHARACTERS, pod_speculation
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
@@ -45,7 +45,6 @@ MAX_PAGE_BYTES: Final = 8 * 2**20
 _LIMITS: Final = {b"{": 300_000, b'"': 1_000_000}  # of a page: decoding holds the GIL, and keeps each value
 MAX_PODS: Final = 50_000  # pods of a list. Those without targets are not kept.
 MAX_PORTS: Final = 16  # ports of a pod, by its annotation or by the names of its containers' ports
-MAX_ARGUMENTS: Final = 32 * 2**10  # characters of a pod's commands and variables that are searched for flags
 _RETRY: Final = 1.0, 60.0  # seconds from a failed list to the next, at first and at most
 _READY: Final[dict[str, object]] = {"type": "Ready", "status": "True"}
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
@@ -234,7 +233,7 @@ class PodDiscovery(TargetDiscovery):
 
 def _speculation(pod: Pod) -> ServedSpeculation | None:
     """Return the speculation settings of the first container that has some."""
-    left = MAX_ARGUMENTS
+    left = MAX_COMMAND_CHARACTERS
     for container in pod.spec.containers or ():
         words = (*(container.command or ()), *(container.args or ()))
         environ = {variable.name: variable.value for variable in container.env or () if variable.value}

@@ -17,9 +17,9 @@ from typing import Final
 from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
-MAX_COMMAND_CHARACTERS: Final = 65_536  # characters of a command line and its environment
+MAX_COMMAND_CHARACTERS: Final = 32 * 2**10
+"""Characters of a pod's commands and variables, also with variables expanded: some 60 ms of work."""
 MAX_WORDS: Final = 1024  # words and variables: empty words have no characters, but take time
-MAX_SCRIPT: Final = 16_384  # characters of a word, and of all scripts, with variables expanded: 20 ms of work
 _MAX_VARIABLES: Final = 4  # that are read without a command that names them
 _FLAGS: Final = {
     **dict.fromkeys(("--speculative-config", "-sc"), ""),
@@ -95,7 +95,7 @@ def config_speculation(text: str) -> ServedSpeculation:
 def _expanded(text: str, environ: Mapping[str, str], references: re.Pattern[str] = _REFERENCE) -> str:
     """Expand references to variables; those to unknown ones stay. A text that becomes too long is empty."""
     names = [match[match.lastindex or 0] for match in references.finditer(text)]
-    if len(text) + sum(len(environ.get(name, "")) for name in names) > MAX_SCRIPT:
+    if len(text) + sum(len(environ.get(name, "")) for name in names) > MAX_COMMAND_CHARACTERS:
         return ""
     return references.sub(lambda match: environ.get(match[match.lastindex or 0], match[0]), text)
 
@@ -108,9 +108,9 @@ def speculator_method(model: str) -> str:
 
 
 def _words(command: Iterable[str], environ: Mapping[str, str]) -> Sequence[str]:
-    """Return the words of a command, and of its scripts and variables up to ``MAX_SCRIPT`` characters."""
+    """Return the words of a command, and of its scripts and variables up to the limit of characters."""
     words: list[str] = []
-    left, waiting = MAX_SCRIPT, [*command][::-1]
+    left, waiting = MAX_COMMAND_CHARACTERS, [*command][::-1]
     while waiting:
         word = waiting.pop()
         parts = _parts(word) if len(word) <= left else (word,)

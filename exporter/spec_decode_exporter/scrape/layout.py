@@ -28,7 +28,6 @@ MAX_PAGE_LABELS: Final = 2**16  # maximum labels of all wanted samples; equal la
 MAX_LINE_BYTES: Final = 2**14
 """Maximum bytes of a line with a wanted sample: a name of 1,024 characters, escaped, and 60 labels fit."""
 MAX_NUMBER_CHARACTERS: Final = 512  # converting 16,000 digits with an exponent takes 0.3 ms
-MAX_SERIES_LABELS: Final = 64
 
 # Possessive quantifiers (`*+`) everywhere: no backtracking, even on long or broken lines.
 _QUOTED: Final = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
@@ -156,8 +155,6 @@ class _KnownLabels(dict[bytes | None, Labels]):
         if text not in self:
             labels = _read_labels(text or b"", line)
             self.number += len(labels)
-            if len(labels) > MAX_SERIES_LABELS:
-                raise PageError(f"line {line + 1} has more than {MAX_SERIES_LABELS} labels")
             if self.number > MAX_PAGE_LABELS:
                 raise PageError(f"the samples of interest have more than {MAX_PAGE_LABELS} labels")
             self[text] = labels

@@ -23,8 +23,7 @@ from spec_decode_exporter.config.batch_schedule import (
 from spec_decode_exporter.scrape.derived import steps_of
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
-_MAX_LABEL: Final = 64
-_MAX_DRAFT_MODEL: Final = 256
+_MAX_LABEL: Final = 256
 _NUMBER: Final = re.compile(r"[0-9]{1,4}+")
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
@@ -115,7 +114,7 @@ def speculation_of(settings: Mapping[Any, object]) -> ServedSpeculation:
     return ServedSpeculation(
         method,
         tokens if type(tokens) is int and 0 < tokens <= MAX_POSITIONS else None,
-        "" if method in _WITHOUT_MODEL else _label(settings.get("model"), _MAX_DRAFT_MODEL),
+        "" if method in _WITHOUT_MODEL else _label(settings.get("model")),
         used,
         problem,
         _label(settings.get("rejection_sample_method")),
@@ -148,6 +147,6 @@ def _speculation(details: _Details) -> ServedSpeculation | None:
     return None
 
 
-def _label(value: object, max_characters: int = _MAX_LABEL) -> str:
+def _label(value: object) -> str:
     """Return a text that can be a label value; empty for anything else, such as half a surrogate pair."""
-    return value if isinstance(value, str) and value.isprintable() and len(value) <= max_characters else ""
+    return value if isinstance(value, str) and value.isprintable() and len(value) <= _MAX_LABEL else ""

@@ -20,7 +20,6 @@ MIN_INCREMENTS: Final = 3
 GONE_POLLS, GONE_SECONDS = 3, 10.0
 """Windows disappear without a successful poll for this many intervals and seconds."""
 _MAX_CREATIONS: Final = 32
-_MAX_GAUGE: Final = 2**31
 _TENTHS: Final = 10
 
 Number = TypeVar("Number", int, float)
@@ -333,5 +332,5 @@ def _if_known(value: Number, published: float | None) -> Number | None:
 
 
 def _fixed(gauge: float | None) -> int:
-    """Return a gauge in billionths, so that its sum is exact; clamp implausible values."""
-    return round(min(max(gauge, -_MAX_GAUGE), _MAX_GAUGE) * NANO) if gauge else 0
+    """Return a gauge, which ``MAX_GAUGES`` bounds, in billionths, so that its sum is exact."""
+    return round(gauge * NANO) if gauge else 0

@@ -22,9 +22,8 @@ from spec_decode_exporter.config.target_settings import (
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.discoverer import FleetLabels
 from spec_decode_exporter.discovery.lists import (
-    MAX_GROUP_LABELS,
+    MAX_LIST_LABELS,
     MAX_PARAMETER_CHARACTERS,
-    MAX_PARAMETERS,
     TargetDiscovery,
     json_groups,
 )
@@ -115,7 +114,7 @@ def _numbers(number: int) -> str:
 
 
 _FITTING = "x" * (MAX_LABEL_CHARACTERS // MAX_LABELS - len("l00000"))
-_PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
+_PARAMETERS = {f"__param_{number:03}": "" for number in range(MAX_PARAMETER_CHARACTERS // len("000=&"))}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
     "userinfo": "host.test@evil.example",
@@ -180,7 +179,7 @@ ROWS: tuple[Row, ...] = (
             ),
             "four bytes a character": as_json(_labels(MAX_LABELS, "\N{ROCKET}" * len(_FITTING))),
             "characters that are escaped": as_json(_labels(MAX_LABELS, '"' * len(_FITTING))),
-            "labels for the service discovery alone": as_json(_labels(MAX_GROUP_LABELS, "x", "__meta_")),
+            "labels for the service discovery alone": as_json(_labels(MAX_LIST_LABELS, "x", "__meta_")),
             "the longest name and method": as_json(
                 {"target": "t" * MAX_LABEL_VALUE, "method": "m" * MAX_LABEL_VALUE}
             ),

@@ -10,11 +10,9 @@ from typing import Any, Final
 from spec_decode_exporter.config.source import MAX_BYTES, MAX_VALUES
 from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
 from spec_decode_exporter.discovery.lists import (
-    MAX_GROUP_LABELS,
     MAX_LIST_BYTES,
     MAX_LIST_LABELS,
     MAX_TARGETS,
-    MAX_TEXT,
     FileDiscovery,
     HttpListDiscovery,
 )
@@ -57,7 +55,7 @@ _JSON_WORST: Final = {
     "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
     "groups without anything": as_json(lambda: [{}] * MAX_TARGETS),
     "nothing but spaces": filled(b"[", b" ", b"]"),
-    "escapes": as_json(lambda: [{"labels": {f"l{n}": "\0" * (MAX_TEXT // 6 - 9) for n in range(200)}}]),
+    "escapes": as_json(lambda: [{"labels": {f"l{n}": "\0" * 2**11 for n in range(200)}}]),
 }
 
 _JSON_BEYOND: Final = {
@@ -65,12 +63,12 @@ _JSON_BEYOND: Final = {
     "groups": as_json(lambda: [{}] * (MAX_TARGETS + 1)),
     "bytes full of lists in a target": filled(b'[{"targets":[[', b"[],", b"[]]]}]"),
     "targets": as_json(lambda: [{"targets": ["a:1"] * (MAX_TARGETS + 1)}]),
-    "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_GROUP_LABELS + 1)}}]),
+    "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_LIST_LABELS + 1)}}]),
     "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_TARGETS + 1)),
     "characters of all URLs": as_json(
         lambda: [{"targets": _hosts(MAX_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
     ),
-    "characters of a text": as_json(lambda: [{"targets": ["x" * MAX_TEXT]}]),
+    "characters of a host": as_json(lambda: [{"targets": ["x" * 2**21]}]),
     "one number": filled(b"[", b"9", b"]"),
     "nesting": filled(b"", b"[", b""),
     "keys that are there twice": filled(b'[{"labels":{', b'"a":"b",', b'"a":"b"}}]'),

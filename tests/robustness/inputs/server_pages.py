@@ -16,7 +16,6 @@ from spec_decode_exporter.scrape.layout import (
     MAX_LINES,
     MAX_PAGE_LABELS,
     MAX_SERIES,
-    MAX_SERIES_LABELS,
 )
 from spec_decode_exporter.scrape.sample import (
     MAX_BUCKETS,
@@ -29,6 +28,8 @@ from tests.robustness.inputs.row import Row
 
 MAX_BODY: Final = Poll().max_body
 PIECE: Final = 64 * 1024
+MOST_LABELS: Final = MAX_LINE_BYTES // len('l1234="12",')
+"""Labels of a line that has nothing else."""
 
 
 def answer(body: bytes, *more: str) -> bytes:
@@ -149,9 +150,7 @@ ROWS: Final = (
                 engines(MAX_NAMES_TOTAL // 1000 - 1, EACH, f"{{:04}}{'m' * 990}")
             ),
             "the most samples": lambda: shuffled(labelled(MAX_SERIES - 1, 1)),
-            "the most labels": lambda: shuffled(
-                labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS - 1, MAX_SERIES_LABELS)
-            ),
+            "the most labels": lambda: shuffled(labelled(MAX_PAGE_LABELS // MOST_LABELS - 1, MOST_LABELS)),
             "the longest lines, all escapes": lambda: shuffled(
                 long_lines(MAX_BODY // MAX_LINE_BYTES - 1, "\\n")
             ),
@@ -163,8 +162,7 @@ ROWS: Final = (
             "bytes of a line": lambda: page(long_lines(1, "x", MAX_LINE_BYTES + 1)),
             "lines": lambda: page(["#"] * MAX_LINES),
             "samples": lambda: page(labelled(MAX_SERIES, 1)),
-            "labels of one": lambda: page(labelled(1, MAX_SERIES_LABELS + 1)),
-            "labels": lambda: page(labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS + 1, MAX_SERIES_LABELS)),
+            "labels": lambda: page(labelled(MAX_PAGE_LABELS // MOST_LABELS + 1, MOST_LABELS)),
             "positions": lambda: page(engines(MAX_ENGINES - 1, EACH + 1)),
             "buckets": lambda: page(buckets(1, MAX_BUCKETS + 1)),
         },

@@ -13,7 +13,6 @@ from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.discovery.vllm_command_line import (
     MAX_COMMAND_CHARACTERS,
-    MAX_SCRIPT,
     MAX_WORDS,
     pod_speculation,
 )
@@ -144,7 +143,7 @@ async def read_pod(spec: bytes) -> object:
     return found
 
 
-def script(filling: str, size: int = MAX_SCRIPT) -> str:
+def script(filling: str, size: int = MAX_COMMAND_CHARACTERS - len("sh-c$")) -> str:
     """Return a script of a size with speculation settings at its end."""
     head, tail = "x ", '-sc \'{"method":"mtp"}\''
     room = size - len(head) - len(tail)
@@ -158,7 +157,7 @@ ROWS: Final = (
         worst=details('"version":"1"'),
         beyond={
             "bytes": partial(detail, '"version":"1"', "1,", "1", MAX_RESPONSE_BYTES + 1),
-            "characters": as_json({"version": "1" * 65}),
+            "characters": as_json({"version": "1" * 257}),
         },
     ),
     Row(
@@ -179,13 +178,12 @@ ROWS: Final = (
         read_pod,
         worst={
             "words": pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SETTINGS]),
-            "references": pod([*["$(A)" * 4000] * 3, *SETTINGS], {"A": "1"}),
+            "references": pod([*["$(A)" * 2500] * 3, *SETTINGS], {"A": "1"}),
             "a script of marks": pod(["sh", "-c", script("; ")]),
         },
         beyond={
             "words": pod([*SETTINGS, *[""] * MAX_WORDS]),
             "characters": pod([*SETTINGS, "x" * MAX_COMMAND_CHARACTERS]),
-            "characters of a script": pod(["sh", "-c", script(" ", MAX_SCRIPT + 1)]),
             "ranges": pod(["-sc", json.dumps({SCHEDULE_KEY: [[1, 1, 1]] * (MAX_RANGES + 1)})]),
         },
     ),
@@ -199,7 +197,9 @@ ROWS: Final = (
             ),
         },
         beyond={
-            "characters that are put in": pod(["sh", "-c", "serve $A"], {"A": script("a ", MAX_SCRIPT + 1)}),
+            "characters that are put in": pod(
+                ["sh", "-c", "serve $A"], {"A": script("a ", MAX_COMMAND_CHARACTERS - 20)}
+            ),
         },
     ),
 )

@@ -108,7 +108,7 @@ async def test_an_invalid_file_is_reported_and_leaves_the_targets_of_an_earlier_
         assert (await failure(discovery, message)).targets is None
 
 
-@pytest.mark.parametrize(("limit", "value"), [("PATTERN_BYTES", 1000), ("FILES", 1), ("ENTRIES", 2)])
+@pytest.mark.parametrize(("limit", "value"), [("PATTERN_BYTES", 1000), ("FILES", 1)])
 async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(put, find, monkeypatch, limit, value):
     monkeypatch.setattr(module, f"MAX_{limit}", value)
     monkeypatch.setattr(module, "read_bounded", None)

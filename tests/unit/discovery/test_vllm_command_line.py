@@ -99,6 +99,7 @@ def test_a_word_that_a_variable_makes_too_long_is_not_read():
     assert pod_speculation(["-sc", "$(A)"], {"A": value}) is None
     short = value.replace(" " * 10_000, "")
     assert pod_speculation(["-sc", "$(A)"], {"A": short}) == ServedSpeculation("mtp")
+    assert pod_speculation(["-sc", "$(A)", "$(A)" * 4000], {"A": short}) == ServedSpeculation("mtp")
 
 
 json_values = st.recursive(
