@@ -86,9 +86,7 @@ class Service:
         self._errors, self.fleet = shared.errors, Fleet(config, shared)
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
-        self.state = ExporterState(
-            self.fleet, shared.events, clock, errors=shared.errors, status=self._status, collectors=process
-        )
+        self.state = ExporterState(self.fleet, status=self._status, collectors=process)
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
@@ -195,11 +193,7 @@ class Service:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
-        fleet, remembered = self.fleet, self.fleet.shared.remembered
-        baselines = HistoryBaselines(
-            fleet, lambda: fleet.config, remembered, self._clock, errors=self._errors
-        )
-        await baselines.run()
+        await HistoryBaselines(self.fleet).run()
 
     def _status(self) -> ExporterStatus:
         state = self._saver.file

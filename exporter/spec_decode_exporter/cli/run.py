@@ -31,7 +31,7 @@ from spec_decode_exporter.cli.process import (
     raise_file_limit,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
@@ -70,7 +70,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace, options: Options) -> None:
     if not arguments.simulate:
-        await Service(_reader(arguments), options, SystemClock()).run()
+        await Service(_reader(arguments), options, Clock()).run()
         return
     async with AsyncExitStack() as stack:
         await _serve_demo(arguments, options, stack)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
 from spec_decode_exporter.cli.process import stop_on_signals
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.simulator.request_sender import RequestSender
@@ -96,7 +96,7 @@ async def simulated(
         await server.close()
 
 
-class PastClock(SystemClock):
+class PastClock(Clock):
     """A clock that is behind the real one until ``step`` has caught up; until then, all sleepers wait.
 
     The windows of a demo are therefore full at the first look.

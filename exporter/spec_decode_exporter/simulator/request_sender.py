@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.simulator.simulated_request import Answer
 
@@ -27,7 +27,7 @@ class RequestSender:
     def __init__(self, on_failure: Callable[[str], None], clock: Clock | None = None) -> None:
         """Call ``on_failure`` with the reason of the first of several failures."""
         self._on_failure = on_failure
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
         self._failures = OnceUntilRecovered()
 

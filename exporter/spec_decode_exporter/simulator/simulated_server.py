@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -44,7 +44,7 @@ class SimulatedServer:
         """Port of the server."""
         self._simulation = simulation
         self._speed = speed
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._moved_at = self._clock.monotonic()
         self._start = self._clock.wall() - simulation.now / speed
         self._runner: web.AppRunner | None = None
