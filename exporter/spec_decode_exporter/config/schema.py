@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
@@ -15,7 +15,7 @@ from spec_decode_exporter.config.comparison_settings import (
     ReferenceSettings,
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.config.mistakes import Mistake, MistakesError, near_name
+from spec_decode_exporter.config.mistakes import Mistake, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
@@ -107,15 +107,11 @@ class Poll(Section):
     max_body: Size = Field(default=4 * 2**20, description="Maximum size of a page after decompression. The default is enough for about 110 vLLM engines at one address.")
     filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the needed samples if the server supports that; `off` always requests the whole page.")
 
-    @field_validator("histogram_interval")
-    @classmethod
-    def _no_shorter_than_interval(cls, value: float, info: ValidationInfo) -> float:
-        interval = info.data.get("interval", value)
-        if value < interval:
-            raise ValueError(
-                f"is shorter than `interval`, {format_duration(interval)}; make it at least that long"
-            )
-        return value
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield an interval of histograms that is shorter than that of polls."""
+        if self.histogram_interval < self.interval:
+            least = format_duration(self.interval)
+            yield ("histogram_interval",), f"is shorter than `interval`, {least}; make it at least that long"
 
 
 class StateSettings(Section):
@@ -143,7 +139,7 @@ class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
     windows: Windows = Field(default=(30.0, 300.0), description="Lengths of the sliding windows, the values of the label `window`.")
-    poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
+    poll: Poll = Field(default_factory=Poll, description="Polling of the servers.")
     cost: CostSettings | None = Field(default=None, description="Cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
     baseline: BaselineSettings | None = Field(default=None, description="Source of the baseline, for targets without their own `baseline`.")
     reference: ReferenceSettings | None = Field(default=None, description="Acceptance rate to compare with, for targets without their own `reference`.")
@@ -168,14 +164,6 @@ class Config(Section):
         """Place of the settings."""
         return self._place
 
-    @field_validator("poll", "policy", "targets", "experiments")
-    @classmethod
-    def _consistent_with_earlier(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401  a section
-        """Reject a section that contradicts an earlier one; ``mistakes`` would wait for all others."""
-        if found := list(_CHECKS[str(info.field_name)](value, info.data)):
-            raise MistakesError(found)
-        return value
-
     @field_validator("targets")
     @classmethod
     def _at_least_the_default(cls, targets: tuple[TargetSettings, ...], info: ValidationInfo) -> tuple[TargetSettings, ...]:
@@ -183,59 +171,47 @@ class Config(Section):
         discovery = info.data.get("discovery")
         nothing = not targets and discovery is not None and not discovery.ways
         return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield contradictions between sections: of windows and intervals, thresholds, targets, experiments."""
+        pairs = (("interval", "shortest", self.windows[0]), ("histogram_interval", "longest", self.windows[-1]))
+        for key, which, window in pairs:
+            if getattr(self.poll, key) > window / 3:
+                limit = format_duration(math.floor(window * 1000 / 3) / 1000)
+                whole = f"{which} window, {format_duration(window)}"
+                yield ("poll", key), f"is more than a third of the {whole}; make it at most {limit}"
+        yield from misordered(("policy",), self.policy, self.policy)
+        yield from self._mistakes_of_targets()
+        yield from self._mistakes_of_experiments()
+
+    def _mistakes_of_targets(self) -> Iterator[Mistake]:
+        """Yield targets with the address or the name of another, and thresholds that contradict each other."""
+        urls, names = set[Url](), set[str]()
+        for index, target in enumerate(self.targets):
+            if (url := Url.of(target.url)) in urls:
+                yield ("targets", index, "url"), "is also the address of another target; remove one of the two"
+            elif target.called in names:
+                second = f"makes it a second target with the name {target.called}"
+                missing = "is missing: its address " if target.name is None else ""
+                yield ("targets", index, "name"), f"{missing}{second}; give each its own `name`"
+            urls.add(url)
+            names.add(target.called)
+            if target.policy is not None:
+                place, whole = ("targets", index, "policy"), merged(target.policy, self.policy)
+                yield from misordered(place, target.policy, whole)
+
+    def _mistakes_of_experiments(self) -> Iterator[Mistake]:
+        """Yield experiments with the name of an earlier one, or with arms that another exporter monitors."""
+        count = self.discovery.shard.count
+        if self.experiments and count > 1:
+            yield ("experiments",), (
+                f"cannot be compared by one of {count} exporters that share the targets, because each monitors "
+                "only its own; set `discovery.shard.count` to 1, or use the recording rules of "
+                "config/prometheus/rules/arms.yml"
+            )
+            return
+        names = [experiment.name for experiment in self.experiments]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield ("experiments", index, "name"), "is also the name of another experiment; give each its own"
 # fmt: on
-
-
-def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield intervals that leave a window fewer than three polls."""
-    windows = earlier.get("windows", (math.inf,))
-    pairs = (("interval", "shortest", windows[0]), ("histogram_interval", "longest", windows[-1]))
-    for key, which, window in pairs:
-        if getattr(poll, key) > window / 3:
-            limit = format_duration(math.floor(window * 1000 / 3) / 1000)
-            whole = f"{which} window, {format_duration(window)}"
-            yield (key,), f"is more than a third of the {whole}; make it at most {limit}"
-
-
-def _inconsistent_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield targets with the address or the name of another, and thresholds that contradict each other."""
-    general: Policy | None = earlier.get("policy")
-    urls, names = set[Url](), set[str]()
-    for index, target in enumerate(targets):
-        if (url := Url.of(target.url)) in urls:
-            yield (index, "url"), "is also the address of another target; remove one of the two"
-        elif target.called in names:
-            second = f"makes it a second target with the name {target.called}"
-            missing = "is missing: its address " if target.name is None else ""
-            yield (index, "name"), f"{missing}{second}; give each its own `name`"
-        urls.add(url)
-        names.add(target.called)
-        if target.policy is not None and general is not None:
-            for key, message in misordered(target.policy, merged(target.policy, general)):
-                yield (index, "policy", *key), message
-
-
-def _incomparable(experiments: tuple[ExperimentSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield experiments with the name of an earlier one, or with arms that another exporter monitors."""
-    count = earlier["discovery"].shard.count if "discovery" in earlier else 1
-    if experiments and count > 1:
-        message = (
-            f"cannot be compared by one of {count} exporters that share the targets, because each monitors "
-            "only its own; set `discovery.shard.count` to 1, or use the recording rules of "
-            "config/prometheus/rules/arms.yml"
-        )
-        yield (), message
-        return
-    names = [experiment.name for experiment in experiments]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield (index, "name"), "is also the name of another experiment; give each its own"
-
-
-_CHECKS: Final[dict[str, Callable[[Any, dict[str, Any]], Iterator[Mistake]]]] = {
-    "poll": _rare_polls,
-    "policy": lambda policy, _: misordered(policy, policy),
-    "targets": _inconsistent_targets,
-    "experiments": _incomparable,
-}
-"""Checks of a section beside the earlier ones that are valid."""

@@ -92,7 +92,7 @@ def test_flags_override_the_file(read):
 def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     url = FromVariable.of("a:1", "TARGETS")
     overrides = {
-        "poll.interval": FromVariable.of("20s", "EVERY"),
+        "poll.interval": FromVariable.of("20", "EVERY"),
         "log.level": "loud",
         "cost.draft_cost_ratio": FromVariable.of("dear", "DRAFT"),
         "targets": [

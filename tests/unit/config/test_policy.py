@@ -4,7 +4,7 @@ ASCENDING = ("harmful", "poor", "marginal", "healthy")
 
 
 def test_the_defaults_are_in_order():
-    assert list(misordered(Policy(), Policy())) == []
+    assert list(misordered((), Policy(), Policy())) == []
     values = [getattr(Policy().speedup, key) for key in ASCENDING]
     assert values == sorted(values)
 
