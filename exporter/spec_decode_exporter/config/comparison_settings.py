@@ -11,18 +11,19 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.config.cost_settings import ModelText
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import Printable, label_problem
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.types import (
     ApiAddress,
     Duration,
     LocatedPath,
     NotEmpty,
+    Printable,
     Section,
     Share,
     context_of,
     excludes,
     label_matchers,
+    label_problem,
     matches,
     refuses,
 )

@@ -5,9 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from spec_decode_exporter.config.comparison_settings import (
     BaselineSettings,
@@ -17,24 +25,28 @@ from spec_decode_exporter.config.comparison_settings import (
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.mistakes import Mistake, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
-from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
+    MAX_FILE_BYTES,
     Context,
     Duration,
     DurationOrOff,
     LocatedPath,
     NotEmpty,
+    ReadableFile,
     Section,
     SettingsPlace,
     Size,
     format_duration,
     refuses,
 )
+from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
+MIN_SALT: Final = 16
+"""Bytes of a salt: a shorter one could be guessed, and with it the users."""
 
 
 class Group(StrEnum):
@@ -76,8 +88,15 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(windows))
 
 
+def _order_problem(bounds: tuple[float, ...]) -> str | None:
+    ascends = list(bounds) == sorted(set(bounds))
+    return None if ascends else "do not ascend; write each bound once, the lowest first"
+
+
 GroupName = Annotated[str, refuses(_group_problem)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
+PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
+Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
 # fmt: off
@@ -133,6 +152,44 @@ class Limits(Section):
     """Limits of the whole process."""
 
     engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
+
+
+class RequestUsers(Section):
+    """Users, identified by a hash. Without this section no data of users is kept."""
+
+    salt_file: ReadableFile = Field(description="A file with the key of the hash, read at the start and at a reload. Keep it secret: it allows testing names.")
+    max: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of users with their own series; the others are `other`.")
+
+    _key: bytes = PrivateAttr(default=b"")
+
+    @property
+    def key(self) -> bytes:
+        """The salt at the time when the configuration was read."""
+        return self._key
+
+    @model_validator(mode="after")
+    def _salted(self) -> Self:
+        try:
+            self._key = read_bounded(self.salt_file, MAX_FILE_BYTES).strip()
+        except OSError as error:
+            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
+        if len(self._key) < MIN_SALT:
+            raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
+        return self
+
+
+class RequestSettings(Section):
+    """Requests that are sent to `/api/v1/requests`; see [requests.md](../guide/requests.md)."""
+
+    ingest: bool = Field(default=False, description="Accept requests. Any client that can open the exporter's pages can then send them.")
+    temperatures: Annotated[tuple[Bound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(0.0, 0.3, 0.7, 1.0), max_length=12, description="Upper bounds of the temperature buckets, the values of the label `temperature`.")
+    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(1_000, 4_000, 16_000, 64_000), max_length=12, description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.")
+    models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="Maximum number of models with their own series; the others are `other`.")
+    types: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of request types with their own series; the others are `other`.")
+    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="Maximum number of combinations of model, type and temperature. Each has up to 37 series, 74 in the profile `full`; the others are `other` of their model.")
+    keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(default=20_000, description="Maximum number of requests in the windows, at most 700 bytes each; with more, a window covers the newest ones.")
+    rate: Annotated[int, Field(ge=1, le=100_000)] = Field(default=2_000, description="Maximum number of accepted requests per second; more are counted and dropped.")
+    users: RequestUsers | None = Field(default=None, description="Identification of users; without it no data of users is kept.")
 
 
 class Config(Section):

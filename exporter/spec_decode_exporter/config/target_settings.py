@@ -14,15 +14,17 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import LabelName, Labels, Printable
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.types import (
     Duration,
     Endpoint,
+    LabelName,
+    Labels,
     LocatedPath,
     NotEmpty,
     PageUrl,
+    Printable,
     Section,
     excludes,
     matches,

@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.types import parse_duration
+from spec_decode_exporter.config.types import Expanded, parse_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.load import IN_CHART, active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.source import models_in
+from spec_decode_exporter.config.types import FromVariable
 from tests.paths import CHECKOUT
 
 EXAMPLES = CHECKOUT / "config"
