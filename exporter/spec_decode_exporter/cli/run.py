@@ -78,9 +78,10 @@ async def _serve(arguments: argparse.Namespace, options: Options) -> None:
 
 async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: AsyncExitStack) -> None:
     """Serve an exporter of simulated vLLMs, whose past it has lived through."""
-    from spec_decode_exporter.cli.simulate import PastClock, live_through, request_sender, simulated
+    from spec_decode_exporter.cli.simulate import PastClock, live_through, simulated
+    from spec_decode_exporter.simulator.simulated_server import RequestSender
 
-    clock, sender, background = PastClock(), request_sender(), Background()
+    clock, sender, background = PastClock(), RequestSender(), Background()
     opened = [simulated(scenario, sender.take, clock) for scenario in arguments.simulate]
     found = [await stack.enter_async_context(each) for each in opened]
     arguments.simulated, servers = [target for target, _ in found], [server for _, server in found]

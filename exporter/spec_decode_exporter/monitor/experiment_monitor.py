@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
@@ -29,13 +28,8 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 
 RequestTimes = Callable[[str, str, float, float], ArmTypes]
 """Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
-
-
-class ExperimentMember(NamedTuple):
-    """Engine that may take part in experiments."""
-
-    member: Member
-    engine: EngineMonitor
+ExperimentMember = tuple[Member, EngineMonitor]
+"""Engine that may take part in experiments."""
 
 
 class ExperimentMonitor:
@@ -62,7 +56,7 @@ class ExperimentMonitor:
         compared, results, attempt = self._compared, dict[str, Experiment](), self._errors.attempt
         engines = (attempt("comparison", NO_ITEM, lambda: list(members)) or []) if compared else []
         for name, (settings, claims) in compared.items():
-            work = partial(compare, settings, [each.member for each in engines], lengths, now, claims)
+            work = partial(compare, settings, [member for member, _ in engines], lengths, now, claims)
             experiment = attempt("comparison", {"experiment": name}, work)
             if experiment is not None:
                 results[name] = experiment
@@ -83,7 +77,7 @@ class ExperimentMonitor:
         faster: dict[EngineMonitor, FasterMethod] = {}
         for name, (settings, _) in self._compared.items():
             experiment = self._results.get(name)
-            placed = [(arm_of(settings, each.member), *each) for each in members]
+            placed = [(arm_of(settings, member), member, engine) for member, engine in members]
             plain: defaultdict[str, list[Learned]] = defaultdict(list)
             for arm, member, engine in placed:
                 if arm == settings.baseline:

@@ -160,7 +160,7 @@ class TargetMonitor:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
             types = partial(times, labels["model_name"], self.target.name)
             member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
-            yield ExperimentMember(member, engine)
+            yield member, engine
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
