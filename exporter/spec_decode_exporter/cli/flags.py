@@ -272,12 +272,11 @@ def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 def scenario(text: str) -> str:
     """Return the name of a scenario or of a file, checked without the code of the simulator."""
-    from spec_decode_exporter.simulator.scenario import scenario_names
+    from spec_decode_exporter.simulator.scenario import INCLUDED
 
-    names = scenario_names()
-    if text in names or Path(text).exists():
+    if text in INCLUDED or Path(text).exists():
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} {near_name(text, names, 'scenario or file')}")
+    raise argparse.ArgumentTypeError(f"{text!r} {near_name(text, [*INCLUDED], 'scenario or file')}")
 
 
 def _valid(parse: Callable[[str], T], noun: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:

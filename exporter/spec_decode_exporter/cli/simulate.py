@@ -14,7 +14,7 @@ from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
-from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario import INCLUDED, load_scenario
 from spec_decode_exporter.simulator.simulated_request import Answer
 from spec_decode_exporter.simulator.simulated_server import RequestSender, SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -31,7 +31,7 @@ _RETRY_SECONDS: Final = 0.02
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the flags of the command; they have no environment variables."""
     del environ
-    scenarios = f"scenario: {', '.join(scenario_names())}, or a YAML file (default: steady)"
+    scenarios = f"scenario: {', '.join(INCLUDED)}, or a YAML file (default: steady)"
     speed = "factor by which simulated time is faster than real time (default: 1)"
     exporter = "send the metrics of each request to this exporter, such as http://localhost:7732"
     table = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import count
 from math import pi, sin
 from pathlib import Path
@@ -18,7 +17,8 @@ from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, Duration, Section, Share
 
 MAX_TOKENS: Final = 32
-_INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
+INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
+"""Files of the included scenarios by name."""
 _LOADS: Final = tuple(2**doublings for doublings in range(9))
 """Running requests for which the cost is given."""
 
@@ -191,6 +191,17 @@ class Scenario(ScenarioPart):
         if moments != sorted(set(moments)):
             yield ("phases",), "are not in the order of their `at`, or not before `repeat`; order the phases"
 
+    def after(self, part: Phase | RequestKind) -> Scenario:
+        """Return the scenario with what ``part`` has instead."""
+        names = ("load", "prompts", "outputs", "mix")
+        changed: dict[str, Any] = {name: getattr(part, name, None) for name in names}
+        if part.acceptance is not None:
+            change = part.acceptance.model_dump(exclude_unset=True)
+            changed["acceptance"] = self.acceptance.model_copy(update=change)
+        if (coverage := getattr(part, "coverage", None)) is not None:
+            changed["speculation"] = self.speculation.model_copy(update={"coverage": coverage})
+        return self.model_copy(update={name: value for name, value in changed.items() if value is not None})
+
     def draft_cost_ratio(self, requests: float) -> float:
         """Return the true cost of one more draft token for a batch of ``requests``, in plain decode steps.
 
@@ -216,47 +227,19 @@ class Scenario(ScenarioPart):
         return {"speculative": known, "cost": {"loads": loads}}
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Conditions of a new request."""
-
-    acceptance: Acceptance
-    load: Load
-    coverage: float
-    prompts: Prompts
-    outputs: Outputs
-    mix: tuple[RequestKind, ...]
-
-    def after(self, part: Phase | RequestKind) -> Conditions:
-        """Return the conditions with what ``part`` has instead."""
-        names = ("load", "coverage", "prompts", "outputs", "mix")
-        own: dict[str, Any] = {name: getattr(part, name, None) for name in names}
-        if part.acceptance is not None:
-            change = part.acceptance.model_dump(exclude_unset=True)
-            own["acceptance"] = self.acceptance.model_copy(update=change)
-        return replace(self, **{name: value for name, value in own.items() if value is not None})
-
-
-def changes(scenario: Scenario) -> Iterator[tuple[float, Conditions, Restart | None]]:
-    """Yield the moment, the conditions and the restart of each change, the first at 0.
+def changes(scenario: Scenario) -> Iterator[tuple[float, Scenario, Restart | None]]:
+    """Yield the moment, the scenario of new requests and the restart of each change, the first at 0.
 
     It is endless if the scenario repeats.
     """
-    its = scenario
-    first = Conditions(its.acceptance, its.load, its.speculation.coverage, its.prompts, its.outputs, its.mix)
     for cycle in count():
-        begin, conditions = cycle * (scenario.repeat or 0.0), first
-        yield begin, conditions, None
+        begin, changed = cycle * (scenario.repeat or 0.0), scenario
+        yield begin, changed, None
         for phase in scenario.phases:
-            conditions = conditions.after(phase)
-            yield begin + phase.at, conditions, phase.restart
+            changed = changed.after(phase)
+            yield begin + phase.at, changed, phase.restart
         if scenario.repeat is None:
             return
-
-
-def scenario_names() -> list[str]:
-    """Return the names of the included scenarios."""
-    return list(_INCLUDED)
 
 
 def load_scenario(name: str) -> Scenario:
@@ -265,9 +248,9 @@ def load_scenario(name: str) -> Scenario:
     Raises:
         ConfigError: There is none, or it is invalid; the error has all problems.
     """
-    path = _INCLUDED.get(name) or Path(name)
+    path = INCLUDED.get(name) or Path(name)
     if not os.access(path, os.F_OK):
-        names = ", ".join(_INCLUDED)
+        names = ", ".join(INCLUDED)
         message = f"is neither a file nor a scenario; name the path of a YAML file or one of {names}"
         raise ConfigError([Problem(name, "", message)])
     source = read_source(path)

@@ -105,7 +105,6 @@ class SimulatedServer:
         """Return vLLM's endpoints: its paths, queries, responses and content types."""
         scenario = self._simulation.scenario
         app = web.Application(middlewares=[self._present])
-        app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/metrics/", self._filtered)
@@ -120,9 +119,6 @@ class SimulatedServer:
         if not self._simulation.serving and request.transport is not None:
             request.transport.abort()
         return await handler(request)
-
-    async def _health(self, _: web.Request) -> web.Response:
-        return web.Response()
 
     async def _version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})
