@@ -234,7 +234,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
 def exporter_url(text: str) -> URL:
     """Return the URL of an exporter; ``http://`` may be omitted. Raise ValueError if it is none, or has a user."""
     try:
-        url = URL(text if "://" in text else f"http://{text}")
+        url = URL(completed(text))
     except ValueError:
         url = URL()
     if url.user or url.password:

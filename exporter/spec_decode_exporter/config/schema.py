@@ -237,6 +237,7 @@ class Config(Section):
                 limit = format_duration(math.floor(window * 1000 / 3) / 1000)
                 whole = f"{which} window, {format_duration(window)}"
                 yield ("poll", key), f"is more than a third of the {whole}; make it at most {limit}"
+                break  # the other one is at least as long
         yield from misordered(("policy",), self.policy, self.policy)
         yield from self._mistakes_of_targets()
         yield from self._mistakes_of_experiments()

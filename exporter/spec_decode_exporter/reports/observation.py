@@ -51,7 +51,7 @@ DEFAULT_SECONDS: Final = 60.0
 RECENT: Final = 30.0
 """Length, in seconds, of the short second window of a longer observation."""
 MIN_POLLS: Final = 6
-"""Minimum number of polls of each server in an observation."""
+"""Minimum number of polls of each server in an observation, unless a flag sets their interval."""
 BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
 HOPELESS_SECONDS: Final = 10.0
