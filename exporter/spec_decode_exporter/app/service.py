@@ -132,7 +132,8 @@ class Service:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
+        reload = self._reloader.reload_or_keep
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._background.start(reload()))
         try:
             await self.start()
             self._background.start(collect_garbage(self._clock))
@@ -146,7 +147,6 @@ class Service:
         """Let requests under way end, close every connection, stop polling, save the state."""
         if self._server:
             await self._server.close()
-        await self._reloader.close()
         await self._background.cancel()
         await cancel(self._tasks.values())
         await self.fleet.stop()
