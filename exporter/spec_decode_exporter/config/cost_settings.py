@@ -22,7 +22,7 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
-Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Load = Annotated[float, Field(gt=0)]
 """A number of concurrent requests."""
 Schedule = Annotated[
     tuple[tuple[int, ...], ...],

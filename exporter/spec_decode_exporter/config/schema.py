@@ -96,7 +96,7 @@ def _order_problem(bounds: tuple[float, ...]) -> str | None:
 GroupName = Annotated[str, refuses(_group_problem)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
-Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Bound = Annotated[float, Field(ge=0, le=100)]
 
 
 # fmt: off

@@ -99,7 +99,9 @@ class Section(BaseModel):
     """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
     # Deferred: below the configuration a section needs no validator of its own, which takes memory.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield the mistakes that involve several keys; each key is valid by itself."""
@@ -321,7 +323,7 @@ NotEmpty = refuses(lambda value: None if value else "must not be empty")
 """The check that a list has an element."""
 Share = Annotated[float, Field(ge=0, le=1)]
 """A part of a whole."""
-Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Quantity = Annotated[float, Field(ge=0)]
 """A number that is not negative."""
 Public = BeforeValidator(_public)
 """The check that a value stands in the file as it is."""

@@ -20,8 +20,6 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import VERSION, RememberedBaseline, RememberedEngine, StateDocument
 
 MAX_BYTES: Final = 32 * 2**20
-MAX_ENGINES_BYTES: Final = 24 * 2**20
-"""Maximum size of the engines, of 6 to 20 kB each; a baseline has no more."""
 MAX_CONTAINERS: Final = 500_000
 """Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
 _SLICE: Final = 20
@@ -168,8 +166,8 @@ def entry_json(entry: Entry) -> list[bytes]:
 
 
 def document(engines: list[bytes], baselines: list[bytes]) -> bytes:
-    """Return the document of entries; of too many bytes of engines, the last ones."""
-    while sum(map(len, engines)) > MAX_ENGINES_BYTES:
+    """Return the document of entries, of 6 to 20 kB each; of too many bytes, without the first engines."""
+    while engines and sum(map(len, (*engines, *baselines))) > MAX_BYTES - 2**20:  # commas take less
         del engines[:100]
     text = b'{"format":"spec-decode-exporter state","version":%d,"engines":[%s],"baselines":[%s]}\n'
     return text % (VERSION, b",".join(engines), b",".join(baselines))

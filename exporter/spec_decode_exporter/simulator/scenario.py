@@ -9,7 +9,7 @@ from math import pi, sin
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from spec_decode_exporter.config.cost_settings import Schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
@@ -29,13 +29,7 @@ Processes = Annotated[int, Field(ge=1, le=64)]
 ModelName = Annotated[str, Field(min_length=1)]
 
 
-class ScenarioPart(Section):
-    """One mapping of a scenario."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-
-class Acceptance(ScenarioPart):
+class Acceptance(Section):
     """Conditional acceptance of a draft token, given the tokens before it; in a change, omitted keys stay."""
 
     mean: Share = 0.75
@@ -44,7 +38,7 @@ class Acceptance(ScenarioPart):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.95
 
 
-class Load(ScenarioPart):
+class Load(Section):
     """Load: clients with one request each at a time, or Poisson arrivals per second."""
 
     concurrency: Annotated[int, Field(ge=0, le=10_000)] | None = None
@@ -65,7 +59,7 @@ class Load(ScenarioPart):
             yield ("swing",), "is a share of `concurrency`; give that instead of `rate`"
 
 
-class Outputs(ScenarioPart):
+class Outputs(Section):
     """Lengths of responses in tokens, log-normal. One that reaches ``max`` ends by `length`."""
 
     mean: MeanLength = 200.0
@@ -82,7 +76,7 @@ class Prompts(Outputs):
     cached: Share = 0.25
 
 
-class RequestKind(ScenarioPart):
+class RequestKind(Section):
     """One kind of requests in a mix: its labels, its weight, and its differences from the others."""
 
     request_type: Annotated[str, Field(max_length=64)] = ""
@@ -93,7 +87,7 @@ class RequestKind(ScenarioPart):
     outputs: Outputs | None = None
 
 
-class SimulatedSpeculation(ScenarioPart):
+class SimulatedSpeculation(Section):
     """Speculation: method, draft length and cost. Three defaults depend on the method."""
 
     method: Literal["draft_model", "eagle3", "ngram"] = "draft_model"
@@ -119,7 +113,7 @@ class SimulatedSpeculation(ScenarioPart):
         return min([self.tokens, *planned[-1:]])
 
 
-class Machine(ScenarioPart):
+class Machine(Section):
     """Speed and capacity of each engine."""
 
     step: Duration = 0.025
@@ -144,7 +138,7 @@ class Machine(ScenarioPart):
             yield (), f"{text} a decode step would not hold all drafts; raise it or lower `max_requests`"
 
 
-class Restart(ScenarioPart):
+class Restart(Section):
     """Restart: the server closes its port, and returns with new counters and perhaps other draft lengths."""
 
     down: Duration = 20.0
@@ -152,7 +146,7 @@ class Restart(ScenarioPart):
     tokens_per_batch_size: Schedule | None = None
 
 
-class Phase(ScenarioPart):
+class Phase(Section):
     """Changes at one moment; everything else stays."""
 
     at: Duration
@@ -165,7 +159,7 @@ class Phase(ScenarioPart):
     restart: Restart | None = None
 
 
-class Scenario(ScenarioPart):
+class Scenario(Section):
     """A simulated vLLM server, its load and its phases."""
 
     description: str = ""
