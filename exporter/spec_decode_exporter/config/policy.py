@@ -72,10 +72,8 @@ class Policy(Section):
 # fmt: on
 
 
-def merged(own: AnySection | None, general: AnySection) -> AnySection:
+def merged(own: AnySection, general: AnySection) -> AnySection:
     """Return ``general`` with the keys that a target sets itself replaced, at any depth."""
-    if own is None:
-        return general
     values = {name: (getattr(own, name), getattr(general, name)) for name in own.model_fields_set}
     sections = {name: merged(*pair) for name, pair in values.items() if isinstance(pair[0], Section)}
     return general.model_copy(update={name: pair[0] for name, pair in values.items()} | sections)

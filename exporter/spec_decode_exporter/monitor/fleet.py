@@ -98,8 +98,8 @@ class Fleet:
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
-        for _ in self.each("saving", TargetMonitor.remember):
-            pass
+        for monitor in self:
+            monitor.remember()
 
     async def stop(self) -> None:
         """Stop polling; connections stay open until ``close``."""
@@ -136,9 +136,9 @@ class Fleet:
 
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
-        monitor, errors = self._monitors.pop(key), self.shared.errors
-        errors.attempt("saving", monitor.item, monitor.remember)
-        await errors.attempt_async("closing", monitor.close, monitor.item)
+        monitor = self._monitors.pop(key)
+        monitor.remember()
+        await self.shared.errors.attempt_async("closing", monitor.close, monitor.item)
 
     async def _follow_one(self, key: TargetKey, target: Target) -> None:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
