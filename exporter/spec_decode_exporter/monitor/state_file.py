@@ -24,7 +24,6 @@ MAX_CONTAINERS: Final = 500_000
 """Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
 _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
-_MAX_SHOWN: Final = 100
 Entry = RememberedEngine | RememberedBaseline
 _log = structlog.get_logger(__name__)
 
@@ -152,7 +151,7 @@ def parsed_state(content: bytes) -> StateDocument:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:_MAX_SHOWN]) from None
+        raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:100]) from None
 
 
 def entry_json(entry: Entry) -> list[bytes]:

@@ -27,16 +27,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 TICK_SECONDS: Final = 0.05
 """Interval of the simulation without requests."""
-_BACKLOG: Final = 1024
-"""Connections that wait for acceptance: a drill may connect many exporters or targets to one server."""
-_DRAIN_SECONDS: Final = 3.0
-"""Requests in progress may end in this time after the port is closed."""
 _MAX_ADVANCE: Final = 1.0
 """Seconds of the clock that are simulated at once; a slow simulation falls behind the clock."""
 SEND_SECONDS: Final = 0.5
 """Interval of the batches of requests that are sent."""
-_MAX_WAITING: Final = 10_000
-"""Requests that wait; beyond it the oldest are dropped."""
 _MAX_BATCH: Final = 1000  # twice a second: the exporter's default rate, also after the past of a demo
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -70,10 +64,11 @@ class SimulatedServer:
         Raises:
             PortError: The port is not available.
         """
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS)
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=3.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host or None, port, backlog=_BACKLOG).start()
+            # A drill may connect many exporters or targets to one server.
+            await web.TCPSite(runner, host or None, port, backlog=1024).start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
             place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -170,7 +165,7 @@ class RequestSender:
     def __init__(self, clock: Clock | None = None) -> None:
         """Print the first of several failures."""
         self._clock = clock or Clock()
-        self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
+        self._waiting: deque[bytes] = deque(maxlen=10_000)  # the oldest are dropped
         self._failures = OnceUntilRecovered()
 
     def take(self, answer: Answer) -> None:
