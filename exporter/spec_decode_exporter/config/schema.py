@@ -75,12 +75,6 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-def _group_problem(name: str) -> str | None:
-    if name in set(Group):
-        return None
-    return near_name(name, [*Group], "group of metrics")
-
-
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     repeated = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
     if repeated:
@@ -93,13 +87,15 @@ def _order_problem(bounds: tuple[float, ...]) -> str | None:
     return None if ascends else "do not ascend; write each bound once, the lowest first"
 
 
-GroupName = Annotated[str, refuses(_group_problem)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
 Bound = Annotated[float, Field(ge=0, le=100)]
 
 
 # fmt: off
+GroupName = Annotated[str, refuses(lambda name: None if name in set(Group) else near_name(name, [*Group], "group of metrics"))]
+
+
 class Metrics(Section):
     """Selection of the metrics: a profile, then groups.
 
