@@ -175,8 +175,7 @@ class Service:
             self._summary_interval = interval
             await cancel([self._tasks.pop("summary", None)])
             if interval:
-                settings = interval, self._clock, self.fleet.engines, self._errors
-                self._keep_running("summary", partial(write_summaries, *settings))
+                self._keep_running("summary", partial(write_summaries, interval, self.fleet))
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))
