@@ -115,9 +115,10 @@ def compare(
         for name, own in engines.items()
     }
     longest = {name: each[-1] for name, each in windows.items()}
-    winners = {(_WINS, winner(settings.baseline, longest, basis) or "", basis) for basis in SpeedupBasis}
     faster = _faster(longest)
-    claimed = faster | winners
+    claimed = faster | {
+        (_WINS, winner(settings.baseline, longest, each) or "", each) for each in SpeedupBasis
+    }
     confirmed = claimed if claims is None else persistent(claims, claimed, newest, lengths[-1])
     arms = {
         name: ArmFindings(
