@@ -89,8 +89,7 @@ def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
     return next((name for name, arm in settings.arms.items() if arm.match.items() <= has), None)
 
 
-Claims = dict[tuple[str, ...], float]
-"""Moments (monotonic) since which an arm wins by a basis, or is faster than another one."""
+Claims = dict[tuple[str, ...], float]  # since when (monotonic) an arm wins by a basis, or beats another one
 
 
 def compare(
@@ -115,10 +114,9 @@ def compare(
         for name, own in engines.items()
     }
     longest = {name: each[-1] for name, each in windows.items()}
+    winners = {(_WINS, winner(settings.baseline, longest, basis) or "", basis) for basis in SpeedupBasis}
     faster = _faster(longest)
-    claimed = faster | {
-        (_WINS, winner(settings.baseline, longest, each) or "", each) for each in SpeedupBasis
-    }
+    claimed = faster | winners
     confirmed = claimed if claims is None else persistent(claims, claimed, newest, lengths[-1])
     arms = {
         name: ArmFindings(
