@@ -10,10 +10,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import models_in
-from spec_decode_exporter.config.types import Section
+from spec_decode_exporter.config.types import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS, Section
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator

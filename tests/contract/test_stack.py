@@ -8,7 +8,7 @@ import yaml
 
 from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.simulator.scenario import scenario_names
+from spec_decode_exporter.simulator.scenario import INCLUDED
 from tests.contract.promql import needs
 from tests.paths import CHECKOUT
 
@@ -56,7 +56,7 @@ def test_every_simulated_server_has_a_scenario_and_is_a_target():
         service["command"][-1] for service in SERVICES.values() if "simulate" in service.get("command", ())
     }
     assert len(SIMULATED) == len(scenarios) == 6
-    assert scenarios <= set(scenario_names())
+    assert scenarios <= set(INCLUDED)
     config = load(CONFIG / "stack" / "exporter.yml", environ={})
     assert {urlsplit(target.url).netloc for target in config.targets} == SIMULATED
     assert scraped("vllm") == SIMULATED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import RequestFindings, RequestStore
 from spec_decode_exporter.simulator.scenario import load_scenario

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -27,7 +27,7 @@ async def polled(url, patience):
     """Poll a server; return the reasons of the failed polls, and what they and the events say."""
     config = Config.model_validate({"poll": {"timeout": patience, "filter": "off"}})
     with capture_logs() as logs:
-        monitor = TargetMonitor(Target(url, "t"), config, Shared(SystemClock()))
+        monitor = TargetMonitor(Target(url, "t"), config, Shared(Clock()))
         poller = monitor.poller()
         reasons, messages = set(), []
         for _ in range(POLLS):

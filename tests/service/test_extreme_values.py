@@ -191,7 +191,7 @@ class Chain:
         with patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=self.scripts):
             self.fleet.watch(targets)
         self.pollers = [watch.poller() for watch in self.fleet]
-        self.overview = ExporterState(self.fleet, self.events, self.clock, errors=self.errors)
+        self.overview = ExporterState(self.fleet)
 
     async def page(self, place, passed):
         self.clock.now += passed

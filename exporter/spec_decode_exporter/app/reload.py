@@ -18,7 +18,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
-from spec_decode_exporter.core.tasks import CONFIGURATION, Background
+from spec_decode_exporter.core.tasks import CONFIGURATION
 from spec_decode_exporter.costs.methods import METHODS, present_name
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
@@ -65,7 +65,6 @@ class ConfigReloader:
         self._stamps: tuple[Stamp | None, ...] = ()
         self._lock = asyncio.Lock()
         self._failures = OnceUntilRecovered()
-        self._background = Background()
 
     @property
     def problem(self) -> str:
@@ -107,10 +106,6 @@ class ConfigReloader:
             finally:
                 self._on_end()
 
-    def reload_in_background(self) -> None:
-        """Reload for a signal, which waits for no result."""
-        self._background.start(self._reload_or_keep())
-
     async def follow_file(self) -> None:
         """Reload when the file changes.
 
@@ -119,12 +114,9 @@ class ConfigReloader:
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + FOLLOW_SECONDS)
             if self.problem or await CONFIGURATION.run(stamps, self._watched) != self._stamps:
-                await self._reload_or_keep(log_once=True)
+                await self.reload_or_keep(log_once=True)
 
-    async def close(self) -> None:
-        """Cancel a reload for a signal."""
-        await self._background.cancel()
-
-    async def _reload_or_keep(self, *, log_once: bool = False) -> None:
+    async def reload_or_keep(self, *, log_once: bool = False) -> None:
+        """Reload for a signal or a change of the file, which wait for no result."""
         with suppress(ConfigError):  # it is in the log, and the old configuration stays in force
             await self.reload(log_once=log_once)

@@ -86,9 +86,7 @@ class Service:
         self._errors, self.fleet = shared.errors, Fleet(config, shared)
         """The monitored targets."""
         process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
-        self.state = ExporterState(
-            self.fleet, shared.events, clock, errors=shared.errors, status=self._status, collectors=process
-        )
+        self.state = ExporterState(self.fleet, status=self._status, collectors=process)
         """Data sources of /metrics, the JSON API and the page."""
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
@@ -134,7 +132,8 @@ class Service:
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
+        reload = self._reloader.reload_or_keep
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._background.start(reload()))
         try:
             await self.start()
             self._background.start(collect_garbage(self._clock))
@@ -148,7 +147,6 @@ class Service:
         """Let requests under way end, close every connection, stop polling, save the state."""
         if self._server:
             await self._server.close()
-        await self._reloader.close()
         await self._background.cancel()
         await cancel(self._tasks.values())
         await self.fleet.stop()
@@ -177,8 +175,7 @@ class Service:
             self._summary_interval = interval
             await cancel([self._tasks.pop("summary", None)])
             if interval:
-                settings = interval, self._clock, self.fleet.engines, self._errors
-                self._keep_running("summary", partial(write_summaries, *settings))
+                self._keep_running("summary", partial(write_summaries, interval, self.fleet))
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
         self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))
@@ -195,11 +192,7 @@ class Service:
             await self._clock.sleep_until(self._clock.monotonic() + _LOOK_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
-        fleet, remembered = self.fleet, self.fleet.shared.remembered
-        baselines = HistoryBaselines(
-            fleet, lambda: fleet.config, remembered, self._clock, errors=self._errors
-        )
-        await baselines.run()
+        await HistoryBaselines(self.fleet).run()
 
     def _status(self) -> ExporterStatus:
         state = self._saver.file

@@ -14,11 +14,10 @@ import structlog
 from yarl import URL
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS
-from spec_decode_exporter.config.types import format_duration, parse_duration
+from spec_decode_exporter.config.types import FromVariable, format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
@@ -235,7 +234,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
 def exporter_url(text: str) -> URL:
     """Return the URL of an exporter; ``http://`` may be omitted. Raise ValueError if it is none, or has a user."""
     try:
-        url = URL(text if "://" in text else f"http://{text}")
+        url = URL(completed(text))
     except ValueError:
         url = URL()
     if url.user or url.password:
@@ -273,12 +272,11 @@ def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 def scenario(text: str) -> str:
     """Return the name of a scenario or of a file, checked without the code of the simulator."""
-    from spec_decode_exporter.simulator.scenario import scenario_names
+    from spec_decode_exporter.simulator.scenario import INCLUDED
 
-    names = scenario_names()
-    if text in names or Path(text).exists():
+    if text in INCLUDED or Path(text).exists():
         return text
-    raise argparse.ArgumentTypeError(f"{text!r} {near_name(text, names, 'scenario or file')}")
+    raise argparse.ArgumentTypeError(f"{text!r} {near_name(text, [*INCLUDED], 'scenario or file')}")
 
 
 def _valid(parse: Callable[[str], T], noun: str, is_valid: Callable[[T], bool]) -> Callable[[str], T]:

@@ -26,7 +26,7 @@ from spec_decode_exporter.cli.observe_reference import (
 )
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
@@ -123,12 +123,11 @@ async def _observe(arguments: argparse.Namespace) -> int:
     try:
         if arguments.prometheus_url is not None:
             arguments.seconds = DEFAULT_SECONDS
-            return await observe_history(arguments, bar, SystemClock())
+            return await observe_history(arguments, bar, Clock())
         if arguments.replay is not None:
             # A replay never waits, so the event loop would not see a signal until its end.
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            observation, clock = replayed(arguments, os.environ)
-            return await _result(arguments, observation, clock, None)
+            return await _result(arguments, replayed(arguments, os.environ), None)
         async with AsyncExitStack() as stack:
             return await _measure(arguments, stack, bar)
     except (asyncio.CancelledError, KeyboardInterrupt):
@@ -140,7 +139,7 @@ def _compares(arguments: argparse.Namespace) -> bool:
 
 
 async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, bar: ProgressBar) -> int:
-    compares, clock = _compares(arguments), SystemClock()
+    compares = _compares(arguments)
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
     if arguments.simulate:
@@ -148,7 +147,7 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, bar: Pr
     recorder = stack.enter_context(Recorder(arguments.record)) if arguments.record else None
     config, server = read_config(arguments, os.environ), server_of(arguments, os.environ)
     targets = [*static_targets(config), *([server] if server else [])]
-    observation = Observation(config, clock, targets, recorder.take if recorder else None)
+    observation = Observation(config, Clock(), targets, recorder.take if recorder else None)
     stack.push_async_callback(observation.close)
     stop = asyncio.Event()
     stop_on_signals(stop)
@@ -164,15 +163,10 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, bar: Pr
         bar.end()
     if observation.gave_up and not compares:
         bar.warn("no server can be observed: the observation ends early")
-    return await _result(arguments, observation, clock, server)
+    return await _result(arguments, observation, server)
 
 
-async def _result(
-    arguments: argparse.Namespace,
-    observation: Observation,
-    clock: Clock,
-    server: Target | None,
-) -> int:
+async def _result(arguments: argparse.Namespace, observation: Observation, server: Target | None) -> int:
     """Write the result in the wanted form; return the exit status.
 
     Raises:
@@ -187,7 +181,7 @@ async def _result(
         write_stdout(text)
         return status
     if arguments.format == PROMETHEUS:
-        write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
+        write_stdout(await ExporterState(observation.fleet).metrics_text())
         # Its series say whether speculation pays: a script must not discard them because it does not.
         return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
     write_stdout(json_report(view) if arguments.format == "json" else report(view, style))

@@ -18,14 +18,10 @@ from spec_decode_exporter.cli.flags import (
     vllm_speculation,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
-from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observation import (
-    MAX_WINDOW,
-    MIN_POLLS,
     http_keys,
     observed_config,
-    seconds_of,
 )
 
 PROMETHEUS: Final = "prometheus"
@@ -66,7 +62,6 @@ def read_config(
     values = general_keys(arguments)
     if getattr(arguments, "record", None) is not None:
         values["poll.filter"] = "off"  # recordings hold whole pages, so that every replay has histograms
-    _check_interval(arguments)
     config = observed_config(
         targets,
         arguments.seconds,
@@ -78,17 +73,6 @@ def read_config(
     if needs_targets and not config.targets:
         raise UsageError(f"{path} lists no targets, and this command does not use discovery: give URLs")
     return config
-
-
-def _check_interval(arguments: argparse.Namespace) -> None:
-    """Reject an interval that leaves too few polls; the configuration rejects an invalid duration."""
-    interval, limit = seconds_of(arguments.poll_interval), (arguments.seconds or MAX_WINDOW) / MIN_POLLS
-    if interval > limit:
-        raise UsageError(
-            f"--poll.interval {arguments.poll_interval} is too long for --for "
-            f"{format_duration(arguments.seconds)}: an observation needs {MIN_POLLS} polls of a server, "
-            f"so give {format_duration(limit)} at most"
-        )
 
 
 def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:

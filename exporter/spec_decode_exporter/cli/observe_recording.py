@@ -28,8 +28,8 @@ RECORDING_FLAGS: Final = (
 )
 
 
-def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Observation, RecordingClock]:
-    """Return the observation that a recording has, and its clock; windows end at the last line.
+def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Observation:
+    """Return the observation that a recording has; windows end at the last line.
 
     Raises:
         RecordingError: It cannot be read, or has fewer than two polls.
@@ -50,7 +50,7 @@ def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple
     targets = [configured.get(its.name) or replace(target, name=its.name) for target, its in pairs]
     observation = Observation(config, clock, targets)
     observation.replay(read_recording(arguments.replay), clock)
-    return observation, clock
+    return observation
 
 
 def _contents(path: Path) -> tuple[RecordingClock, Mapping[str, float], float, float]:

@@ -26,7 +26,7 @@ from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
@@ -128,5 +128,5 @@ async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
         config = read_config(arguments, os.environ)
         servers, time = plural(len(config.targets), "server"), format_duration(arguments.seconds)
         print(f"observing {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201
-        observed = await watch(config, arguments.seconds, SystemClock())
+        observed = await watch(config, arguments.seconds, Clock())
     return SavedSnapshot.model_validate(observed)

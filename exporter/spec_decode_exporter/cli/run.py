@@ -31,7 +31,7 @@ from spec_decode_exporter.cli.process import (
     raise_file_limit,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
@@ -70,7 +70,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace, options: Options) -> None:
     if not arguments.simulate:
-        await Service(_reader(arguments), options, SystemClock()).run()
+        await Service(_reader(arguments), options, Clock()).run()
         return
     async with AsyncExitStack() as stack:
         await _serve_demo(arguments, options, stack)
@@ -78,9 +78,10 @@ async def _serve(arguments: argparse.Namespace, options: Options) -> None:
 
 async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: AsyncExitStack) -> None:
     """Serve an exporter of simulated vLLMs, whose past it has lived through."""
-    from spec_decode_exporter.cli.simulate import PastClock, live_through, request_sender, simulated
+    from spec_decode_exporter.cli.simulate import PastClock, live_through, simulated
+    from spec_decode_exporter.simulator.simulated_server import RequestSender
 
-    clock, sender, background = PastClock(), request_sender(), Background()
+    clock, sender, background = PastClock(), RequestSender(), Background()
     opened = [simulated(scenario, sender.take, clock) for scenario in arguments.simulate]
     found = [await stack.enter_async_context(each) for each in opened]
     arguments.simulated, servers = [target for target, _ in found], [server for _, server in found]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,13 +11,12 @@ from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import Flag, add_flags, exporter_url, number, reader, scenario
 from spec_decode_exporter.cli.process import stop_on_signals
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.scrape.poller import Poller
-from spec_decode_exporter.simulator.request_sender import RequestSender
-from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario import INCLUDED, load_scenario
 from spec_decode_exporter.simulator.simulated_request import Answer
-from spec_decode_exporter.simulator.simulated_server import SimulatedServer
+from spec_decode_exporter.simulator.simulated_server import RequestSender, SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server import ListenAddress, parse_listen_address
 
@@ -33,7 +31,7 @@ _RETRY_SECONDS: Final = 0.02
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the flags of the command; they have no environment variables."""
     del environ
-    scenarios = f"scenario: {', '.join(scenario_names())}, or a YAML file (default: steady)"
+    scenarios = f"scenario: {', '.join(INCLUDED)}, or a YAML file (default: steady)"
     speed = "factor by which simulated time is faster than real time (default: 1)"
     exporter = "send the metrics of each request to this exporter, such as http://localhost:7732"
     table = (
@@ -53,7 +51,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def run(arguments: argparse.Namespace) -> None:
     """Serve the scenario until SIGINT or SIGTERM."""
-    sender = request_sender() if arguments.requests_url else None
+    sender = RequestSender() if arguments.requests_url else None
     simulation = Simulation(load_scenario(arguments.scenario), answered=sender.take if sender else None)
     address: ListenAddress = arguments.listen_address
     server = SimulatedServer(simulation, speed=arguments.speed)
@@ -71,11 +69,6 @@ async def run(arguments: argparse.Namespace) -> None:
     await stopped.wait()
     await cancel([sending])
     await server.close()
-
-
-def request_sender() -> RequestSender:
-    """Return a sender that prints its failures."""
-    return RequestSender(lambda reason: print(reason, file=sys.stderr, flush=True))  # noqa: T201
 
 
 @asynccontextmanager
@@ -96,7 +89,7 @@ async def simulated(
         await server.close()
 
 
-class PastClock(SystemClock):
+class PastClock(Clock):
     """A clock that is behind the real one until ``step`` has caught up; until then, all sleepers wait.
 
     The windows of a demo are therefore full at the first look.

@@ -11,26 +11,22 @@ from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_v
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
 from spec_decode_exporter.config.cost_settings import ModelText
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import Printable, label_problem
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.types import (
     ApiAddress,
     Duration,
     LocatedPath,
     NotEmpty,
+    Printable,
     Section,
     Share,
     context_of,
     excludes,
     label_matchers,
+    label_problem,
     matches,
     refuses,
 )
-
-
-def _lookback_problem(seconds: float) -> str | None:
-    # An older baseline is forgotten.
-    return None if 3600 <= seconds <= 90 * 86_400 else "must be 1h to 90d"  # noqa: PLR2004
 
 
 def _match_problem(label: str) -> str | None:
@@ -40,6 +36,7 @@ def _match_problem(label: str) -> str | None:
 
 # fmt: off
 Name = Annotated[str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name: use up to 64 letters, digits, `_.-`")]
+Lookback = Annotated[Duration, refuses(lambda seconds: None if 3600 <= seconds <= 90 * 86_400 else "must be 1h to 90d")]  # noqa: PLR2004  an older baseline is forgotten
 MatchLabel = Annotated[str, refuses(_match_problem)]
 MatchValue = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
@@ -94,7 +91,7 @@ class PrometheusSettings(HttpSettings):
 
     url: ApiAddress = Field(description="Its URL, http or https, with the prefix of its proxy if there is one.")
     match: Annotated[str, AfterValidator(label_matchers)] = Field(default="", description='Label matchers of the series, such as `job="vllm"`; by default all. A server is matched to a target by `instance`, as `host:port` or `name`, else by equal common labels; a single server to a single target.')
-    lookback: Annotated[Duration, refuses(_lookback_problem)] = Field(default=14 * 86_400.0, description="Time to search for a period without speculation, `1h` to `90d`.")
+    lookback: Lookback = Field(default=14 * 86_400.0, description="Time to search for a period without speculation, `1h` to `90d`.")
 
 
 class BaselineSettings(Section):

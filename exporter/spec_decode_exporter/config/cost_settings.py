@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
-from spec_decode_exporter.config.labels import Printable
 from spec_decode_exporter.config.mistakes import Mistake
-from spec_decode_exporter.config.types import Quantity, Section, Share, Size, excludes
+from spec_decode_exporter.config.types import Printable, Quantity, Section, Share, Size, excludes
 
 ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
@@ -23,7 +22,7 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
-Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Load = Annotated[float, Field(gt=0)]
 """A number of concurrent requests."""
 Schedule = Annotated[
     tuple[tuple[int, ...], ...],

@@ -27,11 +27,6 @@ _RESERVED_HEADERS: Final = (
 """Headers that the client sets, or that would change the kind of request."""
 
 
-def _scheme_problem(scheme: str) -> str | None:
-    is_basic = scheme.lower() == "basic"
-    return "cannot be Basic; use `basic_auth` with a username and a password" if is_basic else None
-
-
 def _header_problem(name: str) -> str | None:
     if name.lower() not in _RESERVED_HEADERS.split():
         return None
@@ -41,6 +36,7 @@ def _header_problem(name: str) -> str | None:
 
 # fmt: off
 Token = matches(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not a word that a header may hold: letters, digits and hyphens")
+Scheme = Annotated[str, Token, refuses(lambda scheme: "cannot be Basic; use `basic_auth` with a username and a password" if scheme.lower() == "basic" else None)]
 HeaderName = Annotated[str, Token, refuses(_header_problem)]
 HeaderText = Annotated[str, Public, matches(r"[\x20-\x7e]*", "is not a header's value: it must be one line of visible ASCII characters")]
 
@@ -48,7 +44,7 @@ HeaderText = Annotated[str, Public, matches(r"[\x20-\x7e]*", "is not a header's 
 class Authorization(Section):
     """The `Authorization` header."""
 
-    type: Annotated[str, Token, refuses(_scheme_problem)] = Field(default="Bearer", description="Scheme of the header.")
+    type: Scheme = Field(default="Bearer", description="Scheme of the header.")
     credentials: Secret | None = Field(default=None, description="Token, as a variable `${NAME}`.")
     credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = Field(default=None, description="A file with the token. Changes are applied without a reload.")
 

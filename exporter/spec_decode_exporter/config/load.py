@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -9,14 +10,14 @@ from typing import Final
 
 import yaml
 
-from spec_decode_exporter.config.environment import expand
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS, Source, read_source
-from spec_decode_exporter.config.types import Context, ReadRates, SettingsPlace
+from spec_decode_exporter.config.types import Context, Expanded, ReadRates, SettingsPlace
 
 IN_CHART: Final = "SPEC_DECODE_EXPORTER_IN_CHART"
 """Variable that the Helm chart sets: its values are the place of the settings."""
+_REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
 
 
 def load(
@@ -51,6 +52,27 @@ def load(
             source.add_problem(place, message)
     source.refuse()
     return config
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """Return ``text`` with its variables replaced; the same text if it names none.
+
+    Raises:
+        ValueError: A variable is not set, or a reference is not complete.
+    """
+    value, references = _REFERENCE.subn(lambda match: _value(match, environ), text)
+    return Expanded.of(value, text) if references else text
+
+
+def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    if match["broken"]:
+        raise ValueError("`${` without a variable; write `${NAME}`, or `$${` for these two characters")
+    name = match["name"]
+    if name is not None and name not in environ:
+        raise ValueError(
+            f"the environment variable {name} is not set; set it, or write `$${{{name}}}` for the text"
+        )
+    return "$" if name is None else environ[name]
 
 
 def _override(source: Source, name: str, value: object) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
-from spec_decode_exporter.config.mistakes import Mistake
+from spec_decode_exporter.config.mistakes import KeyPath, Mistake
 from spec_decode_exporter.config.types import Duration, Quantity, Section, Share
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -72,20 +72,21 @@ class Policy(Section):
 # fmt: on
 
 
-def merged(own: AnySection | None, general: AnySection) -> AnySection:
+def merged(own: AnySection, general: AnySection) -> AnySection:
     """Return ``general`` with the keys that a target sets itself replaced, at any depth."""
-    if own is None:
-        return general
     values = {name: (getattr(own, name), getattr(general, name)) for name in own.model_fields_set}
     sections = {name: merged(*pair) for name, pair in values.items() if isinstance(pair[0], Section)}
     return general.model_copy(update={name: pair[0] for name, pair in values.items()} | sections)
 
 
-def misordered(own: Policy, whole: Policy) -> Iterator[Mistake]:
-    """Yield the thresholds of ``whole`` that contradict each other, each at a key that ``own`` sets."""
+def misordered(place: KeyPath, own: Policy, whole: Policy) -> Iterator[Mistake]:
+    """Yield the thresholds of ``whole`` that contradict each other, each at a key that ``own``, at ``place``, sets."""
     for lower, upper in pairwise(("harmful", "poor", "marginal", "healthy")):
         low, high = getattr(whole.speedup, lower), getattr(whole.speedup, upper)
         if low > high and upper in own.speedup.model_fields_set:
-            yield ("speedup", upper), f"is less than `{lower}`, {low:g}; raise it, or lower `{lower}`"
+            yield (*place, "speedup", upper), f"is less than `{lower}`, {low:g}; raise it, or lower `{lower}`"
         elif low > high and lower in own.speedup.model_fields_set:
-            yield ("speedup", lower), f"is more than `{upper}`, {high:g}; lower it, or raise `{upper}`"
+            yield (
+                (*place, "speedup", lower),
+                f"is more than `{upper}`, {high:g}; lower it, or raise `{upper}`",
+            )

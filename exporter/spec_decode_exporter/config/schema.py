@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from spec_decode_exporter.config.comparison_settings import (
     BaselineSettings,
@@ -15,26 +23,30 @@ from spec_decode_exporter.config.comparison_settings import (
     ReferenceSettings,
 )
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.config.mistakes import Mistake, MistakesError, near_name
+from spec_decode_exporter.config.mistakes import Mistake, near_name
 from spec_decode_exporter.config.policy import Policy, merged, misordered
-from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
+    MAX_FILE_BYTES,
     Context,
     Duration,
     DurationOrOff,
     LocatedPath,
     NotEmpty,
+    ReadableFile,
     Section,
     SettingsPlace,
     Size,
     format_duration,
     refuses,
 )
+from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import Url
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
+MIN_SALT: Final = 16
+"""Bytes of a salt: a shorter one could be guessed, and with it the users."""
 
 
 class Group(StrEnum):
@@ -63,12 +75,6 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-def _group_problem(name: str) -> str | None:
-    if name in set(Group):
-        return None
-    return near_name(name, [*Group], "group of metrics")
-
-
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     repeated = sorted({format_duration(window) for window in windows if windows.count(window) > 1})
     if repeated:
@@ -76,11 +82,20 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(windows))
 
 
-GroupName = Annotated[str, refuses(_group_problem)]
+def _order_problem(bounds: tuple[float, ...]) -> str | None:
+    ascends = list(bounds) == sorted(set(bounds))
+    return None if ascends else "do not ascend; write each bound once, the lowest first"
+
+
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
+PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
+Bound = Annotated[float, Field(ge=0, le=100)]
 
 
 # fmt: off
+GroupName = Annotated[str, refuses(lambda name: None if name in set(Group) else near_name(name, [*Group], "group of metrics"))]
+
+
 class Metrics(Section):
     """Selection of the metrics: a profile, then groups.
 
@@ -107,15 +122,11 @@ class Poll(Section):
     max_body: Size = Field(default=4 * 2**20, description="Maximum size of a page after decompression. The default is enough for about 110 vLLM engines at one address.")
     filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the needed samples if the server supports that; `off` always requests the whole page.")
 
-    @field_validator("histogram_interval")
-    @classmethod
-    def _no_shorter_than_interval(cls, value: float, info: ValidationInfo) -> float:
-        interval = info.data.get("interval", value)
-        if value < interval:
-            raise ValueError(
-                f"is shorter than `interval`, {format_duration(interval)}; make it at least that long"
-            )
-        return value
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield an interval of histograms that is shorter than that of polls."""
+        if self.histogram_interval < self.interval:
+            least = format_duration(self.interval)
+            yield ("histogram_interval",), f"is shorter than `interval`, {least}; make it at least that long"
 
 
 class StateSettings(Section):
@@ -139,11 +150,49 @@ class Limits(Section):
     engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="Maximum number of engines of all targets together. A target counts as at least one engine, an engine with very long labels as several. Above the limit, configured targets come first, then those of the lists in their order. The default depends on the [memory](../guide/kubernetes-sidecar.md#memory) limit of the container.")
 
 
+class RequestUsers(Section):
+    """Users, identified by a hash. Without this section no data of users is kept."""
+
+    salt_file: ReadableFile = Field(description="A file with the key of the hash, read at the start and at a reload. Keep it secret: it allows testing names.")
+    max: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of users with their own series; the others are `other`.")
+
+    _key: bytes = PrivateAttr(default=b"")
+
+    @property
+    def key(self) -> bytes:
+        """The salt at the time when the configuration was read."""
+        return self._key
+
+    @model_validator(mode="after")
+    def _salted(self) -> Self:
+        try:
+            self._key = read_bounded(self.salt_file, MAX_FILE_BYTES).strip()
+        except OSError as error:
+            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
+        if len(self._key) < MIN_SALT:
+            raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
+        return self
+
+
+class RequestSettings(Section):
+    """Requests that are sent to `/api/v1/requests`; see [requests.md](../guide/requests.md)."""
+
+    ingest: bool = Field(default=False, description="Accept requests. Any client that can open the exporter's pages can then send them.")
+    temperatures: Annotated[tuple[Bound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(0.0, 0.3, 0.7, 1.0), max_length=12, description="Upper bounds of the temperature buckets, the values of the label `temperature`.")
+    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, refuses(_order_problem)] = Field(default=(1_000, 4_000, 16_000, 64_000), max_length=12, description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.")
+    models: Annotated[int, Field(ge=1, le=200)] = Field(default=20, description="Maximum number of models with their own series; the others are `other`.")
+    types: Annotated[int, Field(ge=1, le=200)] = Field(default=10, description="Maximum number of request types with their own series; the others are `other`.")
+    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(default=60, description="Maximum number of combinations of model, type and temperature. Each has up to 37 series, 74 in the profile `full`; the others are `other` of their model.")
+    keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(default=20_000, description="Maximum number of requests in the windows, at most 700 bytes each; with more, a window covers the newest ones.")
+    rate: Annotated[int, Field(ge=1, le=100_000)] = Field(default=2_000, description="Maximum number of accepted requests per second; more are counted and dropped.")
+    users: RequestUsers | None = Field(default=None, description="Identification of users; without it no data of users is kept.")
+
+
 class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
     windows: Windows = Field(default=(30.0, 300.0), description="Lengths of the sliding windows, the values of the label `window`.")
-    poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
+    poll: Poll = Field(default_factory=Poll, description="Polling of the servers.")
     cost: CostSettings | None = Field(default=None, description="Cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
     baseline: BaselineSettings | None = Field(default=None, description="Source of the baseline, for targets without their own `baseline`.")
     reference: ReferenceSettings | None = Field(default=None, description="Acceptance rate to compare with, for targets without their own `reference`.")
@@ -168,14 +217,6 @@ class Config(Section):
         """Place of the settings."""
         return self._place
 
-    @field_validator("poll", "policy", "targets", "experiments")
-    @classmethod
-    def _consistent_with_earlier(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401  a section
-        """Reject a section that contradicts an earlier one; ``mistakes`` would wait for all others."""
-        if found := list(_CHECKS[str(info.field_name)](value, info.data)):
-            raise MistakesError(found)
-        return value
-
     @field_validator("targets")
     @classmethod
     def _at_least_the_default(cls, targets: tuple[TargetSettings, ...], info: ValidationInfo) -> tuple[TargetSettings, ...]:
@@ -183,59 +224,48 @@ class Config(Section):
         discovery = info.data.get("discovery")
         nothing = not targets and discovery is not None and not discovery.ways
         return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield contradictions between sections: of windows and intervals, thresholds, targets, experiments."""
+        pairs = (("interval", "shortest", self.windows[0]), ("histogram_interval", "longest", self.windows[-1]))
+        for key, which, window in pairs:
+            if getattr(self.poll, key) > window / 3:
+                limit = format_duration(math.floor(window * 1000 / 3) / 1000)
+                whole = f"{which} window, {format_duration(window)}"
+                yield ("poll", key), f"is more than a third of the {whole}; make it at most {limit}"
+                break  # the other one is at least as long
+        yield from misordered(("policy",), self.policy, self.policy)
+        yield from self._mistakes_of_targets()
+        yield from self._mistakes_of_experiments()
+
+    def _mistakes_of_targets(self) -> Iterator[Mistake]:
+        """Yield targets with the address or the name of another, and thresholds that contradict each other."""
+        urls, names = set[Url](), set[str]()
+        for index, target in enumerate(self.targets):
+            if (url := Url.of(target.url)) in urls:
+                yield ("targets", index, "url"), "is also the address of another target; remove one of the two"
+            elif target.called in names:
+                second = f"makes it a second target with the name {target.called}"
+                missing = "is missing: its address " if target.name is None else ""
+                yield ("targets", index, "name"), f"{missing}{second}; give each its own `name`"
+            urls.add(url)
+            names.add(target.called)
+            if target.policy is not None:
+                place, whole = ("targets", index, "policy"), merged(target.policy, self.policy)
+                yield from misordered(place, target.policy, whole)
+
+    def _mistakes_of_experiments(self) -> Iterator[Mistake]:
+        """Yield experiments with the name of an earlier one, or with arms that another exporter monitors."""
+        count = self.discovery.shard.count
+        if self.experiments and count > 1:
+            yield ("experiments",), (
+                f"cannot be compared by one of {count} exporters that share the targets, because each monitors "
+                "only its own; set `discovery.shard.count` to 1, or use the recording rules of "
+                "config/prometheus/rules/arms.yml"
+            )
+            return
+        names = [experiment.name for experiment in self.experiments]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                yield ("experiments", index, "name"), "is also the name of another experiment; give each its own"
 # fmt: on
-
-
-def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield intervals that leave a window fewer than three polls."""
-    windows = earlier.get("windows", (math.inf,))
-    pairs = (("interval", "shortest", windows[0]), ("histogram_interval", "longest", windows[-1]))
-    for key, which, window in pairs:
-        if getattr(poll, key) > window / 3:
-            limit = format_duration(math.floor(window * 1000 / 3) / 1000)
-            whole = f"{which} window, {format_duration(window)}"
-            yield (key,), f"is more than a third of the {whole}; make it at most {limit}"
-
-
-def _inconsistent_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield targets with the address or the name of another, and thresholds that contradict each other."""
-    general: Policy | None = earlier.get("policy")
-    urls, names = set[Url](), set[str]()
-    for index, target in enumerate(targets):
-        if (url := Url.of(target.url)) in urls:
-            yield (index, "url"), "is also the address of another target; remove one of the two"
-        elif target.called in names:
-            second = f"makes it a second target with the name {target.called}"
-            missing = "is missing: its address " if target.name is None else ""
-            yield (index, "name"), f"{missing}{second}; give each its own `name`"
-        urls.add(url)
-        names.add(target.called)
-        if target.policy is not None and general is not None:
-            for key, message in misordered(target.policy, merged(target.policy, general)):
-                yield (index, "policy", *key), message
-
-
-def _incomparable(experiments: tuple[ExperimentSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield experiments with the name of an earlier one, or with arms that another exporter monitors."""
-    count = earlier["discovery"].shard.count if "discovery" in earlier else 1
-    if experiments and count > 1:
-        message = (
-            f"cannot be compared by one of {count} exporters that share the targets, because each monitors "
-            "only its own; set `discovery.shard.count` to 1, or use the recording rules of "
-            "config/prometheus/rules/arms.yml"
-        )
-        yield (), message
-        return
-    names = [experiment.name for experiment in experiments]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            yield (index, "name"), "is also the name of another experiment; give each its own"
-
-
-_CHECKS: Final[dict[str, Callable[[Any, dict[str, Any]], Iterator[Mistake]]]] = {
-    "poll": _rare_polls,
-    "policy": lambda policy, _: misordered(policy, policy),
-    "targets": _inconsistent_targets,
-    "experiments": _incomparable,
-}
-"""Checks of a section beside the earlier ones that are valid."""

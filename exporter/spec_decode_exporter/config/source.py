@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from spec_decode_exporter.config.environment import Expanded, FromVariable
 from spec_decode_exporter.config.mistakes import (
     ConfigError,
     KeyPath,
@@ -26,14 +25,12 @@ from spec_decode_exporter.config.mistakes import (
     dotted,
     near_name,
 )
-from spec_decode_exporter.config.types import Context
+from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded, FromVariable
 from spec_decode_exporter.core.files import size_text
 
 if typing.TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-MAX_BYTES: Final = 2**20
-"""Bytes of a file."""
 MAX_VALUES: Final = 50_000
 """Keys and values of a file: about 13 MB and 2 s."""
 MAX_ALIASED: Final = 100_000
@@ -45,8 +42,8 @@ FLAGS: Final = "command line"
 """The place of a mistake in a flag. The place of a mistake in a variable is its name."""
 _MAX_PROBLEMS: Final = 100
 """Mistakes that are reported."""
-_MAX_QUOTED: Final = 200
-_MAX_SHOWN: Final = 40
+_MAX_QUOTED: Final = 100
+"""Characters of a value or of an error of PyYAML in a message."""
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
@@ -160,19 +157,14 @@ def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
         ConfigError: It cannot be read at all.
     """
     try:
-        source = source_of(read_beginning(path), str(path), expand)
+        with path.open("rb") as file:  # or a pipe
+            source = source_of(file.read(MAX_FILE_BYTES + 1), str(path), expand)
     except OSError as error:
         raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from None
     if not isinstance(source.data, dict | None):
         source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
     source.data = source.data if isinstance(source.data, dict) else {}
     return source
-
-
-def read_beginning(path: Path) -> bytes:
-    """Return the content of a file or a pipe; of a larger one, one byte more than the limit."""
-    with path.open("rb") as file:
-        return file.read(MAX_BYTES + 1)
 
 
 def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Source:
@@ -183,8 +175,8 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
     """
     source, text, line = Source(name), "", 0
     try:
-        if len(data) > MAX_BYTES:
-            raise _BoundError(problem=f"is larger than {size_text(MAX_BYTES)}")
+        if len(data) > MAX_FILE_BYTES:
+            raise _BoundError(problem=f"is larger than {size_text(MAX_FILE_BYTES)}")
         text = data.decode("utf-8-sig")
         root = _Loader(text).get_single_node()
         source.data = None if root is None else _Reader(source, expand).value(root, ())
@@ -332,7 +324,7 @@ def _shown(value: object) -> str:
     if isinstance(value, Expanded):
         return f"the value of {value.origin}"
     if isinstance(value, str):
-        return repr(value[:_MAX_SHOWN]) + ("…" if len(value) > _MAX_SHOWN else "")
+        return repr(value[:_MAX_QUOTED]) + ("…" if len(value) > _MAX_QUOTED else "")
     return "a list" if isinstance(value, list) else "a mapping"
 
 

@@ -14,15 +14,17 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import LabelName, Labels, Printable
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.types import (
     Duration,
     Endpoint,
+    LabelName,
+    Labels,
     LocatedPath,
     NotEmpty,
     PageUrl,
+    Printable,
     Section,
     excludes,
     matches,
@@ -57,10 +59,6 @@ def default_name(url: str) -> str:
     return "/".join(filter(None, (address(url), model_of(url))))
 
 
-def _pod_label_problem(name: str) -> str | None:
-    return "is a label that every pod's target has; choose another name" if name in POD_LABELS else None
-
-
 def _index(value: object) -> object:
     """Replace ``auto`` by the ordinal of this replica."""
     if value != "auto":
@@ -86,7 +84,7 @@ DnsName = Annotated[str, matches(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_
 Namespace = Annotated[str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(f"^{NAMESPACE}$")]
 LabelSelector = Annotated[str, matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"), written_as(f"^({_SELECTOR})$")]
 PodKey = Annotated[str, matches(_POD_KEY, "is not the key of a pod's label or annotation, such as app.kubernetes.io/name")]
-PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]
+PodLabelName = Annotated[LabelName, refuses(lambda name: "is a label that every pod's target has; choose another name" if name in POD_LABELS else None)]
 Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
 """The number of a port, or its name in the container."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,13 +22,12 @@ from pydantic import (
     model_validator,
 )
 
-from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
-MAX_SECRET_BYTES: Final = 2**20
-"""Bytes of a file with a secret, a certificate or a key."""
+MAX_FILE_BYTES: Final = 2**20
+"""Bytes of a configuration file, and of a file with a secret, a certificate or a key that it names."""
 _MAX_SECONDS: Final = 366 * 86_400.0
 _MILLISECONDS: Final = {
     "y": 365 * 86_400_000,
@@ -48,17 +47,61 @@ DURATION_PATTERN: Final = (
 _SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
 _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
+MAX_LABELS: Final = 64
+"""Labels of one target, and label names of all targets together: each series has every name."""
+MAX_LABEL_NAME: Final = 128
+"""Characters of a label's name."""
+MAX_LABEL_VALUE: Final = 1_024
+"""Characters of a label's value: every series of a target repeats it."""
+MAX_LABEL_CHARACTERS: Final = 2_048
+"""Characters of the names and values of all labels that discovery gives to a target."""
+_OWN_LABELS: Final = (
+    "action arm baseline basis cause check discovery draft_model effect engine engine_kind experiment "
+    "external_url front_end implementation kind label length major method method_source minor model_name "
+    "page patchlevel position prompt_tokens python_version quantile reason request_type revision source "
+    "state target temperature tokens user verdict version window"
+)
+RESERVED_LABELS: Final = frozenset(_OWN_LABELS.split())
+"""Labels of this exporter's own metrics."""
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 
 SettingsPlace = Literal["flags", "file", "chart", "history"]
 """Place into which advice is pasted: the exporter's settings, the chart's values, or the flags of a history."""
 
 
+class _Sourced(str):
+    __slots__ = ("origin",)
+    origin: str
+
+    @classmethod
+    def of(cls, value: str, origin: str) -> Self:
+        """Return ``value`` with its origin."""
+        sourced = cls(value)
+        sourced.origin = origin
+        return sourced
+
+
+class Expanded(_Sourced):
+    """A value with environment variables in it. Messages show only its text in the file, ``origin``."""
+
+    @property
+    def is_one_variable(self) -> bool:
+        """True if the text in the file is one variable and nothing else, as a secret must be."""
+        return re.fullmatch(r"\$\{\w+\}", self.origin, re.ASCII) is not None
+
+
+class FromVariable(_Sourced):
+    """The value of a flag from an environment variable, whose name is ``origin``."""
+
+
 class Section(BaseModel):
     """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
     # Deferred: below the configuration a section needs no validator of its own, which takes memory.
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, defer_build=True
+    )
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield the mistakes that involve several keys; each key is valid by itself."""
@@ -147,6 +190,31 @@ def label_matchers(text: str) -> str:
     return inner
 
 
+def label_problem(name: str) -> str | None:
+    """Return the mistake in a label's name and the remedy; None if it is valid."""
+    if len(name) > MAX_LABEL_NAME:
+        return f"has a name of more than {MAX_LABEL_NAME} characters; choose a shorter one"
+    if not _NAME.fullmatch(name):
+        return "is not a label name; use letters, digits and underscores, and no digit first"
+    if name.startswith("__"):
+        return "begins with two underscores, which Prometheus reserves; choose another name"
+    if name in {"instance", "job", "le"}:
+        return "is a label that Prometheus sets; choose another name"
+    if name in RESERVED_LABELS:
+        return "is a label of the exporter's own metrics; choose another name"
+    return None
+
+
+def value_problem(value: str) -> str | None:
+    """Return the mistake in a label's value and the remedy; None if it is valid."""
+    if len(value) > MAX_LABEL_VALUE:
+        return f"has a value of more than {MAX_LABEL_VALUE:,} characters; shorten it"
+    # Half a surrogate pair is not printable either: it cannot be encoded.
+    if not value.isprintable():
+        return "has a value with a character that cannot be printed, such as a line break; remove it"
+    return None
+
+
 def _duration(value: object) -> float:
     seconds = parse_duration(value)
     if seconds > _MAX_SECONDS:
@@ -190,7 +258,7 @@ def _readable(value: Path, info: ValidationInfo) -> Path:
     """Reject an unreadable file at the start rather than at the first poll."""
     try:
         if context_of(info) is not None:
-            read_bounded(value, MAX_SECRET_BYTES)
+            read_bounded(value, MAX_FILE_BYTES)
     except OSError as error:
         raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
     except ValueError:
@@ -255,7 +323,7 @@ NotEmpty = refuses(lambda value: None if value else "must not be empty")
 """The check that a list has an element."""
 Share = Annotated[float, Field(ge=0, le=1)]
 """A part of a whole."""
-Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Quantity = Annotated[float, Field(ge=0)]
 """A number that is not negative."""
 Public = BeforeValidator(_public)
 """The check that a value stands in the file as it is."""
@@ -263,4 +331,10 @@ LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": 
 """Relative to the directory of the configuration file."""
 ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
 """A file that could be read when the configuration was; it may change later."""
+Printable = refuses(value_problem)
+"""The check that a text can be the value of a label."""
+LabelName = Annotated[str, refuses(label_problem)]
+LabelValue = Annotated[str, Printable, WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_LABEL_VALUE, "title": "text"})]
+"""Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""
+Labels = Annotated[Mapping[LabelName, LabelValue], Field(max_length=MAX_LABELS)]
 # fmt: on

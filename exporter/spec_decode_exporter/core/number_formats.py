@@ -16,8 +16,7 @@ ABSENT: Final = "-"
 _MILLISECOND: Final = 1e-3
 _DAY: Final = 86_400
 _UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (_DAY, ""))
-_GIGABYTE: Final = 10**9
-_MEGABYTE: Final = 10**6
+_GIGABYTE, _MEGABYTE = 10**9, 10**6
 
 
 def share(value: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -49,18 +49,19 @@ def back_off(failures: int, shortest: float, longest: float) -> float:
     return max(shortest, min(longest, shortest * 2.0 ** (min(failures, 64) - 1)))
 
 
-class PersistenceFilter(Generic[T]):
-    """Confirms the claims of repeated tests: a claim counts only after it has held for some time.
+def persistent(since: dict[T, float], claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
+    """Return the claims of a test at ``now`` (monotonic) that have held at every test for ``seconds``.
 
     A test with 5 % false positives is wrong at some moment of most hours if it runs every few seconds. A
     claim that held at every test of a whole window is confirmed by two disjoint windows, and by all between.
+
+    Args:
+        since: The moment since which each claim of the last test holds; replaced by those of this test.
+        claims: Claims of this test.
+        now: Seconds.
+        seconds: Length of the window.
     """
-
-    def __init__(self) -> None:
-        """Begin without a claim."""
-        self._since: dict[T, float] = {}
-
-    def confirmed(self, claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
-        """Return the claims of ``now`` (monotonic) that have held at every test for ``seconds``."""
-        self._since = {claim: self._since.get(claim, now) for claim in claims}
-        return frozenset(claim for claim, since in self._since.items() if now - since >= seconds)
+    held = {claim: since.get(claim, now) for claim in claims}
+    since.clear()
+    since.update(held)
+    return frozenset(claim for claim, moment in held.items() if now - moment >= seconds)

@@ -13,9 +13,9 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import POD_LABELS, Discovery
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import TARGET_LISTS

@@ -11,9 +11,9 @@ import structlog
 from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 CONFIGURED: Final = "static"  # kind of discovery of targets in the configuration

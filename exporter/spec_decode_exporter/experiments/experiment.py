@@ -9,7 +9,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.core.recurring import PersistenceFilter
+from spec_decode_exporter.core.recurring import persistent
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.pace import TypeTimesOf, added_types
 from spec_decode_exporter.scrape.engines import Latency
@@ -89,8 +89,7 @@ def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
     return next((name for name, arm in settings.arms.items() if arm.match.items() <= has), None)
 
 
-Claims = PersistenceFilter[tuple[str, ...]]
-"""Confirms arm and basis of each winner, and the pairs of arms of which the first is faster."""
+Claims = dict[tuple[str, ...], float]  # since when (monotonic) an arm wins by a basis, or beats another one
 
 
 def compare(
@@ -117,7 +116,8 @@ def compare(
     longest = {name: each[-1] for name, each in windows.items()}
     winners = {(_WINS, winner(settings.baseline, longest, basis) or "", basis) for basis in SpeedupBasis}
     faster = _faster(longest)
-    confirmed = claims.confirmed(faster | winners, newest, lengths[-1]) if claims else faster | winners
+    claimed = faster | winners
+    confirmed = claimed if claims is None else persistent(claims, claimed, newest, lengths[-1])
     arms = {
         name: ArmFindings(
             each,

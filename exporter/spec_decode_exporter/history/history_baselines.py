@@ -11,14 +11,11 @@ from math import inf
 from typing import Final, TypeVar
 
 from spec_decode_exporter.config.comparison_settings import PrometheusSettings
-from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_reader import MAX_BODY, BaselineReader, FoundBaseline, server_of
 from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
-from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.client import Client
 
@@ -52,23 +49,10 @@ class _Plan:
 class HistoryBaselines:
     """Reads the baselines of all targets with a history."""
 
-    def __init__(
-        self,
-        monitors: Iterable[TargetMonitor],
-        config: Callable[[], Config],
-        remembered: Remembered,
-        clock: Clock,
-        *,
-        errors: Isolation,
-        connect: Connect = open_client,
-    ) -> None:
-        """Prepare to ``run``; ``monitors`` are those of each moment, ``remembered`` takes the baselines."""
-        self._monitors = monitors
-        self._config = config
-        self._remembered = remembered
-        self._clock = clock
-        self._errors = errors
-        self._connect = connect
+    def __init__(self, fleet: Fleet, connect: Connect = open_client) -> None:
+        """Prepare to ``run`` for the targets that ``fleet`` has at each moment."""
+        self._fleet, self._connect = fleet, connect
+        self._clock, self._remembered = fleet.shared.clock, fleet.shared.remembered
         self._plans: dict[tuple[tuple[str, str], PrometheusSettings], _Plan] = {}
 
     async def run(self) -> None:
@@ -87,7 +71,7 @@ class HistoryBaselines:
             due = [monitor for monitor in monitors if self._plan(monitor, settings).moment <= now]
             if due:
                 read = partial(self._read, settings, due, is_only_target=len(monitors) == 1)
-                await self._errors.attempt_async("baselines", read, {"source": settings.url})
+                await self._fleet.shared.errors.attempt_async("baselines", read, {"source": settings.url})
 
     def give_up(self) -> None:
         """Note each target whose reading has not ended, because there is no more time for it."""
@@ -106,9 +90,9 @@ class HistoryBaselines:
             plan.reason = reason
 
     def _users(self) -> Mapping[PrometheusSettings, Sequence[TargetMonitor]]:
-        general = self._config().baseline
+        general = self._fleet.config.baseline
         users: defaultdict[PrometheusSettings, list[TargetMonitor]] = defaultdict(list)
-        for monitor in self._monitors:
+        for monitor in self._fleet:
             baseline = monitor.target.baseline or general
             if baseline is not None:
                 users[baseline.prometheus].append(monitor)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import open_plain, size_text
 from spec_decode_exporter.core.numbers import MAX_UNIX, decode
 from spec_decode_exporter.core.user_errors import ExporterError
@@ -188,7 +189,7 @@ def _server_info(speculation: ServedSpeculation) -> Mapping[str, object]:
     return {"vllm_config": {"speculative_config": {key: each for key, each in settings.items() if each}}}
 
 
-class RecordingClock:
+class RecordingClock(Clock):
     """Clock of a recording: it stands at the poll that was read last."""
 
     def __init__(self, moment: float, wall: float) -> None:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 import structlog
 from pydantic import Field
@@ -39,16 +39,6 @@ Plain = bool | int | float | str | None
 
 class UnknownEventError(ValueError):
     """Text that is not the identifier of an event."""
-
-
-class EventSubject(NamedTuple):
-    """Labels of the engine, the target or the model that an event is about."""
-
-    target: str = ""
-    """Empty for an event of requests."""
-    model_name: str | None = None
-    engine: str | None = None
-    """None for an event of a target or of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +102,19 @@ class EventLog:
         """Identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
 
-    def record(self, event: Event, wall: float, subject: EventSubject) -> None:
-        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead."""
+    def record(self, event: Event, wall: float, labels: Item) -> None:
+        """Write an event of an engine or a target to the log at a Unix time and keep it.
+
+        Beyond the rate, count it instead.
+        """
         if self._rate.take():
-            self._keep(event, wall, subject)
+            self._keep(event, wall, labels)
             return
         self._omitted += 1
         if self._now() - self._reported_at >= REPEATED_AFTER:
             self._reported_at = self._now()
             fields = {"omitted": self._omitted, "example": event.name}
-            self._keep(Event("events_omitted", fields), wall, EventSubject(subject.target))
+            self._keep(Event("events_omitted", fields), wall, {"target": labels["target"]})
 
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
@@ -137,12 +130,12 @@ class EventLog:
         gap = identifier is not None and (number < before or not is_own)
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
 
-    def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
+    def _keep(self, event: Event, wall: float, labels: Item) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
         fields = {name: _plain(value) for name, value in event.fields.items()}
-        labels = {name: label for name, label in subject._asdict().items() if label}
-        engine = None if subject.engine is None else id_of(labels)
-        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, engine, fields)
+        model_name, engine = labels.get("model_name"), labels.get("engine")
+        subject = (labels["target"], model_name, engine, None if engine is None else id_of(labels))
+        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, fields)
         log = _log.bind(event_id=identifier, **labels, **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)
@@ -158,8 +151,7 @@ def engine_errors(events: EventLog, clock: Clock) -> Isolation:
     """Return an isolation whose internal errors become events of the engines that they concern."""
 
     def report(part: str, item: Item, error: Exception) -> None:
-        event = Event("internal_error", {"part": part}, error=error)
-        events.record(event, clock.wall(), EventSubject(**item))
+        events.record(Event("internal_error", {"part": part}, error=error), clock.wall(), item)
 
     return Isolation(clock.monotonic, report)
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.experiments.experiment import (
@@ -29,13 +28,8 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 
 RequestTimes = Callable[[str, str, float, float], ArmTypes]
 """Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
-
-
-class ExperimentMember(NamedTuple):
-    """Engine that may take part in experiments."""
-
-    member: Member
-    engine: EngineMonitor
+ExperimentMember = tuple[Member, EngineMonitor]
+"""Engine that may take part in experiments."""
 
 
 class ExperimentMonitor:
@@ -59,17 +53,17 @@ class ExperimentMonitor:
         self, members: Iterable[ExperimentMember], lengths: Sequence[float], now: float
     ) -> None:
         """Compare all arms over the windows of ``lengths`` until ``now``, monotonic; yield after each."""
-        compared, results, attempt = self._compared, dict[str, Experiment](), self._errors.attempt
-        engines = (attempt("comparison", NO_ITEM, lambda: list(members)) or []) if compared else []
+        compared, results = self._compared, dict[str, Experiment]()
+        engines = list(members) if compared else []
         for name, (settings, claims) in compared.items():
-            work = partial(compare, settings, [each.member for each in engines], lengths, now, claims)
-            experiment = attempt("comparison", {"experiment": name}, work)
+            work = partial(compare, settings, [member for member, _ in engines], lengths, now, claims)
+            experiment = self._errors.attempt("comparison", {"experiment": name}, work)
             if experiment is not None:
                 results[name] = experiment
             await yield_to_event_loop()
         if compared is self._compared:  # else others were adopted during the comparison
             self._results = results
-            attempt("experiment results", NO_ITEM, lambda: self._inform(engines))
+            self._inform(engines)
 
     def findings(self) -> Iterator[tuple[dict[str, str], ArmFindings]]:
         """Yield the labels and the findings of every arm."""
@@ -83,7 +77,7 @@ class ExperimentMonitor:
         faster: dict[EngineMonitor, FasterMethod] = {}
         for name, (settings, _) in self._compared.items():
             experiment = self._results.get(name)
-            placed = [(arm_of(settings, each.member), *each) for each in members]
+            placed = [(arm_of(settings, member), member, engine) for member, engine in members]
             plain: defaultdict[str, list[Learned]] = defaultdict(list)
             for arm, member, engine in placed:
                 if arm == settings.baseline:

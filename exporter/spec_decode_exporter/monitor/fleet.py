@@ -27,9 +27,6 @@ QUIET_SECONDS: Final = 60.0
 
 _log = structlog.get_logger()
 
-_MAX_LINES: Final = 60
-_LINE_EVERY: Final = 60.0
-"""Log lines about changes of targets: burst, and seconds for one more."""
 WITHOUT_LIMIT: Final = 2_000
 """Engines without a limit in the configuration or of a container."""
 MIN_ENGINES: Final = 16
@@ -62,7 +59,8 @@ class Fleet:
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes, self._background = asyncio.Lock(), Background()
-        self._lines = TokenBucket(_MAX_LINES, _LINE_EVERY, shared.clock.monotonic)
+        self._lines = TokenBucket(60, 60.0, shared.clock.monotonic)
+        """Log lines about changes of targets: as many at once, then one a minute."""
 
     def __iter__(self) -> Iterator[TargetMonitor]:
         return iter(list(self._monitors.values()))
@@ -98,8 +96,8 @@ class Fleet:
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
-        for _ in self.each("saving", TargetMonitor.remember):
-            pass
+        for monitor in self:
+            monitor.remember()
 
     async def stop(self) -> None:
         """Stop polling; connections stay open until ``close``."""
@@ -136,9 +134,9 @@ class Fleet:
 
     async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
-        monitor, errors = self._monitors.pop(key), self.shared.errors
-        errors.attempt("saving", monitor.item, monitor.remember)
-        await errors.attempt_async("closing", monitor.close, monitor.item)
+        monitor = self._monitors.pop(key)
+        monitor.remember()
+        await self.shared.errors.attempt_async("closing", monitor.close, monitor.item)
 
     async def _follow_one(self, key: TargetKey, target: Target) -> None:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""

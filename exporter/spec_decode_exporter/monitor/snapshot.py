@@ -124,11 +124,6 @@ class ExporterStatus:
     problem: str = ""
     """Sentence about the state file for the page; empty without a problem."""
 
-    @property
-    def reload_successful(self) -> bool:
-        """True if the last reload succeeded."""
-        return not self.reload_problem
-
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -20,13 +20,10 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import VERSION, RememberedBaseline, RememberedEngine, StateDocument
 
 MAX_BYTES: Final = 32 * 2**20
-MAX_ENGINES_BYTES: Final = 24 * 2**20
-"""Maximum size of the engines, of 6 to 20 kB each; a baseline has no more."""
 MAX_CONTAINERS: Final = 500_000
 """Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
 _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
-_MAX_SHOWN: Final = 100
 Entry = RememberedEngine | RememberedBaseline
 _log = structlog.get_logger(__name__)
 
@@ -154,7 +151,7 @@ def parsed_state(content: bytes) -> StateDocument:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:_MAX_SHOWN]) from None
+        raise ValueError(f"{place}: {first['msg']}".removeprefix(": ")[:100]) from None
 
 
 def entry_json(entry: Entry) -> list[bytes]:
@@ -168,8 +165,8 @@ def entry_json(entry: Entry) -> list[bytes]:
 
 
 def document(engines: list[bytes], baselines: list[bytes]) -> bytes:
-    """Return the document of entries; of too many bytes of engines, the last ones."""
-    while sum(map(len, engines)) > MAX_ENGINES_BYTES:
+    """Return the document of entries, of 6 to 20 kB each; of too many bytes, without the first engines."""
+    while engines and sum(map(len, (*engines, *baselines))) > MAX_BYTES - 2**20:  # commas take less
         del engines[:100]
     text = b'{"format":"spec-decode-exporter state","version":%d,"engines":[%s],"baselines":[%s]}\n'
     return text % (VERSION, b",".join(engines), b",".join(baselines))

@@ -7,17 +7,16 @@ names, then figures with the names of the exporter's metrics, all of the longest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
 import structlog
 
 from spec_decode_exporter.analysis.figure_table import FIGURE
-from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.estimate import Estimate, ratio
+from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
 _DIGITS: Final = 4
@@ -34,19 +33,16 @@ _FIGURES: Final = (
 _log = structlog.get_logger()
 
 
-async def write_summaries(
-    interval: float,
-    clock: Clock,
-    engines: Callable[[], Iterable[tuple[Mapping[str, str], EngineSnapshot]]],
-    errors: Isolation,
-) -> None:
-    """Write a line for each of ``engines()`` every ``interval`` seconds, until cancelled."""
+async def write_summaries(interval: float, fleet: Fleet) -> None:
+    """Write a line for each engine every ``interval`` seconds, until cancelled."""
+    clock = fleet.shared.clock
     due = clock.monotonic()
     while True:
         due = max(due + interval, clock.monotonic())
         await clock.sleep_until(due)
-        for labels, snapshot in engines():
-            line = errors.attempt("summary", labels, partial(summary_line, labels, snapshot))
+        for labels, snapshot in fleet.engines():
+            work = partial(summary_line, labels, snapshot)
+            line = fleet.shared.errors.attempt("summary", labels, work)
             if line:
                 _log.info("engine_summary", **line)
             await yield_to_event_loop()

@@ -15,12 +15,12 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.isolation import Item
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
@@ -160,7 +160,7 @@ class TargetMonitor:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
             types = partial(times, labels["model_name"], self.target.name)
             member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), types)
-            yield ExperimentMember(member, engine)
+            yield member, engine
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
@@ -186,10 +186,9 @@ class TargetMonitor:
         for name in self.engines:
             self._remember(name)
 
-    def record_event(self, event: Event, subject: EventSubject | None = None) -> None:
+    def record_event(self, event: Event, labels: Item | None = None) -> None:
         """Record an event of the target, or of one of its engines."""
-        subject = subject or EventSubject(self.target.name)
-        self._shared.events.record(event, self._shared.clock.wall(), subject)
+        self._shared.events.record(event, self._shared.clock.wall(), labels or self.item)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
         """Yield the labels of every engine and the result of ``work``; omit an engine that fails.
@@ -205,7 +204,7 @@ class TargetMonitor:
 
     def _configure(self, target: Target, config: Config) -> None:
         self.target = target
-        self.item: Mapping[str, str] = {"target": target.name}
+        self.item: Item = {"target": target.name}
         """Log fields that name the target."""
         self._config = config
         self._client = Client(
@@ -280,7 +279,7 @@ class TargetMonitor:
         """Record and return the events of an engine; none if ``work`` raises, which is an event too."""
         events = self._shared.engine_errors.attempt(part, engine.labels, work) or ()
         for event in events:
-            self.record_event(event, EventSubject(**engine.labels))
+            self.record_event(event, engine.labels)
         return events
 
     # Admission and eviction
@@ -341,7 +340,7 @@ class TargetMonitor:
             phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
         )
         self._take_places(self._places_of(name))
-        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), EventSubject(**labels))
+        self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), labels)
 
     def _remember(self, name: EngineName) -> None:
         engine, clock, remembered = self.engines[name], self._shared.clock, self._shared.remembered

@@ -18,11 +18,10 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.types import parse_duration
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.config.types import Expanded, parse_duration
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
@@ -52,7 +51,7 @@ DEFAULT_SECONDS: Final = 60.0
 RECENT: Final = 30.0
 """Length, in seconds, of the short second window of a longer observation."""
 MIN_POLLS: Final = 6
-"""Minimum number of polls of each server in an observation."""
+"""Minimum number of polls of each server in an observation, unless a flag sets their interval."""
 BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
 HOPELESS_SECONDS: Final = 10.0
@@ -143,12 +142,12 @@ class Observation:
         """
         self._clock, self._max_window = clock, config.windows[-1]
         shared = Shared(clock, spread=False, recorded=recorded)
-        remembered, errors, self.events = shared.remembered, shared.errors, shared.events
+        self.events = shared.events
         self.fleet = Fleet(config, shared)
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
-        self._baselines = HistoryBaselines(self._monitors, lambda: config, remembered, clock, errors=errors)
+        self._baselines = HistoryBaselines(self.fleet)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
         self.gave_up = False
@@ -288,7 +287,7 @@ def observe(*targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS)
         raise ValueError("give the address of a server at least, and more than 0 seconds")
     if not structlog.is_configured():
         configure_log("critical", "logfmt")  # structlog would print every event
-    return asyncio.run(watch(observed_config(targets, seconds), seconds, SystemClock()))
+    return asyncio.run(watch(observed_config(targets, seconds), seconds, Clock()))
 
 
 def observed_config(

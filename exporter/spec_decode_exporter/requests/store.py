@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace as with_fields
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.costs.cost import CostRange

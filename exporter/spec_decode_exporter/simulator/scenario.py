@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import count
 from math import pi, sin
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from spec_decode_exporter.config.cost_settings import Schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
@@ -18,7 +17,8 @@ from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, Duration, Section, Share
 
 MAX_TOKENS: Final = 32
-_INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
+INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
+"""Files of the included scenarios by name."""
 _LOADS: Final = tuple(2**doublings for doublings in range(9))
 """Running requests for which the cost is given."""
 
@@ -29,13 +29,7 @@ Processes = Annotated[int, Field(ge=1, le=64)]
 ModelName = Annotated[str, Field(min_length=1)]
 
 
-class ScenarioPart(Section):
-    """One mapping of a scenario."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-
-class Acceptance(ScenarioPart):
+class Acceptance(Section):
     """Conditional acceptance of a draft token, given the tokens before it; in a change, omitted keys stay."""
 
     mean: Share = 0.75
@@ -44,7 +38,7 @@ class Acceptance(ScenarioPart):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.95
 
 
-class Load(ScenarioPart):
+class Load(Section):
     """Load: clients with one request each at a time, or Poisson arrivals per second."""
 
     concurrency: Annotated[int, Field(ge=0, le=10_000)] | None = None
@@ -65,7 +59,7 @@ class Load(ScenarioPart):
             yield ("swing",), "is a share of `concurrency`; give that instead of `rate`"
 
 
-class Outputs(ScenarioPart):
+class Outputs(Section):
     """Lengths of responses in tokens, log-normal. One that reaches ``max`` ends by `length`."""
 
     mean: MeanLength = 200.0
@@ -82,7 +76,7 @@ class Prompts(Outputs):
     cached: Share = 0.25
 
 
-class RequestKind(ScenarioPart):
+class RequestKind(Section):
     """One kind of requests in a mix: its labels, its weight, and its differences from the others."""
 
     request_type: Annotated[str, Field(max_length=64)] = ""
@@ -93,7 +87,7 @@ class RequestKind(ScenarioPart):
     outputs: Outputs | None = None
 
 
-class SimulatedSpeculation(ScenarioPart):
+class SimulatedSpeculation(Section):
     """Speculation: method, draft length and cost. Three defaults depend on the method."""
 
     method: Literal["draft_model", "eagle3", "ngram"] = "draft_model"
@@ -119,7 +113,7 @@ class SimulatedSpeculation(ScenarioPart):
         return min([self.tokens, *planned[-1:]])
 
 
-class Machine(ScenarioPart):
+class Machine(Section):
     """Speed and capacity of each engine."""
 
     step: Duration = 0.025
@@ -144,7 +138,7 @@ class Machine(ScenarioPart):
             yield (), f"{text} a decode step would not hold all drafts; raise it or lower `max_requests`"
 
 
-class Restart(ScenarioPart):
+class Restart(Section):
     """Restart: the server closes its port, and returns with new counters and perhaps other draft lengths."""
 
     down: Duration = 20.0
@@ -152,7 +146,7 @@ class Restart(ScenarioPart):
     tokens_per_batch_size: Schedule | None = None
 
 
-class Phase(ScenarioPart):
+class Phase(Section):
     """Changes at one moment; everything else stays."""
 
     at: Duration
@@ -165,7 +159,7 @@ class Phase(ScenarioPart):
     restart: Restart | None = None
 
 
-class Scenario(ScenarioPart):
+class Scenario(Section):
     """A simulated vLLM server, its load and its phases."""
 
     description: str = ""
@@ -190,6 +184,17 @@ class Scenario(ScenarioPart):
         moments = [*(phase.at for phase in self.phases), *([] if self.repeat is None else [self.repeat])]
         if moments != sorted(set(moments)):
             yield ("phases",), "are not in the order of their `at`, or not before `repeat`; order the phases"
+
+    def after(self, part: Phase | RequestKind) -> Scenario:
+        """Return the scenario with what ``part`` has instead."""
+        names = ("load", "prompts", "outputs", "mix")
+        changed: dict[str, Any] = {name: getattr(part, name, None) for name in names}
+        if part.acceptance is not None:
+            change = part.acceptance.model_dump(exclude_unset=True)
+            changed["acceptance"] = self.acceptance.model_copy(update=change)
+        if (coverage := getattr(part, "coverage", None)) is not None:
+            changed["speculation"] = self.speculation.model_copy(update={"coverage": coverage})
+        return self.model_copy(update={name: value for name, value in changed.items() if value is not None})
 
     def draft_cost_ratio(self, requests: float) -> float:
         """Return the true cost of one more draft token for a batch of ``requests``, in plain decode steps.
@@ -216,47 +221,19 @@ class Scenario(ScenarioPart):
         return {"speculative": known, "cost": {"loads": loads}}
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """Conditions of a new request."""
-
-    acceptance: Acceptance
-    load: Load
-    coverage: float
-    prompts: Prompts
-    outputs: Outputs
-    mix: tuple[RequestKind, ...]
-
-    def after(self, part: Phase | RequestKind) -> Conditions:
-        """Return the conditions with what ``part`` has instead."""
-        names = ("load", "coverage", "prompts", "outputs", "mix")
-        own: dict[str, Any] = {name: getattr(part, name, None) for name in names}
-        if part.acceptance is not None:
-            change = part.acceptance.model_dump(exclude_unset=True)
-            own["acceptance"] = self.acceptance.model_copy(update=change)
-        return replace(self, **{name: value for name, value in own.items() if value is not None})
-
-
-def changes(scenario: Scenario) -> Iterator[tuple[float, Conditions, Restart | None]]:
-    """Yield the moment, the conditions and the restart of each change, the first at 0.
+def changes(scenario: Scenario) -> Iterator[tuple[float, Scenario, Restart | None]]:
+    """Yield the moment, the scenario of new requests and the restart of each change, the first at 0.
 
     It is endless if the scenario repeats.
     """
-    its = scenario
-    first = Conditions(its.acceptance, its.load, its.speculation.coverage, its.prompts, its.outputs, its.mix)
     for cycle in count():
-        begin, conditions = cycle * (scenario.repeat or 0.0), first
-        yield begin, conditions, None
+        begin, changed = cycle * (scenario.repeat or 0.0), scenario
+        yield begin, changed, None
         for phase in scenario.phases:
-            conditions = conditions.after(phase)
-            yield begin + phase.at, conditions, phase.restart
+            changed = changed.after(phase)
+            yield begin + phase.at, changed, phase.restart
         if scenario.repeat is None:
             return
-
-
-def scenario_names() -> list[str]:
-    """Return the names of the included scenarios."""
-    return list(_INCLUDED)
 
 
 def load_scenario(name: str) -> Scenario:
@@ -265,9 +242,9 @@ def load_scenario(name: str) -> Scenario:
     Raises:
         ConfigError: There is none, or it is invalid; the error has all problems.
     """
-    path = _INCLUDED.get(name) or Path(name)
+    path = INCLUDED.get(name) or Path(name)
     if not os.access(path, os.F_OK):
-        names = ", ".join(_INCLUDED)
+        names = ", ".join(INCLUDED)
         message = f"is neither a file nor a scenario; name the path of a YAML file or one of {names}"
         raise ConfigError([Problem(name, "", message)])
     source = read_source(path)

@@ -10,7 +10,7 @@ from itertools import accumulate
 from random import Random
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.simulator.scenario import Conditions, RequestKind, Scenario, SimulatedSpeculation
+from spec_decode_exporter.simulator.scenario import RequestKind, Scenario, SimulatedSpeculation
 from spec_decode_exporter.simulator.simulated_request import SimulatedRequest, draw_request
 
 # vLLM's upper bounds of buckets, in seconds: of a step, of a request, and of the time to the first token.
@@ -129,7 +129,7 @@ class SimulatedEngine:
         index: int,
         *,
         speculation: SimulatedSpeculation,
-        conditions: Conditions,
+        conditions: Scenario,
         seed: str,
         began: float,
         answered: Callable[[SimulatedRequest], None],
@@ -155,7 +155,7 @@ class SimulatedEngine:
         """Requests in the batch."""
         return len(self._prefilling) + len(self._decoding)
 
-    def change(self, conditions: Conditions, moment: float) -> None:
+    def change(self, conditions: Scenario, moment: float) -> None:
         """Use ``conditions`` for requests that arrive from ``moment`` on."""
         self._conditions = conditions
         kinds: Sequence[RequestKind | None] = conditions.mix or [None]
@@ -208,7 +208,7 @@ class SimulatedEngine:
 
     def _draft(self) -> None:
         tokens = self._speculation.scheduled(self.running)
-        coverage, whole = self._conditions.coverage, self._speculation.whole
+        coverage, whole = self._conditions.speculation.coverage, self._speculation.whole
         for request in self._decoding:
             request.drafted = tokens
             if not tokens or (coverage < 1 and self._random.random() >= coverage):

@@ -8,7 +8,7 @@ from itertools import accumulate
 from random import Random
 from typing import Final
 
-from spec_decode_exporter.simulator.scenario import Conditions, Outputs, RequestKind
+from spec_decode_exporter.simulator.scenario import Outputs, RequestKind, Scenario
 
 CACHE_BLOCK: Final = 16
 """Tokens of one block of the prefix cache."""
@@ -94,7 +94,7 @@ class SimulatedRequest:
 
 
 def draw_request(
-    random: Random, kind: RequestKind | None, its: Conditions, moment: float, limits: tuple[int, int]
+    random: Random, kind: RequestKind | None, its: Scenario, moment: float, limits: tuple[int, int]
 ) -> SimulatedRequest:
     """Draw a request that arrives at ``moment``.
 

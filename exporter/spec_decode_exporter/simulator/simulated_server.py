@@ -1,16 +1,25 @@
-"""Simulated vLLM on a socket: it follows the clock, and answers nothing while it is down."""
+"""Simulated vLLM on a socket: it follows the clock, and answers nothing while it is down.
+
+Its requests can be sent to an exporter, as the middleware in vLLM or a gateway does.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiohttp import web
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, web
+from yarl import URL
 
-from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.simulator.simulated_request import Answer
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 
@@ -18,12 +27,11 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 TICK_SECONDS: Final = 0.05
 """Interval of the simulation without requests."""
-_BACKLOG: Final = 1024
-"""Connections that wait for acceptance: a drill may connect many exporters or targets to one server."""
-_DRAIN_SECONDS: Final = 3.0
-"""Requests in progress may end in this time after the port is closed."""
 _MAX_ADVANCE: Final = 1.0
 """Seconds of the clock that are simulated at once; a slow simulation falls behind the clock."""
+SEND_SECONDS: Final = 0.5
+"""Interval of the batches of requests that are sent."""
+_MAX_BATCH: Final = 1000  # twice a second: the exporter's default rate, also after the past of a demo
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
@@ -44,7 +52,7 @@ class SimulatedServer:
         """Port of the server."""
         self._simulation = simulation
         self._speed = speed
-        self._clock = clock or SystemClock()
+        self._clock = clock or Clock()
         self._moved_at = self._clock.monotonic()
         self._start = self._clock.wall() - simulation.now / speed
         self._runner: web.AppRunner | None = None
@@ -56,10 +64,11 @@ class SimulatedServer:
         Raises:
             PortError: The port is not available.
         """
-        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS)
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=3.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host or None, port, backlog=_BACKLOG).start()
+            # A drill may connect many exporters or targets to one server.
+            await web.TCPSite(runner, host or None, port, backlog=1024).start()
         except (OSError, UnicodeError) as error:
             await runner.cleanup()
             place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -91,7 +100,6 @@ class SimulatedServer:
         """Return vLLM's endpoints: its paths, queries, responses and content types."""
         scenario = self._simulation.scenario
         app = web.Application(middlewares=[self._present])
-        app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/metrics/", self._filtered)
@@ -106,9 +114,6 @@ class SimulatedServer:
         if not self._simulation.serving and request.transport is not None:
             request.transport.abort()
         return await handler(request)
-
-    async def _health(self, _: web.Request) -> web.Response:
-        return web.Response()
 
     async def _version(self, _: web.Request) -> web.Response:
         return web.json_response({"version": "0.32.0"})
@@ -152,3 +157,41 @@ def server_info(simulation: Simulation) -> dict[str, object]:
         "speculative_config": settings if speculation.tokens else None,
     }
     return {"vllm_config": config, "vllm_env": {"VLLM_SERVER_DEV_MODE": True}, "system_env": {}}
+
+
+class RequestSender:
+    """Posts requests to an exporter in batches, as NDJSON; a batch that it does not take is lost."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        """Print the first of several failures."""
+        self._clock = clock or Clock()
+        self._waiting: deque[bytes] = deque(maxlen=10_000)  # the oldest are dropped
+        self._failures = OnceUntilRecovered()
+
+    def take(self, answer: Answer) -> None:
+        """Queue one request for the next batch."""
+        self._waiting.append(json.dumps(answer).encode())
+
+    async def send_for_ever(self, exporter: str) -> None:
+        """Send batches to the exporter at this URL until cancelled."""
+        url = URL(exporter) / "api/v1/requests"
+        async with ClientSession(timeout=ClientTimeout(total=5.0), cookie_jar=DummyCookieJar()) as session:
+            while True:
+                await self._clock.sleep_until(self._clock.monotonic() + SEND_SECONDS)
+                if self._waiting:
+                    await self._send(session, url)
+
+    async def _send(self, session: ClientSession, url: URL) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MAX_BATCH))]
+        reason = ""
+        try:
+            headers = {"Content-Type": "application/x-ndjson"}
+            async with session.post(url, data=b"\n".join(batch), headers=headers) as answer:
+                await answer.read()
+                reason = "" if answer.ok else f"it answered {answer.status}"
+        except (ClientError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+        if not reason:
+            self._failures.recovered()
+        elif self._failures.failed():
+            print(f"requests cannot be delivered: {reason}", file=sys.stderr, flush=True)  # noqa: T201

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from spec_decode_exporter.simulator.scenario import Conditions, Restart, Scenario, changes
+from spec_decode_exporter.simulator.scenario import Restart, Scenario, changes
 from spec_decode_exporter.simulator.simulated_engine import SimulatedEngine
 from spec_decode_exporter.simulator.simulated_request import Answer, SimulatedRequest
 
@@ -62,7 +62,7 @@ class Simulation:
         for engine in self.engines:
             engine.advance(moment)
 
-    def _change(self, conditions: Conditions, restart: Restart | None) -> None:
+    def _change(self, conditions: Scenario, restart: Restart | None) -> None:
         self._next = next(self._changes, None)
         self._conditions = conditions
         if restart is not None:

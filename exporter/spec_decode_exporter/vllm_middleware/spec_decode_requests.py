@@ -115,18 +115,16 @@ class Middleware:
 
         async def receive_and_keep() -> Message:
             message = await receive()
-            exchange.received(message)
+            if exchange.receiving:
+                exchange.received(message)
             return message
 
         async def send_and_keep(message: Message) -> None:
             await send(message)
-            exchange.sent(message)
+            if exchange.sending:
+                exchange.sent(message)
 
-        await self._app(
-            scope,
-            lambda: receive_and_keep() if exchange.receiving else receive(),
-            lambda message: send_and_keep(message) if exchange.sending else send(message),
-        )
+        await self._app(scope, receive_and_keep, send_and_keep)
 
 
 class Exchange:

@@ -15,14 +15,11 @@ from prometheus_client.registry import Collector
 from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration
-from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
-from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
@@ -43,10 +40,7 @@ class ExporterState:
     def __init__(
         self,
         fleet: Fleet,
-        events: EventLog,
-        clock: Clock,
         *,
-        errors: Isolation | None = None,
         status: Callable[[], ExporterStatus] | None = None,
         collectors: Sequence[Collector] = (),
     ) -> None:
@@ -54,16 +48,16 @@ class ExporterState:
 
         ``status`` returns the status of the exporter; ``collectors`` have further metrics, as of the process.
         """
-        self.fleet, self.events, self.clock = fleet, events, clock
-        self.errors = errors = errors or Isolation(clock.monotonic)  # logs each error once
-        self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
-        fleet.shared.prepare = self.metrics.prepare
+        self.fleet, shared = fleet, fleet.shared
+        self.events, self.clock, self.errors = shared.events, shared.clock, shared.errors
+        self.metrics = MetricsPage(lambda: fleet.config.metrics, self.errors, collectors)
+        shared.prepare = self.metrics.prepare
         self.reload: Callable[[], Awaitable[None]] | None = (
             None  # with the lifecycle API; or raises ConfigError
         )
         self.allowed_hosts: AllowedHosts = EVERY_HOST
-        self._experiments = ExperimentMonitor(errors)
-        self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
+        self._experiments = ExperimentMonitor(self.errors)
+        self._receiver = RequestReceiver(fleet.config.requests, self._costs, self.clock, self.errors)
         self._status = status or self._plain_status
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None

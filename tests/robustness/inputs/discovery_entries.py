@@ -9,15 +9,15 @@ from typing import Any, Final
 import msgspec
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.labels import (
+from spec_decode_exporter.config.target_settings import (
+    KubernetesDiscovery,
+    Scrape,
+)
+from spec_decode_exporter.config.types import (
     MAX_LABEL_CHARACTERS,
     MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_LABELS,
-)
-from spec_decode_exporter.config.target_settings import (
-    KubernetesDiscovery,
-    Scrape,
 )
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.discoverer import FleetLabels

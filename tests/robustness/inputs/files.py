@@ -11,9 +11,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.config.source import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.config.source import MAX_VALUES
-from spec_decode_exporter.config.types import MAX_SECRET_BYTES
+from spec_decode_exporter.config.types import MAX_FILE_BYTES
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import Sums
@@ -78,9 +77,9 @@ ROWS: tuple[Row, ...] = (
         name="configuration",
         rejects=ConfigError,
         read=in_file(lambda path: load_config(path, environ={}), "exporter.yml"),
-        worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
+        worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", MAX_FILE_BYTES)},
         beyond={
-            "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
+            "bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1),
             "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
             "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
         },
@@ -90,15 +89,15 @@ ROWS: tuple[Row, ...] = (
         rejects=ConfigError,
         read=in_file(read_web_config, "web.yml"),
         worst={"users": lambda: _users(1_000)},
-        beyond={"bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1)},
+        beyond={"bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1)},
     ),
     Row(
         name="secret file",
         rejects=PollError,
         read=in_file(_secret),
-        worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
+        worst={"one line": filled(b"", b"x", b"", MAX_FILE_BYTES)},
         beyond={
-            "bytes": filled(b"", b"x", b"", MAX_SECRET_BYTES + 1),
+            "bytes": filled(b"", b"x", b"", MAX_FILE_BYTES + 1),
             "two lines": lambda: b"a\nb",
             "a byte that is not ASCII": lambda: b"\xff",
         },

@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.config.source import MAX_BYTES, MAX_VALUES
+from spec_decode_exporter.config.source import MAX_VALUES
 from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
+from spec_decode_exporter.config.types import MAX_FILE_BYTES
 from spec_decode_exporter.discovery.lists import (
     MAX_LIST_BYTES,
     MAX_LIST_LABELS,
@@ -82,9 +83,9 @@ _YAML_WORST: Final = {
 }
 
 _YAML_BEYOND: Final = {
-    "bytes": filled(b"# ", b"x", b"", MAX_BYTES + 1),
+    "bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1),
     "groups": text("- {}\n" * (MAX_TARGETS + 1)),
-    "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_BYTES),
+    "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_FILE_BYTES),
     "targets that aliases repeat": text("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50),
     "values that merges repeat": lambda: (
         b"- &g {labels: {"
@@ -92,7 +93,7 @@ _YAML_BEYOND: Final = {
         + b"}}\n"
         + b"- {<<: [*g, *g, *g, *g, *g, *g, *g, *g]}\n" * 100
     ),
-    "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_BYTES),
+    "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_FILE_BYTES),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.config.schema import Poll
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.discovery.vllm_command_line import (
     MAX_COMMAND_CHARACTERS,
     MAX_WORDS,
@@ -54,7 +54,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         client=_Server(detail, body),
         poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
         budget=PollBudget(),
-        clock=SystemClock(),
+        clock=Clock(),
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,

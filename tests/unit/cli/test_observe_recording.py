@@ -63,7 +63,7 @@ def test_an_interrupt_ends_a_replay_at_once(monkeypatch):
 
 async def test_a_replay_says_what_the_observation_said_from_whole_pages(recording):
     path, live = recording
-    observation, _ = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
+    observation = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
     (before,), (after,) = live.engines, observation.observed().engines
     assert after.verdict is before.verdict
     assert after.windows[-1].counts == before.windows[-1].counts
@@ -87,8 +87,8 @@ def restart(tmp_path_factory):
 
 
 def test_the_window_is_the_end_of_the_recording(restart):
-    whole, _ = replayed(parsed("--replay", restart), {})
-    last, _ = replayed(parsed("--replay", restart, "--for", "10s"), {})
+    whole = replayed(parsed("--replay", restart), {})
+    last = replayed(parsed("--replay", restart, "--for", "10s"), {})
     (all_of_it,), (end,) = whole.observed().engines, last.observed().engines
     assert all_of_it.windows[-1].counts.drafts > 3 * end.windows[-1].counts.drafts > 0
     assert last.observed().time == whole.observed().time
@@ -111,8 +111,8 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(rest
     """With its windows and its profile, and without metrics of a process."""
 
     async def text_of(*flags):
-        observation, clock = replayed(parsed("--replay", restart, "--format", "prometheus", *flags), {})
-        return await ExporterState(observation.fleet, observation.events, clock).metrics_text()
+        observation = replayed(parsed("--replay", restart, "--format", "prometheus", *flags), {})
+        return await ExporterState(observation.fleet).metrics_text()
 
     text = await text_of()
     standard, full = engine_lines(text), engine_lines(await text_of("--metrics.profile", "full"))

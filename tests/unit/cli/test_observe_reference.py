@@ -35,7 +35,7 @@ def run_fixture(monkeypatch, tmp_path):
     def run(*words, shows=STEADY):
         async def measure(arguments, *_):
             observation = SimpleNamespace(observed=lambda: shows)
-            return await observe._result(arguments, observation, None, None)
+            return await observe._result(arguments, observation, None)
 
         monkeypatch.setattr(observe, "_measure", measure)
         monkeypatch.setattr(observe, "report", lambda *_: "")

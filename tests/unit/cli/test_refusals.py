@@ -31,7 +31,7 @@ WRONG = [
     (["observe", "--for", "x"], "x"),
     (["observe", "--format", "pdf"], "invalid choice: 'pdf'"),
     (["observe", "--config.file", "found.yml"], "give URLs"),
-    (["observe", "a:1", "--for", "60s", "--poll.interval", "15s"], "--poll.interval 15s is too long for --for 1m"),
+    (["observe", "a:1", "--for", "60s", "--poll.interval", "25s"], "command line: --poll.interval is more than a third of the shortest window, 1m; make it at most 20s"),
     (["observe", "--simulate", "steady", "--config.file", "file.yml"], "use it without URLs and"),
     (["observe", "--metrics.profile", "full"], "--metrics.profile needs --format prometheus"),
     (["observe", "--format", "html"], "--format html needs --prometheus.url"),

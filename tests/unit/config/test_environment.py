@@ -1,6 +1,6 @@
 import pytest
 
-from spec_decode_exporter.config.environment import expand
+from spec_decode_exporter.config.load import expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 

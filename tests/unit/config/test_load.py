@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.load import IN_CHART, active_yaml, load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.source import models_in
+from spec_decode_exporter.config.types import FromVariable
 from tests.paths import CHECKOUT
 
 EXAMPLES = CHECKOUT / "config"
@@ -92,7 +92,7 @@ def test_flags_override_the_file(read):
 def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     url = FromVariable.of("a:1", "TARGETS")
     overrides = {
-        "poll.interval": FromVariable.of("20s", "EVERY"),
+        "poll.interval": FromVariable.of("20", "EVERY"),
         "log.level": "loud",
         "cost.draft_cost_ratio": FromVariable.of("dear", "DRAFT"),
         "targets": [

@@ -15,7 +15,7 @@ DOCUMENT = [
     ("poll: {timeout: 2y}", "poll.timeout is longer than a year"),
     ("poll: {max_body: 16}", "poll.max_body is not a size; write a whole number with its unit, such as 512KiB or 16MiB"),
     ("poll: {max_duty_cycle: much}", "poll.max_duty_cycle must be a number, not 'much'"),
-    ("poll: {max_duty_cycle: nan}", "poll.max_duty_cycle must be at most 1"),
+    ("poll: {max_duty_cycle: nan}", "poll.max_duty_cycle must be a finite number, not 'nan'"),
     ("poll: {interval: 2s}\nwindows: [5s, 1m]", "poll.interval is more than a third of the shortest window, 5s; make it at most 1s666ms"),
     ("windows: [6s]", "poll.histogram_interval is more than a third of the longest window, 6s; make it at most 2s"),
     ("poll: {interval: 10s, histogram_interval: 5s}", "poll.histogram_interval is shorter than `interval`, 10s; make it at least that long"),

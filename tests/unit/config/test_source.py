@@ -4,7 +4,8 @@ import pytest
 
 from spec_decode_exporter.config import source as module
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.config.source import MAX_BYTES, source_of
+from spec_decode_exporter.config.source import source_of
+from spec_decode_exporter.config.types import MAX_FILE_BYTES
 
 
 def read(text: str):
@@ -103,7 +104,7 @@ def test_what_is_no_plain_text_is_one_mistake(text, place, message):
         (b"[" * 5000, " is nested too deeply"),
         (b"&a {<<: *a}", " is nested too deeply"),
         (b"a: &a [*a]", " is nested too deeply"),
-        (b"x" * (MAX_BYTES + 1), " is larger than 1 MiB"),
+        (b"x" * (MAX_FILE_BYTES + 1), " is larger than 1 MiB"),
         (b"a: {" + b"? , " * 500 + b"}", ":1 has more than 500 values"),
         (b"&a [" + b"*a," * 500 + b"]", ":1 has more than 500 values"),
     ],

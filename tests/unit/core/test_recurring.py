@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_decode_exporter.core.recurring import OnceUntilRecovered, PersistenceFilter, TokenBucket, back_off
+from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket, back_off, persistent
 
 
 def test_a_failure_is_logged_when_it_begins_changes_its_reason_and_ends():
@@ -45,6 +45,6 @@ def test_the_wait_doubles_with_each_failure_up_to_the_longest(failures, seconds)
     ],
 )
 def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time(claims, seconds, counted):
-    standing = PersistenceFilter()
-    found = [set(standing.confirmed(each, 10.0 * number, seconds)) for number, each in enumerate(claims)]
+    since = {}
+    found = [set(persistent(since, each, 10.0 * number, seconds)) for number, each in enumerate(claims)]
     assert found == [set(each) for each in counted]

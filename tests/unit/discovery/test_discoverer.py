@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import (
     Discovery,
@@ -16,6 +15,7 @@ from spec_decode_exporter.config.target_settings import (
     ShardSettings,
     TargetSettings,
 )
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery import discoverer as module
 from spec_decode_exporter.discovery.discoverer import (

@@ -7,8 +7,8 @@ import json
 import msgspec
 import pytest
 
-from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
+from spec_decode_exporter.config.types import MAX_LABEL_VALUE
 from spec_decode_exporter.discovery.pods import Pod, PodDiscovery
 
 

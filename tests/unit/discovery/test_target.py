@@ -1,6 +1,6 @@
 """Limits of the labels of one discovered target."""
 
-from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
+from spec_decode_exporter.config.types import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.discovery.target import LabelFilter
 
 

@@ -41,14 +41,7 @@ class Exporter:
         self.config = Config.model_validate(config)
         self.fleet = Fleet(self.config, Shared(clock))
         self.remembered, self.errors = self.fleet.shared.remembered, self.fleet.shared.errors
-        self.baselines = HistoryBaselines(
-            self.fleet,
-            lambda: self.config,
-            self.remembered,
-            clock,
-            errors=self.errors,
-            connect=lambda _: stored,
-        )
+        self.baselines = HistoryBaselines(self.fleet, connect=lambda _: stored)
         self.task = spawn(self.baselines.run())
 
     async def follow(self, seconds=3.0):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import msgspec
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.model_findings import (

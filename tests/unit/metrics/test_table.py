@@ -8,8 +8,8 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.config.types import RESERVED_LABELS
 from spec_decode_exporter.costs.baseline import COMPARED, BaselineSummary
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
 from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET

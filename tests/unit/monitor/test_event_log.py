@@ -9,13 +9,12 @@ from spec_decode_exporter.monitor.event_log import (
     EVENT_EVERY,
     REPEATED_AFTER,
     EventLog,
-    EventSubject,
     UnknownEventError,
     engine_errors,
 )
 
 WALL = 1_790_000_000.0
-ENGINE = EventSubject("one", "m", "0")
+ENGINE = {"target": "one", "model_name": "m", "engine": "0"}
 
 
 @pytest.fixture
@@ -31,7 +30,9 @@ def logs():
 
 def fill(log, number, target="one"):
     for n in range(1, number + 1):
-        log.record(Event("engine_reset", {"n": n}), WALL + n, EventSubject(target, "m", "0"))
+        log.record(
+            Event("engine_reset", {"n": n}), WALL + n, {"target": target, "model_name": "m", "engine": "0"}
+        )
 
 
 def ids(since):
@@ -71,8 +72,8 @@ def test_an_invalid_identifier_is_rejected(log, identifier):
 def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
-    log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, EventSubject("one"))
-    log.record(Event("state_changed"), WALL, EventSubject("two"))
+    log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, {"target": "one"})
+    log.record(Event("state_changed"), WALL, {"target": "two"})
     first, second, third = log.since().events
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (

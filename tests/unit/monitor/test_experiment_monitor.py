@@ -5,7 +5,7 @@ from dataclasses import replace
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.monitor import experiment_monitor
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, ExperimentMonitor
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from tests.fakes.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
 
 NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
@@ -34,7 +34,7 @@ class TestResults:
 
     def members(self, **models):
         return {
-            name: ExperimentMember(
+            name: (
                 member(name, window_of(work, now=NOW), model_name=models.get(name, "m")),
                 EngineMonitor((300.0,)),
             )
@@ -54,12 +54,12 @@ class TestResults:
     ):
         members = self.members()
         await self.compared(members)
-        off, eagle, ngram = (members[name].engine for name in ("off", "eagle", "ngram"))
+        off, eagle, ngram = (members[name][1] for name in ("off", "eagle", "ngram"))
         assert [list(each.arms) for each in (off, eagle, ngram)] == [[], [off.learned], [off.learned]]
         assert [each.faster and each.faster.method for each in (off, eagle, ngram)] == [None, None, "eagle"]
 
 
 def replace_window(each, now):
     """Return the member with the same work until ``now``."""
-    work = {"off": PLAIN, "eagle": EAGLE, "ngram": NGRAM}[each.member.labels["method"]]
-    return each._replace(member=replace(each.member, windows=(window_of(work, now=now),)))
+    work = {"off": PLAIN, "eagle": EAGLE, "ngram": NGRAM}[each[0].labels["method"]]
+    return replace(each[0], windows=(window_of(work, now=now),)), each[1]

@@ -9,7 +9,6 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.events import EVENTS
 from spec_decode_exporter.monitor.fleet import (
     MANY_TARGETS,
@@ -143,7 +142,7 @@ async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for
             await clock.advance(seconds)
             for name in ("engine_found", "target_failing"):
                 event = Event(name, dict.fromkeys(EVENTS[name].fields.split(), ""))
-                fleet.shared.events.record(event, clock.wall(), EventSubject("n1"))
+                fleet.shared.events.record(event, clock.wall(), {"target": "n1"})
     levels = [entry["log_level"] for entry in logs if entry["event"] == "engine_found"]
     assert levels == [level, "info"]
     assert {entry["log_level"] for entry in logs if entry["event"] == "target_failing"} == {"warning"}

@@ -118,7 +118,7 @@ def test_an_entry_that_cannot_be_read_again_is_not_written(method):
 
 def test_of_more_engines_than_the_file_may_hold_the_last_ones_are_written(monkeypatch):
     text = entry_json(engine())[0]
-    monkeypatch.setattr(state_file, "MAX_ENGINES_BYTES", 150 * len(text))
+    monkeypatch.setattr(state_file, "MAX_BYTES", 2**20 + 150 * len(text))
     assert len(parsed_state(document([text] * 220, [])).engines) == 120
 
 

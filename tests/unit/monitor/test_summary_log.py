@@ -1,10 +1,11 @@
 """Summary lines about engines."""
 
 import asyncio
+from types import SimpleNamespace
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.summary_log import summary_line, write_summaries
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
@@ -36,7 +37,7 @@ async def test_the_log_has_a_line_after_each_interval(clock, findings_of, make_s
     shown = findings_of(pages(make_sample, 31))
     with capture_logs() as logs:
         task = asyncio.create_task(
-            write_summaries(10.0, clock, lambda: [(LABELS, shown)], Isolation(clock.monotonic))
+            write_summaries(10.0, SimpleNamespace(shared=Shared(clock), engines=lambda: [(LABELS, shown)]))
         )
         await clock.advance(9.0)
         assert logs == []

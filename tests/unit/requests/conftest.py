@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import RequestStore
 from tests.fakes.costs import make_cost

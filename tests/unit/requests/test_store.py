@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import (

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.tasks import cancel
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
@@ -125,7 +125,7 @@ def make(server, clock, received):
             budget=budget or PollBudget(),
             clock=clock,
             receive=take,
-            emit=lambda event: EventLog("1").record(event, clock.wall(), EventSubject("vllm")),
+            emit=lambda event: EventLog("1").record(event, clock.wall(), {"target": "vllm"}),
             attempted=lambda: None,
             record=record or PollRecord(),
         )

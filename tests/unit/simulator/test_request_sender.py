@@ -7,7 +7,7 @@ import json
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, RequestSender
+from spec_decode_exporter.simulator.simulated_server import SEND_SECONDS, RequestSender
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from spec_decode_exporter.simulator.request_sender import EVERY_SECONDS, Request
     ],
     ids=["taken", "refused", "as many as an exporter takes by default"],
 )
-async def test_a_batch_of_each_interval_is_sent_once(statuses, batches, troubles, clock, until):
-    received, reported, left = [], [], list(statuses)
+async def test_a_batch_of_each_interval_is_sent_once(statuses, batches, troubles, clock, until, capsys):
+    received, left = [], list(statuses)
 
     async def take(request):
         assert request.content_type == "application/x-ndjson"
@@ -32,31 +32,30 @@ async def test_a_batch_of_each_interval_is_sent_once(statuses, batches, troubles
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    sender = RequestSender(reported.append, clock)
+    sender = RequestSender(clock)
     task = asyncio.ensure_future(sender.send_for_ever(f"http://127.0.0.1:{runner.addresses[0][1]}/"))
     for waiting in [*batches[0], *batches[1][:-1]]:
         sender.take({"number": waiting})
     for number in range(1, len(batches) + 1):
         if number == len(batches):
             sender.take({"number": 2})
-        await clock.advance(EVERY_SECONDS)
+        await clock.advance(SEND_SECONDS)
         await until(lambda number=number: len(received) == number)
         await until(lambda: clock.asleep)
-    assert (received, reported) == (batches, troubles)
+    assert (received, capsys.readouterr().err.splitlines()) == (batches, troubles)
     await end(task)
     await runner.cleanup()
 
 
-async def test_an_exporter_that_refuses_connections_is_reported_once(clock, until, unused_tcp_port):
-    reported = []
-    sender = RequestSender(reported.append, clock)
+async def test_an_exporter_that_refuses_connections_is_reported_once(clock, until, unused_tcp_port, capsys):
+    sender = RequestSender(clock)
     task = asyncio.ensure_future(sender.send_for_ever(f"http://127.0.0.1:{unused_tcp_port}/"))
     sender.take({"number": 1})
     for _ in range(3):
-        await clock.advance(EVERY_SECONDS)
+        await clock.advance(SEND_SECONDS)
         await until(lambda: clock.asleep)
-    assert len(reported) == 1
-    assert "cannot be delivered" in reported[0]
+    [reported] = capsys.readouterr().err.splitlines()
+    assert "cannot be delivered" in reported
     await end(task)
 
 

@@ -133,6 +133,5 @@ async def test_in_development_mode_server_info_has_the_speculative_config(get, k
     assert served_speculation(text.encode()) == served
 
 
-async def test_version_and_health_are_those_of_vllm(get):
+async def test_the_version_is_that_of_vllm(get):
     assert (await get("/version"))[1] == '{"version": "0.32.0"}'
-    assert (await get("/health"))[1] == ""

@@ -28,8 +28,6 @@ class Gauges:
 
 def plain_state(series=1, **overrides):
     """Make the ExporterState of an exporter without targets, with one gauge of ``series`` series."""
-    clock = FakeClock()
-    shared = Shared(clock)
-    state = ExporterState(Fleet(Config(), shared), shared.events, clock)
+    state = ExporterState(Fleet(Config(), Shared(FakeClock())))
     vars(state).update({"version": "1.2.3", "metrics": Gauges(series), **overrides})
     return state

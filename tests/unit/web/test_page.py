@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.missing_evidence import CostMeasurement
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.monitor.event_log import RecordedEvent

@@ -17,8 +17,7 @@ class State(ExporterState):
     """State whose snapshots are numbers, each taken when it is released."""
 
     def __init__(self, clock):
-        shared = Shared(clock)
-        super().__init__(Fleet(Config(), shared), shared.events, clock)
+        super().__init__(Fleet(Config(), Shared(clock)))
         self.begun, self.going, self.failing = 0, asyncio.Semaphore(0), []
 
     async def take(self):

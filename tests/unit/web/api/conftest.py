@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from spec_decode_exporter.views.fleet_view import target_view
@@ -58,9 +58,11 @@ def events():
     log = EventLog("a1", capacity=50)
     for n in range(5):
         log.record(
-            Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, EventSubject("chat", "llama", "0")
+            Event("engine_reset", {"cause": "restart", "n": n}),
+            NOW + n,
+            {"target": "chat", "model_name": "llama", "engine": "0"},
         )
-    log.record(Event("target_failing", {"reason": "refused", "error": "no"}), NOW + 9, EventSubject("code"))
+    log.record(Event("target_failing", {"reason": "refused", "error": "no"}), NOW + 9, {"target": "code"})
     return log
 
 

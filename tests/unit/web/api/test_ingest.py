@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import RequestSettings
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver
 from spec_decode_exporter.requests.record import Refusal

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.monitor.snapshot import engine_id
 from spec_decode_exporter.views.fleet_view import EventsView
 from spec_decode_exporter.web import limits
@@ -38,7 +37,7 @@ async def test_engines_are_filtered(get, query, targets):
 async def test_events_after_a_snapshot_are_complete_and_those_of_an_earlier_run_are_a_gap(get, events):
     last = (await get("/api/v1/snapshot"))["last_event"]
     assert last == "a1-6"
-    events.record(Event("target_recovered", {}), 1_790_000_010.0, EventSubject("code"))
+    events.record(Event("target_recovered", {}), 1_790_000_010.0, {"target": "code"})
     page = await get(f"/api/v1/events?since={last}")
     assert ([event["id"] for event in page["events"]], page["gap"]) == (["a1-7"], False)
     assert (await get("/api/v1/events?since=99-3"))["gap"] is True
