@@ -13,18 +13,19 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given, reject_pairs
-from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
-from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
-from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, replayed
-from spec_decode_exporter.cli.observe_reference import (
-    REFERENCE_FLAGS,
+from spec_decode_exporter.cli.observe_config import HTTP_HELP, PROMETHEUS, add_server_arguments, read_config
+from spec_decode_exporter.cli.observe_files import (
+    FILE_FLAGS,
     SECONDS,
     check_reference_flags,
     comparison,
+    replayed,
     save,
     server_of,
 )
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.progress import ProgressBar, progress_words
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
@@ -34,14 +35,8 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import (
-    DEFAULT_SECONDS,
-    HTTP_HELP,
-    Observation,
-    check_complete,
-)
+from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, Observation, check_complete
 from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
-from spec_decode_exporter.reports.progress import ProgressBar, progress_words
 from spec_decode_exporter.reports.text import printable, text_style
 from spec_decode_exporter.web.state import ExporterState
 
@@ -90,8 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     add_flags(parser, [_FORMAT])
     add_flags(parser, HISTORY_FLAGS, environ)
-    add_flags(parser, RECORDING_FLAGS)
-    add_flags(parser, REFERENCE_FLAGS)
+    add_flags(parser, FILE_FLAGS)
     add_flags(parser, [PROFILE_FLAG], environ)
 
 

@@ -16,6 +16,7 @@ from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.flags import Flag, reader
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals, write_stdout
+from spec_decode_exporter.cli.progress import ProgressBar
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, label_matchers, parse_duration
 from spec_decode_exporter.core.clock import Clock
@@ -27,7 +28,6 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.observation import completed_url
-from spec_decode_exporter.reports.progress import ProgressBar
 from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.scrape.client import Client
 

@@ -167,7 +167,7 @@ class BaselineReader:
             )
         return self._servers
 
-    async def read(self, server: HistoryTarget) -> Mapping[str, FoundBaseline]:
+    async def read(self, server: HistoryTarget) -> dict[str, FoundBaseline]:
         """Return the baseline of each model of a server: its own, else that of a process of its group.
 
         Raises:

@@ -66,11 +66,7 @@ class Recorder:
     """Writes the polls of an observation into a file. Use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Replace the file at ``path``.
-
-        Raises:
-            RecordingError: It cannot be written.
-        """
+        """Replace the file at ``path``, or raise RecordingError."""
         self._path = path
         self._failure: OSError | None = None
         self._reported: dict[str, ServedSpeculation | None] = {}
@@ -151,11 +147,7 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
 
 
 def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: float) -> RawPoll:
-    """Return the poll of a line; ``reported`` has the speculation of each target, and takes a new one.
-
-    Raises:
-        ValueError: It is not one.
-    """
+    """Return the poll of a line, or raise ValueError; ``reported`` takes the speculation of each target."""
     if len(line) == MAX_LINE and not line.endswith(b"\n"):
         raise ValueError(f"it has more than {size_text(MAX_LINE)}")
     # msgspec itself reads no page with bytes that are not UTF-8. The line is bounded: a page has many commas.
@@ -223,10 +215,7 @@ def new_targets(names: Iterable[str]) -> Sequence[Target]:
 def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Iterator[RawPoll]:
     """Run each poll through the monitor of its target in ``fleet``, then yield it.
 
-    ``fleet`` watches the targets of the recording; its clock is ``clock``.
-
-    Raises:
-        RecordingError: The recording has too many engines.
+    ``fleet`` watches its targets by ``clock``; a recording with too many engines raises RecordingError.
     """
     monitors = {monitor.target.name: monitor for monitor in fleet}
     readers = {name: SampleReader() for name in monitors}

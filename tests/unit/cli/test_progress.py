@@ -2,7 +2,7 @@ import io
 
 import pytest
 
-from spec_decode_exporter.reports.progress import ERASE_LINE, ProgressBar, progress_words
+from spec_decode_exporter.cli.progress import ERASE_LINE, ProgressBar, progress_words
 from tests.fakes.references import observation
 
 

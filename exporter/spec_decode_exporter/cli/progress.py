@@ -9,7 +9,7 @@ from typing import Final, TextIO
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import count
 from spec_decode_exporter.reports.observation_view import ObservationView
-from spec_decode_exporter.reports.text import bar, is_terminal, text_style
+from spec_decode_exporter.reports.text import bar, text_style
 
 ERASE_LINE: Final = "\r\x1b[K"
 
@@ -19,14 +19,13 @@ class ProgressBar:
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
         """Draw on a stream; some environment variables describe the terminal."""
-        self._stream, self._environ = stream, environ
-        self.is_shown = is_terminal(stream) and environ.get("TERM") != "dumb"
+        self._stream, self._width = stream, text_style(stream, environ).width
+        self.is_shown = self._width is not None and environ.get("TERM") != "dumb"
 
     def show(self, share: float, words: str) -> None:
         """Replace the line; ``share`` of the work is done, 0 to 1."""
         if self.is_shown:
-            width = text_style(self._stream, self._environ).width
-            self._write(ERASE_LINE + f"{bar(share):20} {words}"[:width])
+            self._write(ERASE_LINE + f"{bar(share):20} {words}"[: self._width])
 
     def end(self) -> None:
         """Erase the line."""
