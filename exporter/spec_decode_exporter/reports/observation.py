@@ -128,8 +128,6 @@ class Observation:
         self._baselines = HistoryBaselines(self._monitors, lambda: config, remembered, clock, errors=errors)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
-        self.gave_up = False
-        """True if ``poll`` ended early, because no server answered."""
 
     async def poll(
         self,
@@ -158,7 +156,6 @@ class Observation:
             self._ended = self._clock.monotonic()
             for each in done:
                 each.result()
-            self.gave_up = ending[0] not in done
             await cancel([*ending, *polling])
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))

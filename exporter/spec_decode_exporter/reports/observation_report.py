@@ -102,11 +102,6 @@ def gist(engine: EngineView) -> str:
     return f"speed-up {speedup:.2f}"
 
 
-def title(target: TargetView) -> str:
-    """Return the name of a target, with its address if that differs."""
-    return target.target if target.target in target.address else f"{target.target} ({target.address})"
-
-
 def failure(target: TargetView) -> str:
     """Return the failure of the newest poll, without the address; empty after a success."""
     return target.error.replace(f" {target.address.partition('/')[0]}: ", " ", 1)
@@ -140,7 +135,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     **{
         each.__name__: each
         for each in (
-            *(event_text, failure, figures, format_duration, gist, is_past, no_verdict, percentiles, title),
+            *(event_text, failure, figures, format_duration, gist, is_past, no_verdict, percentiles),
         )
     },
     "BASES": BASES,
