@@ -22,12 +22,7 @@ from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observation import (
-    MAX_WINDOW,
-    MIN_POLLS,
-    observed_config,
-    seconds_of,
-)
+from spec_decode_exporter.reports.observation import MAX_WINDOW, MIN_POLLS, observed_config, seconds_of
 
 PROMETHEUS: Final = "prometheus"
 """The value of ``--format`` for metrics, as an exporter would show them."""

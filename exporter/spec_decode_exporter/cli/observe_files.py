@@ -17,17 +17,13 @@ from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
+from spec_decode_exporter.history.history_reader import REPORTED_SECONDS
 from spec_decode_exporter.history.recording import RecordingClock, RecordingError, new_targets, read_recording
 from spec_decode_exporter.reports.comparison import STATUS, Comparison, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import MIN_POLLS, Observation
 from spec_decode_exporter.reports.observation_view import ModelView, ObservationView
-from spec_decode_exporter.reports.saved_snapshot import (
-    SavedSnapshot,
-    check_free,
-    read_observation,
-    write,
-)
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot, check_free, read_observation, write
 from spec_decode_exporter.reports.text import TextStyle
 
 SECONDS: Final = 300.0
@@ -45,8 +41,6 @@ _FORMATS: Final[Mapping[str, Callable[[Comparison, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda comparison, _: as_json(comparison),
 }
-MAX_WINDOW: Final = 86_400.0
-"""Longest window of a replay, in seconds; of a longer recording, its end is reported."""
 _GAPS: Final = 1000
 """Number of polls from which the interval of a recording is taken."""
 
@@ -135,14 +129,14 @@ def _say(text: str) -> None:
 
 
 def replayed(arguments: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Observation, RecordingClock]:
-    """Return the observation that a recording has, and its clock; windows end at the last line.
+    """Return the observation of a recording's end, and its clock.
 
     Raises:
         RecordingError: It cannot be read, or has fewer than two polls.
     """
     clock, latest, seconds, interval = _contents(arguments.replay)
     if not arguments.seconds:
-        arguments.seconds = float(min(max(ceil(seconds), 1), MAX_WINDOW))
+        arguments.seconds = float(min(max(ceil(seconds), 1), REPORTED_SECONDS))
     if arguments.poll_interval is None:
         arguments.poll_interval = format_duration(interval)
     configured = {}

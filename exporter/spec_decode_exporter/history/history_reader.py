@@ -44,7 +44,7 @@ SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
 """Length of a history up to which slots are short."""
 REPORTED_SECONDS: Final = 86_400.0
-"""Longest time with drafts that is evaluated as an observation: the newest."""
+"""Longest time, the newest with drafts or the end of a recording, that is evaluated as an observation."""
 BASELINE_SECONDS: Final = 30 * 86_400.0
 """Time before a history in which baselines are searched too."""
 MAX_SLOTS: Final = 20_000

@@ -33,13 +33,12 @@ MAX_LINE: Final = 16 * 2**20
 """Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
 MAX_LINES: Final = 2_000_000
 """Maximum polls of a recording: some three weeks of one server each second."""
-MAX_TARGETS: Final = 1_000
 MAX_NAME: Final = 256
 """Maximum characters of a target's name."""
 MAX_MOMENT: Final = 1e12
 """Maximum monotonic time in seconds."""
-MAX_RECORDED_ENGINES: Final = 10_000
-"""Engines of a recording, by name: as many as ``limits.engines`` may be. Each new one takes milliseconds."""
+MAX_RECORDED: Final = 10_000
+"""Maximum targets, and engines, of a recording: as many as ``limits.engines`` may be."""
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""
 
@@ -159,8 +158,8 @@ def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: 
     if (poll.page is None) == (poll.error is None):
         raise ValueError("it has either a page or an error")
     reported.setdefault(poll.target)
-    if len(reported) > MAX_TARGETS:
-        raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
+    if len(reported) > MAX_RECORDED:
+        raise ValueError(f"target: the recording has more than {MAX_RECORDED} targets")
     if poll.server_info is not UNSET:
         answer = poll.server_info if isinstance(poll.server_info, str) else json.dumps(poll.server_info)
         reported[poll.target] = served_speculation(answer.encode())
@@ -236,6 +235,6 @@ def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Ite
             polled = Polled(reading, poll.moment, poll.wall, config.interval)
             monitor.take(polled, len(poll.page), poll.speculation)
             engines.update((poll.target, name) for name in reading.samples)
-        if len(engines) > MAX_RECORDED_ENGINES:
-            raise RecordingError(f"the recording has more than {MAX_RECORDED_ENGINES} engines")
+        if len(engines) > MAX_RECORDED:
+            raise RecordingError(f"the recording has more than {MAX_RECORDED} engines")
         yield poll
