@@ -365,27 +365,30 @@ async def _pages(
         activity = await reader.activity(target)
         baselines = await reader.read(target)
     front_end = "rust" if await target.has_rust_front_end(samples.api, begin, end) else ""
+
+    def new_engine(name: EngineName, *, data_parallel: bool) -> EngineHistory:
+        known = replace(
+            assumptions(name.model_name),
+            engine_kind=target.kind.name,
+            front_end=front_end,
+            data_parallel=data_parallel,
+            settings_place="history",
+        )
+        found, slot = baselines.get(name.model_name), query.slot_seconds
+        # What was found is the newest: times without speculation before it do not replace it.
+        baseline = Baseline(found.baseline.kept, ended=True) if found else Baseline()
+        monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
+        model_name, interval = name.model_name or target.name, samples.interval or DEFAULT_INTERVAL
+        labels = {"target": target.name, "model_name": model_name, "engine": name.engine}
+        drafted = activity.drafted.get(name, inf) - reader.step - slot
+        return EngineHistory(target, labels, interval, slot, monitor, found, drafted)
+
     async for edge, scrapes in samples.pages(begin, end):
         for time, scrape in scrapes:
             for name, sample in scrape.items():
                 if name not in engines:
                     check_engines(len(engines) + 1)
-                    known = replace(
-                        assumptions(name.model_name),
-                        engine_kind=target.kind.name,
-                        front_end=front_end,
-                        data_parallel=len(scrape) > 1,
-                        settings_place="history",
-                    )
-                    found, slot = baselines.get(name.model_name), query.slot_seconds
-                    # What was found is the newest: times without speculation before it do not replace it.
-                    baseline = Baseline(found.baseline.kept, ended=True) if found else Baseline()
-                    monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
-                    interval = samples.interval or DEFAULT_INTERVAL
-                    drafted = activity.drafted.get(name, inf) - reader.step - slot
-                    shown = name.model_name or target.name
-                    labels = {"target": target.name, "model_name": shown, "engine": name.engine}
-                    engines[name] = EngineHistory(target, labels, interval, slot, monitor, found, drafted)
+                    engines[name] = new_engine(name, data_parallel=len(scrape) > 1)
                 engines[name].observe(sample, time)
         await yield_to_event_loop()
         yield (edge - begin) / (end - begin)

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from math import ceil, nan
@@ -81,8 +80,7 @@ _IN_FILE: Final = "in a configuration `baseline.prometheus"
 MATCH: Final = f"--match, or {_IN_FILE}.match`"
 
 
-@dataclass(frozen=True, slots=True)
-class SampledSeries:
+class SampledSeries(NamedTuple):
     """Raw samples of one series."""
 
     labels: Labels
