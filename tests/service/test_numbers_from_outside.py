@@ -148,6 +148,6 @@ def test_an_observation_is_refused_or_gives_finite_settings_and_comparisons(tmp_
         with suppress(SavedFileError):
             snapshot = read(file)
             assert is_finite(written(snapshot.engines, "json", TextStyle()))
-            assert is_finite(compared_json(compared(snapshot, usual, 0.05)))
+            assert is_finite(compared_json(compared(snapshot, usual)))
             settings += 1
     assert settings

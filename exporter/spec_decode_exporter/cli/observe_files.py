@@ -28,8 +28,6 @@ from spec_decode_exporter.reports.text import TextStyle
 
 SECONDS: Final = 300.0
 """Default length of a measurement that is saved or compared."""
-MAX_FALL: Final = 0.05
-"""Fall of the acceptance rate that ``--against`` accepts."""
 FILE_FLAGS: Final = (
     Flag("--record", "FILE", "keep the page of every poll in a file, compressed", read=Path),
     Flag("--replay", "FILE", "report a file of --record instead of servers", read=Path),
@@ -95,7 +93,7 @@ def comparison(
         before = _saved(_part(view, lambda target: target == server.name))
         view = _part(view, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
-    result = compared(before, _saved(view), MAX_FALL)
+    result = compared(before, _saved(view))
     return _FORMATS[form](result, style), STATUS[result.outcome]
 
 

@@ -14,8 +14,6 @@ from enum import StrEnum
 from math import hypot
 from typing import Any, Final
 
-from pydantic import Field
-
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import percent
@@ -28,6 +26,8 @@ from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle, json_text, moment, render
 from spec_decode_exporter.views.document import View, computed
 
+MAX_FALL: Final = 0.05
+"""Fall of the acceptance rate that is tolerated."""
 _RATE: Final = "draft_acceptance_ratio"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
@@ -98,7 +98,6 @@ class ModelComparison(View):
 
     before: ModelView
     after: ModelView
-    threshold: float = Field(exclude=True)
 
     @computed
     def figures(self) -> dict[str, Difference]:
@@ -114,10 +113,10 @@ class ModelComparison(View):
 
     @computed
     def outcome(self) -> Outcome:
-        """Change of the acceptance rate in a word; ``threshold`` is the tolerated fall."""
+        """Change of the acceptance rate in a word."""
         if self.before.tokens and self.after.tokens and self.before.tokens != self.after.tokens:
             return Outcome.NOT_COMPARABLE
-        change, fall = self.figures.get(_RATE), -self.threshold
+        change, fall = self.figures.get(_RATE), -MAX_FALL
         if change is None or change.lower is None or change.upper is None:
             return Outcome.UNCERTAIN
         if change.lower < fall:
@@ -133,7 +132,7 @@ class ModelComparison(View):
         if change is None:
             return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
         levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
-        limit, moved = f"{self.threshold * 100:g}", "rose" if change.change > 0 else "fell"
+        limit, moved = f"{MAX_FALL * 100:g}", "rose" if change.change > 0 else "fell"
         if outcome is Outcome.NOT_COMPARABLE:
             return f"Acceptance {moved} {levels}, but {self.before.tokens} tokens were drafted at a time, and {self.after.tokens} are now: the rate and latency depend on that number. Only positions can be compared."
         if change.lower is None or change.upper is None:
@@ -190,8 +189,7 @@ def _of_an_engine(model: ModelView) -> dict[str, Measured]:
 class Comparison(View):
     """Comparison with a reference, another observation, model by model. Ratios are 0 to 1, times in seconds."""
 
-    threshold: float
-    """Tolerated fall of the acceptance rate."""
+    threshold: float = MAX_FALL
     before: SavedSnapshot
     after: SavedSnapshot
     models: tuple[ModelComparison, ...]
@@ -209,7 +207,7 @@ class Comparison(View):
         return min(outcomes, key=[*Outcome].index)
 
 
-def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> Comparison:
+def compared(before: SavedSnapshot, after: SavedSnapshot) -> Comparison:
     """Compare an observation with an earlier one, model by model.
 
     Models match by name and number of draft tokens, then by name. If one model is left on each side, these
@@ -225,11 +223,10 @@ def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> C
         for model in tuple(old):
             alike = [[each for each in side if key(each) == key(model)] for side in (old, new)]
             if list(map(len, alike)) == [1, 1]:
-                pairs.append(ModelComparison(before=model, after=alike[1][0], threshold=threshold))
+                pairs.append(ModelComparison(before=model, after=alike[1][0]))
                 old.remove(model)
                 new.remove(alike[1][0])
     return Comparison(
-        threshold=threshold,
         before=before,
         after=after,
         models=tuple(pairs),
