@@ -17,18 +17,18 @@ import pytest
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import plan_of
+from spec_decode_exporter.cli.recommend import written
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
 from spec_decode_exporter.monitor.state import Remembered, RememberedEngine
 from spec_decode_exporter.monitor.state_file import document, entry_json, parsed_state
-from spec_decode_exporter.plan.model_config import ModelError
+from spec_decode_exporter.plan.models import ModelError
 from spec_decode_exporter.plan.report import as_json
 from spec_decode_exporter.reports.comparison import as_json as compared_json
 from spec_decode_exporter.reports.comparison import compared
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedFileError, read
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.server_info import served_speculation
@@ -148,6 +148,6 @@ def test_an_observation_is_refused_or_gives_finite_settings_and_comparisons(tmp_
         with suppress(SavedFileError):
             snapshot = read(file)
             assert is_finite(written(snapshot.engines, "json", TextStyle()))
-            assert is_finite(compared_json(compared(snapshot, usual, 0.05)))
+            assert is_finite(compared_json(compared(snapshot, usual)))
             settings += 1
     assert settings

@@ -6,7 +6,7 @@ import re
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.reports.recommendation import written
+from spec_decode_exporter.cli.recommend import written
 from spec_decode_exporter.reports.saved_snapshot import parsed
 from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.moved_fleet import Server, moved_fleet

@@ -13,36 +13,34 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given, reject_pairs
-from spec_decode_exporter.cli.observe_config import PROMETHEUS, add_server_arguments, read_config
-from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
-from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, replayed
-from spec_decode_exporter.cli.observe_reference import (
-    REFERENCE_FLAGS,
+from spec_decode_exporter.cli.observe_config import HTTP_HELP, PROMETHEUS, add_server_arguments, read_config
+from spec_decode_exporter.cli.observe_files import (
+    FILE_FLAGS,
     SECONDS,
     check_reference_flags,
     comparison,
+    replayed,
     save,
     server_of,
 )
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, observe_history
 from spec_decode_exporter.cli.process import require_stdout, stop_on_signals, write_stdout
+from spec_decode_exporter.cli.progress import ProgressBar
 from spec_decode_exporter.cli.simulate import simulated
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.number_formats import count
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
-from spec_decode_exporter.reports.observation import (
-    DEFAULT_SECONDS,
-    HTTP_HELP,
-    Observation,
-    check_complete,
-)
-from spec_decode_exporter.reports.observation_report import failure, json_report, report, title
-from spec_decode_exporter.reports.progress import ProgressBar, progress_words
-from spec_decode_exporter.reports.text import printable, text_style
+from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, Observation, check_complete
+from spec_decode_exporter.reports.observation_report import json_report, report
+from spec_decode_exporter.reports.observation_view import ObservationView
+from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.web.state import ExporterState
 
 DESCRIPTION: Final = """\
@@ -72,9 +70,7 @@ _EXCLUDED: Final = {
 }
 """Flags of another source or another result."""
 _INTERRUPTED: Final = 130
-_SHOW_INTERVAL, _WARNING_INTERVAL = 1.0, 0.1
-_MAX_WARNINGS: Final = 10
-"""Servers whose first failure is printed immediately; the report has all."""
+_SHOW_INTERVAL: Final = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -90,8 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     add_flags(parser, [_FORMAT])
     add_flags(parser, HISTORY_FLAGS, environ)
-    add_flags(parser, RECORDING_FLAGS)
-    add_flags(parser, REFERENCE_FLAGS)
+    add_flags(parser, FILE_FLAGS)
     add_flags(parser, [PROFILE_FLAG], environ)
 
 
@@ -151,18 +146,13 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, bar: Pr
     stack.push_async_callback(observation.close)
     stop = asyncio.Event()
     stop_on_signals(stop)
-    tasks = [_show(observation, arguments.seconds, bar)]
-    if not compares:  # a server that a comparison lacks ends it with an error
-        tasks.append(_warn(observation, bar))
-    showing = list(map(asyncio.ensure_future, tasks))
+    showing = asyncio.ensure_future(_show(observation, arguments.seconds, bar))
     end = _ended(arguments.seconds, stop)
     try:
         await observation.poll(end, stopped=stop.is_set, gives_up=bool(arguments.seconds), needs_all=compares)
     finally:
-        await cancel(showing)
+        await cancel([showing])
         bar.end()
-    if observation.gave_up and not compares:
-        bar.warn("no server can be observed: the observation ends early")
     return await _result(arguments, observation, server)
 
 
@@ -203,13 +193,8 @@ async def _show(observation: Observation, seconds: float, bar: ProgressBar) -> N
         bar.show(view.seconds / seconds if seconds else 0.0, progress_words(view, seconds))
 
 
-async def _warn(observation: Observation, bar: ProgressBar) -> None:
-    """Write the failure of each server's first poll at once, with its remedy."""
-    told = set[str]()
-    while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
-        await asyncio.sleep(_WARNING_INTERVAL)
-        new = [each for each in observation.targets() if each.up is not None and each.target not in told]
-        told.update(each.target for each in new)
-        for target in (each for each in new if each.remedy):
-            reason = failure(target) or "no engine on its page"
-            bar.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))
+def progress_words(view: ObservationView, seconds: float) -> str:
+    """Return the time, of ``seconds`` unless they are 0, and the drafts so far in a few words."""
+    end = f" of {format_duration(seconds)}" if seconds else ""
+    drafts = sum(engine.longest.counts.drafts or 0 for engine in view.engines if engine.longest)
+    return f"{view.seconds:.0f} s{end}  {count(drafts)} drafts  Ctrl-C ends it"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import (
+    ENVIRONMENT_PREFIX,
     SERVER_FLAGS,
     Flag,
     add_flags,
@@ -18,17 +19,29 @@ from spec_decode_exporter.cli.flags import (
     vllm_speculation,
 )
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
+from spec_decode_exporter.config.types import Expanded
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observation import (
-    http_keys,
-    observed_config,
-)
+from spec_decode_exporter.reports.observation import observed_config
 
 PROMETHEUS: Final = "prometheus"
 """The value of ``--format`` for metrics, as an exporter would show them."""
 _CONFIG_FILE: Final = Flag(
     "--config.file", "FILE", "a configuration with cost and policy, and with targets if no URL is given"
 )
+_HTTP_KEYS: Final = {
+    "AUTHORIZATION_CREDENTIALS": ("authorization", "credentials"),
+    "BASIC_AUTH_USERNAME": ("basic_auth", "username"),
+    "BASIC_AUTH_PASSWORD": ("basic_auth", "password"),
+    "TLS_CA_FILE": ("tls_config", "ca_file"),
+}
+"""HTTP keys of a target by the variable that sets them: a flag would show a secret to other users."""
+HTTP_HELP: Final = f"""\
+Variables for requests to servers and to --prometheus.url, each with the prefix {ENVIRONMENT_PREFIX}:
+  AUTHORIZATION_CREDENTIALS                    a bearer token
+  BASIC_AUTH_USERNAME and BASIC_AUTH_PASSWORD  a user
+  HTTP_HEADERS                                 headers, one a line, such as 'X-Scope-OrgID: team-a'
+  TLS_CA_FILE                                  certificate authorities to trust instead of the system's
+"""
 
 
 def add_server_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -85,7 +98,22 @@ def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[
     speculation = vllm_speculation(arguments.speculative_config)
     if speculation:
         keys["speculative"] = {**speculation, **keys.get("speculative", {})}
-    keys |= http_keys(environ)
+    keys |= _http_keys(environ)
     if arguments.config_file and not arguments.urls:
         return []
     return [{"url": url, **keys} for url in arguments.urls or [DEFAULT_URL]]
+
+
+def _http_keys(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the HTTP keys of a target that variables set; raise UsageError for a header without a value."""
+    keys = dict[str, dict[str, Any]]()
+    for name, (section, key) in _HTTP_KEYS.items():
+        if value := environ.get(ENVIRONMENT_PREFIX + name):
+            keys.setdefault(section, {})[key] = Expanded.of(value, f"${{{ENVIRONMENT_PREFIX}{name}}}")
+    headers = environ.get(f"{ENVIRONMENT_PREFIX}HTTP_HEADERS", "")
+    for line in filter(None, map(str.strip, headers.splitlines())):
+        header, colon, value = line.partition(":")
+        if not colon:
+            raise UsageError(f"{ENVIRONMENT_PREFIX}HTTP_HEADERS: write a header as `NAME: VALUE`")
+        keys.setdefault("http_headers", {})[header.strip()] = {"values": [value.strip()]}
+    return keys

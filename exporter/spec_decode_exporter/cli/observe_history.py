@@ -16,10 +16,10 @@ from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.flags import Flag, reader
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals, write_stdout
+from spec_decode_exporter.cli.progress import ProgressBar
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, label_matchers, parse_duration
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.urls import api_address
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
@@ -27,15 +27,12 @@ from spec_decode_exporter.history.history_reader import HistoryQuery, read_histo
 from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.observation import completed_url
-from spec_decode_exporter.reports.progress import ProgressBar
 from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.scrape.client import Client
 
 DEFAULT_SINCE: Final = "7d"
 MIN_SECONDS: Final = 600.0
 MAX_SECONDS: Final = 400 * 86400.0
-_EVERY: Final = 0.2
-"""Seconds between two drawings of the progress."""
 
 HISTORY_FLAGS: Final = (
     Flag("--prometheus.url", "URL", "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or Mimir", read=reader(lambda text: api_address(completed_url(text)))),
@@ -48,10 +45,12 @@ HISTORY_FLAGS: Final = (
 async def observe_history(arguments: argparse.Namespace, bar: ProgressBar, clock: Clock) -> int:
     """Read and report a history, with its progress on ``bar``; return the exit status.
 
-    Raises:
-        HistoryError: Nothing can be read.
-        UsageError: The flags cannot be used.
+    HistoryError is raised if nothing can be read, UsageError if the flags cannot be used.
     """
+
+    def show(share: float) -> None:
+        bar.show(share, f"{100 * share:.0f} %  Ctrl-C ends it with what was read")
+
     url = arguments.prometheus_url
     arguments.urls = [url]
     config = read_config(arguments, os.environ)
@@ -60,27 +59,13 @@ async def observe_history(arguments: argparse.Namespace, bar: ProgressBar, clock
     query, stop = query_of(arguments, clock.wall()), asyncio.Event()
     stop_on_signals(stop)
     try:
-        api = QueryApi(url, client, stop=stop)
-        known, progress = _assumptions(target, config), shown_progress(bar, clock)
-        result = await read_history(api, query, known, progress=progress, stop=stop)
+        api, known = QueryApi(url, client, stop=stop), _assumptions(target, config)
+        result = await read_history(api, query, known, progress=show, stop=stop)
     finally:
         bar.end()
         await client.close()
     write_stdout(HISTORY_FORMATS[arguments.format](result, text_style(sys.stdout, os.environ)))
     return history_status(result)
-
-
-def shown_progress(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
-    """Return a function that draws the share of the work that is done, and the time left."""
-    begin, drawings = clock.monotonic(), TokenBucket(1, _EVERY, clock.monotonic)
-
-    def show(share: float) -> None:
-        if drawings.take():
-            left = (clock.monotonic() - begin) * (1 - share) / share if share else None
-            words = f"{100 * share:.0f} %" + (f", {left:.0f} s left" if left is not None else "")
-            bar.show(share, f"{words}  Ctrl-C ends it with what was read")
-
-    return show
 
 
 def _assumptions(target: Target, config: Config) -> Callable[[str], Assumptions]:

@@ -15,18 +15,26 @@ from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS
-from spec_decode_exporter.plan.deployment_plan import (
+from spec_decode_exporter.plan.models import (
+    DTYPES,
+    METHODS,
+    NO_DRAFT,
+    ModelError,
+    drafter_of,
+    dtype_of,
+    model_of,
+)
+from spec_decode_exporter.plan.plans import (
     DEFAULT,
     GPUS,
     DeploymentPlan,
     PlanOutcome,
+    SpeedupPlan,
     gpu_of,
     memory,
+    token_acceptance,
 )
-from spec_decode_exporter.plan.model_config import DTYPES, ModelError, dtype_of
-from spec_decode_exporter.plan.models import METHODS, NO_DRAFT, drafter_of, model_of
 from spec_decode_exporter.plan.report import as_json, as_text
-from spec_decode_exporter.plan.speedup_plan import SpeedupPlan, token_acceptance
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.text import TextStyle, text_style
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.cli.flags import (
     Flag,
     add_flags,
@@ -32,9 +34,15 @@ from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observation import watch
-from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
-from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedFileError, SavedSnapshot, parsed, read
-from spec_decode_exporter.reports.text import printable, text_style
+from spec_decode_exporter.reports.saved_snapshot import (
+    MAX_BYTES,
+    SavedEngine,
+    SavedFileError,
+    SavedSnapshot,
+    parsed,
+    read,
+)
+from spec_decode_exporter.reports.text import TextStyle, json_text, printable, render, text_style
 from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
@@ -49,6 +57,10 @@ exit status:
   2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
 """
+FORMATS: Final = ("text", "json", "vllm")
+"""Values of ``--format``."""
+_WAYS: Final = "To know it"
+"""Begin of the sentence with the ways to find out."""
 _PATH: Final = "api/v1/snapshot"
 _NO_EXPORTER: Final = "no spec-decode-exporter answers there; name a vLLM without --exporter"
 _TIMEOUT: Final = 10.0
@@ -130,3 +142,39 @@ async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
         print(f"observing {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201
         observed = await watch(config, arguments.seconds, Clock())
     return SavedSnapshot.model_validate(observed)
+
+
+def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
+    """Return the settings of engines in a format, with a final newline. ``vllm`` has texts as comments."""
+    if form == "json":
+        left_out = {"state", "verdict_text"}
+        return json_text({"engines": [each.model_dump(mode="json", exclude=left_out) for each in engines]})
+    template = "recommendation.md.jinja" if form == "text" else "recommended_flag.txt"
+    texts = [text for each in engines for text in (each.setting.measure, each.setting.text) if _WAYS in text]
+    ways = list[str]()
+    said: Callable[[str], str] = str
+    if len(engines) > 1 and texts:
+        ways, said = texts[0].partition(_WAYS)[2].partition(": ")[2].split("; or "), _without_ways
+    alike: dict[tuple[str, str], list[SavedEngine]] = {}
+    for engine in engines:
+        key = _without_ways(engine.setting.text), engine.setting.speculative_config
+        alike.setdefault(key, []).append(engine)
+    names = {"quote": shlex.quote, "said": said, "first": _first_sentence, "alike": alike.values()}
+    return render(template, style, engines=engines, ways=ways, **names)
+
+
+def _first_sentence(text: str) -> str:
+    """Return the begin of a text: of several engines the whole would be too long to read."""
+    return text.partition(". ")[0].removesuffix(".")
+
+
+def _without_ways(text: str) -> str:
+    """Return a text up to the ways to find out: several engines have them in common, so they stand once."""
+    return text.partition(_WAYS)[0].strip()
+
+
+def recommendation_status(engines: Sequence[SavedEngine]) -> ExitStatus:
+    """Return GOOD if the setting of every engine that speculates is known, else UNKNOWN."""
+    speculating = [engine for engine in engines if engine.state is not State.DISABLED]
+    known = speculating and all(engine.setting.tokens is not None for engine in speculating)
+    return ExitStatus.GOOD if known else ExitStatus.UNKNOWN

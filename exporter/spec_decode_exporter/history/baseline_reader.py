@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 from math import ceil, inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting
 from spec_decode_exporter.core.log import escaped
@@ -76,8 +75,7 @@ _NAMED: Final = 3
 _NAME_LENGTH: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPeriod:
+class FoundPeriod(NamedTuple):
     """Time in which a target may have served a model without speculation."""
 
     begin: float
@@ -87,8 +85,7 @@ class FoundPeriod:
     """Drafts ended it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FoundBaseline:
+class FoundBaseline(NamedTuple):
     """Baseline of a model, and the server that it is of."""
 
     baseline: Baseline
@@ -167,7 +164,7 @@ class BaselineReader:
             )
         return self._servers
 
-    async def read(self, server: HistoryTarget) -> Mapping[str, FoundBaseline]:
+    async def read(self, server: HistoryTarget) -> dict[str, FoundBaseline]:
         """Return the baseline of each model of a server: its own, else that of a process of its group.
 
         Raises:

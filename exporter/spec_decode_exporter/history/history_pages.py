@@ -166,12 +166,11 @@ def _by_presence(series: Sequence[SampledSeries]) -> Iterator[tuple[tuple[int, .
 
 
 def _page_map(series: Sequence[SampledSeries]) -> PageMap:
-    parsed = [ParsedSeries(each.labels["__name__"].encode(), _labels(each)) for each in series]
+    parsed = list[ParsedSeries]()
+    for each in series:
+        labels = tuple(sorted(pair for pair in each.labels.items() if pair[0] != "__name__"))
+        parsed.append(ParsedSeries(each.labels["__name__"].encode(), labels))
     try:
         return PageMap(Layout((), {each: (line, 0) for line, each in enumerate(parsed)}))
     except PageError as error:
         raise HistoryError(f"the series of a target cannot be those of a server: {error}") from None
-
-
-def _labels(series: SampledSeries) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(each for each in series.labels.items() if each[0] != "__name__"))

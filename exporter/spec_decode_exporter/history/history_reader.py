@@ -8,7 +8,7 @@ without speculation that came later, so each server's baseline is read before it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -44,7 +44,7 @@ SHORT_SLOT, LONG_SLOT = 900.0, 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
 """Length of a history up to which slots are short."""
 REPORTED_SECONDS: Final = 86_400.0
-"""Longest time with drafts that is evaluated as an observation: the newest."""
+"""Longest time, the newest with drafts or the end of a recording, that is evaluated as an observation."""
 BASELINE_SECONDS: Final = 30 * 86_400.0
 """Time before a history in which baselines are searched too."""
 MAX_SLOTS: Final = 20_000
@@ -144,11 +144,14 @@ class EngineHistory:
     """History of one engine: its samples drive its monitor, which is evaluated at the end of each slot."""
 
     target: HistoryTarget
-    name: EngineName
+    labels: Mapping[str, str]
+    """Labels of its metrics, as a live exporter would show them."""
     interval: float
     """Usual seconds between two scrapes."""
     slot_seconds: float
     monitor: EngineMonitor
+    found: FoundBaseline | None = None
+    """Baseline that its monitor began with."""
     drafted: float = inf
     """Unix time after which it drafted last; infinite if that is unknown."""
     scrapes: int = 0
@@ -165,12 +168,6 @@ class EngineHistory:
     """Length of that observation."""
     _since: float | None = None
     _process: int = 0
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """Labels of its metrics, as a live exporter would show them."""
-        target, (model_name, engine) = self.target.name, self.name
-        return {"target": target, "model_name": model_name or target, "engine": engine}
 
     def observe(self, sample: Sample, wall: float) -> None:
         """Add the sample of a later scrape at a Unix time; raise HistoryError if there are too many slots.
@@ -207,14 +204,14 @@ class EngineHistory:
         if self.slots[-1].drafts and history.wall >= self.drafted:
             self._report()
 
-    def finish(self, found: FoundBaseline | None) -> None:
-        """End the history; ``found`` is the baseline that its monitor began with."""
+    def finish(self) -> None:
+        """End the history."""
         self.close()
         if self.slots and self.snapshot is None:
             self._report()
         learned = self.monitor.learned.baseline
         self.baseline = learned.summary(self.monitor.history.wall)
-        if found is not None and found.server is not self.target and learned.kept is found.baseline.kept:
+        if (found := self.found) and learned.kept is found.baseline.kept and found.server is not self.target:
             self.baseline_of = found.server.name
 
     def _report(self) -> None:
@@ -282,9 +279,9 @@ async def read_history(
     lacking = sum(bool(target.missing) for target in targets)
     baselines = BaselineReader(api, query.match, query.begin - BASELINE_SECONDS, query.end)
     for number, target in enumerate(targets):
-        reading = _TargetReading(TargetSamples(api, target, PAGE), query, assumptions, baselines)
+        samples, read = TargetSamples(api, target, PAGE), dict[EngineName, EngineHistory]()
         try:
-            async for share in reading.read():
+            async for share in _pages(samples, query, assumptions, baselines, read):
                 progress((number + share) / len(targets))
                 if stop.is_set():
                     break
@@ -292,8 +289,10 @@ async def read_history(
             incomplete = f"{target.name}: {error}"
         if stop.is_set():
             incomplete = f"interrupted while reading {target.name}"
-        engines += reading.results()
-        notes += reading.samples.notes()
+        for _, engine in sorted(read.items()):
+            engine.finish()
+            engines.append(engine)
+        notes += samples.notes()
         if incomplete:
             incomplete += f"; {number} of {len(targets)} targets were read completely"
             break
@@ -306,11 +305,7 @@ async def read_history(
 
 
 async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], list[str]]:
-    """Return the targets, and remarks: on those that are left out as twins, and on missing series.
-
-    Raises:
-        HistoryError: There are none, or none has the series that are needed.
-    """
+    """Return the targets, with remarks on twins and missing series; raise HistoryError if none is of use."""
     targets = targets_of(await api.series(every_engine(query.match), query.begin, query.end))
     if not targets:
         near = await nearest_names(api, query.begin, query.end)
@@ -356,59 +351,44 @@ def _without_drafts(total: Counters[int | None], drafting: Drafting) -> SlotOutc
     return SlotOutcome.UNKNOWN if drafting is Drafting.UNKNOWN else SlotOutcome.PLAIN
 
 
-@dataclass(slots=True)
-class _TargetReading:
-    """Reads one target from its first to its last sample."""
+async def _pages(
+    samples: TargetSamples,
+    query: HistoryQuery,
+    assumptions: Knows,
+    reader: BaselineReader,
+    engines: dict[EngineName, EngineHistory],
+) -> AsyncIterator[float]:
+    """Add the samples of one target to its ``engines``; yield the share that is done after each page."""
+    begin, end, target = query.begin, query.end, samples.target
+    activity, baselines = Activity(), dict[str, FoundBaseline]()
+    with suppress(HistoryError):  # the samples may be read nevertheless, or tell the reason
+        activity = await reader.activity(target)
+        baselines = await reader.read(target)
+    front_end = "rust" if await target.has_rust_front_end(samples.api, begin, end) else ""
 
-    samples: TargetSamples
-    _query: HistoryQuery
-    _assumptions: Knows
-    _reader: BaselineReader
-    _engines: dict[EngineName, EngineHistory] = field(default_factory=dict)
-    _baselines: Mapping[str, FoundBaseline] = field(default_factory=dict)
-    _activity: Activity = field(default_factory=Activity)
-    _front_end: str = ""
-
-    async def read(self) -> AsyncIterator[float]:
-        """Read all pages; yield the share that is done after each."""
-        begin, end, target = self._query.begin, self._query.end, self.samples.target
-        with suppress(HistoryError):  # the samples may be read nevertheless, or tell the reason
-            self._activity = await self._reader.activity(target)
-            self._baselines = await self._reader.read(target)
-        if await target.has_rust_front_end(self.samples.api, begin, end):
-            self._front_end = "rust"
-        async for edge, scrapes in self.samples.pages(begin, end):
-            for time, samples in scrapes:
-                for name, sample in samples.items():
-                    self._engine(name, len(samples)).observe(sample, time)
-            await yield_to_event_loop()
-            yield (edge - begin) / (end - begin)
-
-    def _engine(self, name: EngineName, engines: int) -> EngineHistory:
-        """Return the engine of a name, of a server with a number of ``engines``."""
-        if name not in self._engines:
-            check_engines(len(self._engines) + 1)
-            self._engines[name] = self._begin(name, data_parallel=engines > 1)
-        return self._engines[name]
-
-    def _begin(self, name: EngineName, *, data_parallel: bool) -> EngineHistory:
-        target, slot = self.samples.target, self._query.slot_seconds
+    def new_engine(name: EngineName, *, data_parallel: bool) -> EngineHistory:
         known = replace(
-            self._assumptions(name.model_name),
+            assumptions(name.model_name),
             engine_kind=target.kind.name,
-            front_end=self._front_end,
+            front_end=front_end,
             data_parallel=data_parallel,
             settings_place="history",
         )
-        found = self._baselines.get(name.model_name)
-        # One that was found is the newest of all: times without speculation before it do not replace it.
-        baseline = Baseline() if found is None else Baseline(found.baseline.kept, ended=True)
+        found, slot = baselines.get(name.model_name), query.slot_seconds
+        # What was found is the newest: times without speculation before it do not replace it.
+        baseline = Baseline(found.baseline.kept, ended=True) if found else Baseline()
         monitor = EngineMonitor((REPORTED_SECONDS,), known, baseline)
-        drafted = self._activity.drafted.get(name, inf) - self._reader.step - slot
-        return EngineHistory(target, name, self.samples.interval or DEFAULT_INTERVAL, slot, monitor, drafted)
+        model_name, interval = name.model_name or target.name, samples.interval or DEFAULT_INTERVAL
+        labels = {"target": target.name, "model_name": model_name, "engine": name.engine}
+        drafted = activity.drafted.get(name, inf) - reader.step - slot
+        return EngineHistory(target, labels, interval, slot, monitor, found, drafted)
 
-    def results(self) -> Iterator[EngineHistory]:
-        """Yield the history of each engine."""
-        for name, engine in sorted(self._engines.items()):
-            engine.finish(self._baselines.get(name.model_name))
-            yield engine
+    async for edge, scrapes in samples.pages(begin, end):
+        for time, scrape in scrapes:
+            for name, sample in scrape.items():
+                if name not in engines:
+                    check_engines(len(engines) + 1)
+                    engines[name] = new_engine(name, data_parallel=len(scrape) > 1)
+                engines[name].observe(sample, time)
+        await yield_to_event_loop()
+        yield (edge - begin) / (end - begin)

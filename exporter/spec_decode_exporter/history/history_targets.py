@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,39 +98,30 @@ class HistoryTarget:
         return [f"{self.prefix}{self.kind.names[each][0]}" for each in lacking]
 
     async def has_rust_front_end(self, api: QueryApi, begin: float, end: float) -> bool:
-        """Return whether it is vLLM's Rust front end, which has none of Python's own series.
-
-        Raises:
-            HistoryError: The history cannot be read.
-        """
+        """Return whether it is vLLM's Rust front end, without series of Python; raise like ``api.series``."""
         has_created = EngineMark.CREATED in self.quantities
         if has_created or self.kind.name != "vllm" or self.prefix.startswith("ray"):
             return False
         return not await api.series(self._selector(_PYTHON_MARKS), begin, end)
 
     def _selector(self, names: str) -> Selector:
-        labels = sorted({**self.labels, **dict.fromkeys(self.absent, "")}.items())
-        return Selector(names, ",".join(f'{name}="{_escaped(value)}"' for name, value in labels))
+        labels = {**self.labels, **dict.fromkeys(self.absent, "")}
+        matchers = (f"{name}={json.dumps(text, ensure_ascii=False)}" for name, text in sorted(labels.items()))
+        return Selector(names, ",".join(matchers))
 
 
-def every_engine(match: str, quantities: Iterable[Quantity] | None = None) -> Selector:
+def every_engine(match: str, quantities: Sequence[Quantity] | None = None) -> Selector:
     """Return the selector of some quantities of every known engine, with the user's matchers.
 
     By default they are all but histograms.
     """
-    prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
-    wanted = None if quantities is None else [*quantities]
-    parts = (f"({prefix})({_names(kind, wanted)})" for prefix, kind in zip(prefixes, ENGINES, strict=True))
+    parts = (f"({'|'.join(map(re.escape, kind.prefixes))})({_names(kind, quantities)})" for kind in ENGINES)
     return Selector("|".join(parts), match)
 
 
 def _names(kind: EngineKind, quantities: Iterable[Quantity] | None) -> str:
     wanted = [each for each in kind.names if each not in _UNREAD] if quantities is None else quantities
     return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
@@ -240,10 +232,8 @@ async def without_twins(
 ) -> list[HistoryTarget]:
     """Return the targets without those that are the same process, scraped twice under different labels.
 
-    They have one instance, and started at the same times, to a hundredth of a second.
-
-    Raises:
-        HistoryError: Their newest start times before ``end`` cannot be read.
+    They have one instance, and started at the same times, to a hundredth of a second: HistoryError is raised
+    if their newest start times before ``end`` cannot be read.
     """
     instances = [(target.prefix, target.labels.get("instance", target.name)) for target in targets]
     kept: dict[object, HistoryTarget] = {}

@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from math import ceil, nan
@@ -81,8 +80,7 @@ _IN_FILE: Final = "in a configuration `baseline.prometheus"
 MATCH: Final = f"--match, or {_IN_FILE}.match`"
 
 
-@dataclass(frozen=True, slots=True)
-class SampledSeries:
+class SampledSeries(NamedTuple):
     """Raw samples of one series."""
 
     labels: Labels
@@ -192,11 +190,15 @@ class QueryApi:
     ) -> list[SampledSeries]:
         """Return the samples of a query; those outside of the time asked for are left out."""
         first, last = begin - TIME_ERROR, end + TIME_ERROR
-        matrix = await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)
-        try:
-            return [_sampled(each, first, last) for each in matrix.result]
-        except ValueError:
-            raise self._unusable("its matrix of samples has a value that is no number") from None
+        matrix, found = await self._answer(_Matrix, "matrix of samples", path, query, fewer=True), []
+        for each in matrix.result:
+            pairs = [pair for pair in each.values if first <= pair[0] <= last]
+            try:
+                values = [_number(text) for _, text in pairs]
+            except ValueError:
+                raise self._unusable("its matrix of samples has a value that is no number") from None
+            found.append(SampledSeries(each.metric, [time for time, _ in pairs], values))
+        return found
 
     async def _answer(
         self, wanted: object, what: str, path: str, values: Mapping[str, str], *, fewer: bool = False
@@ -258,11 +260,6 @@ def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
 
 def _span(begin: float, end: float) -> dict[str, str]:
     return {"start": f"{begin:.3f}", "end": f"{end:.3f}"}
-
-
-def _sampled(found: _Range, first: float, last: float) -> SampledSeries:
-    pairs = [pair for pair in found.values if first <= pair[0] <= last]
-    return SampledSeries(found.metric, [time for time, _ in pairs], [_number(text) for _, text in pairs])
 
 
 def _number(text: str) -> float:

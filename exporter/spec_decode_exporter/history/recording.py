@@ -34,13 +34,12 @@ MAX_LINE: Final = 16 * 2**20
 """Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
 MAX_LINES: Final = 2_000_000
 """Maximum polls of a recording: some three weeks of one server each second."""
-MAX_TARGETS: Final = 1_000
 MAX_NAME: Final = 256
 """Maximum characters of a target's name."""
 MAX_MOMENT: Final = 1e12
 """Maximum monotonic time in seconds."""
-MAX_RECORDED_ENGINES: Final = 10_000
-"""Engines of a recording, by name: as many as ``limits.engines`` may be. Each new one takes milliseconds."""
+MAX_RECORDED: Final = 10_000
+"""Maximum targets, and engines, of a recording: as many as ``limits.engines`` may be."""
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""
 
@@ -67,11 +66,7 @@ class Recorder:
     """Writes the polls of an observation into a file. Use it as a context manager."""
 
     def __init__(self, path: Path) -> None:
-        """Replace the file at ``path``.
-
-        Raises:
-            RecordingError: It cannot be written.
-        """
+        """Replace the file at ``path``, or raise RecordingError."""
         self._path = path
         self._failure: OSError | None = None
         self._reported: dict[str, ServedSpeculation | None] = {}
@@ -152,11 +147,7 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
 
 
 def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: float) -> RawPoll:
-    """Return the poll of a line; ``reported`` has the speculation of each target, and takes a new one.
-
-    Raises:
-        ValueError: It is not one.
-    """
+    """Return the poll of a line, or raise ValueError; ``reported`` takes the speculation of each target."""
     if len(line) == MAX_LINE and not line.endswith(b"\n"):
         raise ValueError(f"it has more than {size_text(MAX_LINE)}")
     # msgspec itself reads no page with bytes that are not UTF-8. The line is bounded: a page has many commas.
@@ -168,8 +159,8 @@ def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: 
     if (poll.page is None) == (poll.error is None):
         raise ValueError("it has either a page or an error")
     reported.setdefault(poll.target)
-    if len(reported) > MAX_TARGETS:
-        raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
+    if len(reported) > MAX_RECORDED:
+        raise ValueError(f"target: the recording has more than {MAX_RECORDED} targets")
     if poll.server_info is not UNSET:
         answer = poll.server_info if isinstance(poll.server_info, str) else json.dumps(poll.server_info)
         reported[poll.target] = served_speculation(answer.encode())
@@ -224,10 +215,7 @@ def new_targets(names: Iterable[str]) -> Sequence[Target]:
 def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Iterator[RawPoll]:
     """Run each poll through the monitor of its target in ``fleet``, then yield it.
 
-    ``fleet`` watches the targets of the recording; its clock is ``clock``.
-
-    Raises:
-        RecordingError: The recording has too many engines.
+    ``fleet`` watches its targets by ``clock``; a recording with too many engines raises RecordingError.
     """
     monitors = {monitor.target.name: monitor for monitor in fleet}
     readers = {name: SampleReader() for name in monitors}
@@ -248,6 +236,6 @@ def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Ite
             polled = Polled(reading, poll.moment, poll.wall, config.interval)
             monitor.take(polled, len(poll.page), poll.speculation)
             engines.update((poll.target, name) for name in reading.samples)
-        if len(engines) > MAX_RECORDED_ENGINES:
-            raise RecordingError(f"the recording has more than {MAX_RECORDED_ENGINES} engines")
+        if len(engines) > MAX_RECORDED:
+            raise RecordingError(f"the recording has more than {MAX_RECORDED} engines")
         yield poll

@@ -8,10 +8,8 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, Verdict
 from spec_decode_exporter.core.number_formats import bounds, count, gigabytes, percent, plain, share
 from spec_decode_exporter.costs.methods import DRAFT_MODEL
-from spec_decode_exporter.plan.deployment_plan import DeploymentPlan, PlanOutcome
-from spec_decode_exporter.plan.model_config import COMPARED
-from spec_decode_exporter.plan.models import HEADS, SEARCHES
-from spec_decode_exporter.plan.speedup_plan import SpeedupPlan
+from spec_decode_exporter.plan.models import COMPARED, HEADS, SEARCHES
+from spec_decode_exporter.plan.plans import DeploymentPlan, PlanOutcome, SpeedupPlan
 from spec_decode_exporter.reports.text import TextStyle, bar, json_text, render
 from spec_decode_exporter.views.verdict_text import SOURCES
 
@@ -93,11 +91,11 @@ def _chart(plan: SpeedupPlan) -> Iterator[tuple[str, ...]]:
 
 def warnings(plan: SpeedupPlan) -> dict[str, str]:
     """Return the texts of the warnings by name."""
-    return dict([*_of_memory(plan), *_of_draft(plan)]) if isinstance(plan, DeploymentPlan) else {}
+    return dict(_warnings(plan)) if isinstance(plan, DeploymentPlan) else {}
 
 
 # fmt: off
-def _of_memory(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
+def _warnings(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
     context, wanted, alone = plan.context_tokens, plan.wanted_sequences, plan.without_draft
     if plan.outcome is PlanOutcome.TIGHT:
         most, others = plan.with_draft.concurrent_sequences or 0, alone.concurrent_sequences or 0
@@ -106,10 +104,7 @@ def _of_memory(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
     for model in plan.models:
         if model.config and model.weights_counted and model.config.model_type not in COMPARED:
             yield "usual_shape", f"The weights of {model.config.model_type[:40]!r} are computed as those of a standard decoder, which may not fit: give the folder with its safetensors, or its number of parameters."
-
-
-def _of_draft(plan: DeploymentPlan) -> Iterator[tuple[str, str]]:
-    draft, target, context = plan.draft, plan.target.config, plan.context_tokens
+    draft, target = plan.draft, plan.target.config
     if draft is None:
         return
     share, config = draft.weight_bytes / (plan.gpus * plan.gpu_memory_bytes), draft.config

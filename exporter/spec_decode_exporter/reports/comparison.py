@@ -14,21 +14,20 @@ from enum import StrEnum
 from math import hypot
 from typing import Any, Final
 
-from pydantic import Field
-
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import percent
 from spec_decode_exporter.experiments.traffic import LOADS, TRAFFIC, Traffic, ratios
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS
+from spec_decode_exporter.reports.exit_status import TONES, ExitStatus
 from spec_decode_exporter.reports.observation_report import FORMATS
 from spec_decode_exporter.reports.observation_view import Measured, ModelView
 from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
 from spec_decode_exporter.reports.text import TextStyle, json_text, moment, render
 from spec_decode_exporter.views.document import View, computed
 
-DRAFT_TOKENS: Final = "draft_tokens"
-"""Reason of the caution about another number of draft tokens; the others are parts of the traffic."""
+MAX_FALL: Final = 0.05
+"""Fall of the acceptance rate that is tolerated."""
 _RATE: Final = "draft_acceptance_ratio"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
@@ -51,13 +50,11 @@ class Outcome(StrEnum):
     """It rose, statistically significant (95 %)."""
 
 
-TONES: Final = {
-    Outcome.BETTER: "good",
-    Outcome.SAME: "good",
-    Outcome.LOWER: "unsure",
-    Outcome.FELL: "bad",
+STATUS: Final = {
+    **dict.fromkeys((Outcome.BETTER, Outcome.SAME, Outcome.LOWER), ExitStatus.GOOD),
+    **dict.fromkeys((Outcome.UNCERTAIN, Outcome.NOT_COMPARABLE), ExitStatus.UNKNOWN),
+    Outcome.FELL: ExitStatus.BAD,
 }
-"""Tone of an outcome; others are neutral."""
 
 
 class Difference(View):
@@ -101,7 +98,6 @@ class ModelComparison(View):
 
     before: ModelView
     after: ModelView
-    threshold: float = Field(exclude=True)
 
     @computed
     def figures(self) -> dict[str, Difference]:
@@ -117,10 +113,10 @@ class ModelComparison(View):
 
     @computed
     def outcome(self) -> Outcome:
-        """Change of the acceptance rate in a word; ``threshold`` is the tolerated fall."""
+        """Change of the acceptance rate in a word."""
         if self.before.tokens and self.after.tokens and self.before.tokens != self.after.tokens:
             return Outcome.NOT_COMPARABLE
-        change, fall = self.figures.get(_RATE), -self.threshold
+        change, fall = self.figures.get(_RATE), -MAX_FALL
         if change is None or change.lower is None or change.upper is None:
             return Outcome.UNCERTAIN
         if change.lower < fall:
@@ -136,9 +132,9 @@ class ModelComparison(View):
         if change is None:
             return "Acceptance cannot be compared: nothing was drafted then, or nothing is now."
         levels = f"from {percent(change.before.value)} to {percent(change.after.value)}"
-        limit, moved = f"{self.threshold * 100:g}", "rose" if change.change > 0 else "fell"
+        limit, moved = f"{MAX_FALL * 100:g}", "rose" if change.change > 0 else "fell"
         if outcome is Outcome.NOT_COMPARABLE:
-            return f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on it: it cannot be compared. Compare the positions."
+            return f"Acceptance {moved} {levels}, but {self.before.tokens} tokens were drafted at a time, and {self.after.tokens} are now: the rate and latency depend on that number. Only positions can be compared."
         if change.lower is None or change.upper is None:
             return f"Acceptance {moved} {levels}, but {MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds: measure for longer, or under more load."
         points, ends = change.change * 100, (change.lower * 100, change.upper * 100)
@@ -151,9 +147,7 @@ class ModelComparison(View):
     @computed
     def cautions(self) -> dict[str, str]:
         """Texts of conditions that differ by more than their limit, and by more than chance, by reason."""
-        values = dict[str, tuple[float, float]]()
-        if self.outcome is Outcome.NOT_COMPARABLE:
-            values[DRAFT_TOKENS] = float(self.before.tokens), float(self.after.tokens)
+        texts = dict[str, str]()
         before, after = map(_of_an_engine, (self.before, self.after))
         works = ({key: figure.value for key, figure in side.items()} for side in (after, before))
         for part, work in ratios(*works):
@@ -161,9 +155,9 @@ class ModelComparison(View):
             if key not in before or key not in after:  # a part may be known by another figure
                 continue
             if max(work, 1 / work) > limit and difference(before[key], after[key]).beyond_chance is not False:
-                values[part] = before[key].value, after[key].value
-        texts = {reason: _CAUTIONS[reason].format(*sides) for reason, sides in values.items()}
-        return {reason: text.replace("%", " %") for reason, text in texts.items()}
+                text = _CAUTIONS[part].format(before[key].value, after[key].value)
+                texts[part] = text.replace("%", " %")
+        return texts
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:
@@ -174,7 +168,6 @@ class ModelComparison(View):
 
 _OTHER_WORK: Final = "the work differs, and acceptance depends on the work."
 _CAUTIONS: Final[Mapping[str, str]] = {
-    DRAFT_TOKENS: "{0:.0f} tokens were drafted at a time, and {1:.0f} are now: the acceptance rate falls with their number, and latency differs for that reason too. Only positions can be compared.",
     Traffic.LOAD: "{0:.1f} requests ran on an engine in the mean, and {1:.1f} do now: latency and throughput differ for that reason.",
     Traffic.OUTPUT_TOKENS: f"Answers had {{0:.0f}} tokens in the mean, and have {{1:.0f}} now: {_OTHER_WORK}",
     Traffic.PROMPT_TOKENS: f"Prompts had {{0:.0f}} tokens in the mean, and have {{1:.0f}} now: {_OTHER_WORK}",
@@ -196,8 +189,7 @@ def _of_an_engine(model: ModelView) -> dict[str, Measured]:
 class Comparison(View):
     """Comparison with a reference, another observation, model by model. Ratios are 0 to 1, times in seconds."""
 
-    threshold: float
-    """Tolerated fall of the acceptance rate."""
+    threshold: float = MAX_FALL
     before: SavedSnapshot
     after: SavedSnapshot
     models: tuple[ModelComparison, ...]
@@ -215,7 +207,7 @@ class Comparison(View):
         return min(outcomes, key=[*Outcome].index)
 
 
-def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> Comparison:
+def compared(before: SavedSnapshot, after: SavedSnapshot) -> Comparison:
     """Compare an observation with an earlier one, model by model.
 
     Models match by name and number of draft tokens, then by name. If one model is left on each side, these
@@ -231,11 +223,10 @@ def compared(before: SavedSnapshot, after: SavedSnapshot, threshold: float) -> C
         for model in tuple(old):
             alike = [[each for each in side if key(each) == key(model)] for side in (old, new)]
             if list(map(len, alike)) == [1, 1]:
-                pairs.append(ModelComparison(before=model, after=alike[1][0], threshold=threshold))
+                pairs.append(ModelComparison(before=model, after=alike[1][0]))
                 old.remove(model)
                 new.remove(alike[1][0])
     return Comparison(
-        threshold=threshold,
         before=before,
         after=after,
         models=tuple(pairs),
@@ -267,18 +258,15 @@ def _row(name: str, change: Difference, unit: Unit) -> Row:
         return f"{'-' if value < 0 else '+'}{write(abs(value))}"
 
     relative = f" ({(after / before - 1) * 100:+.0f} %)" if before and unit is not Unit.SHARE else ""
-    bounds = (
-        ""
-        if change.lower is None or change.upper is None
-        else f"{signed(change.lower)} to {signed(change.upper)}"
-    )
+    ends = [signed(end) for end in (change.lower, change.upper) if end is not None]
     star = " *" if change.beyond_chance else ""
-    return name, write(before), write(after), f"{signed(change.change)}{relative}{star}", bounds
+    return name, write(before), write(after), f"{signed(change.change)}{relative}{star}", " to ".join(ends)
 
 
 def as_text(comparison: Comparison, style: TextStyle) -> str:
     """Return a comparison as text, which is Markdown too."""
-    names = {"tables": tables, "tones": TONES, "format_duration": format_duration, "moment": moment}
+    tones = {outcome: TONES[status] for outcome, status in STATUS.items()}
+    names = {"tables": tables, "tones": tones, "format_duration": format_duration, "moment": moment}
     return render("comparison.md.jinja", style, comparison=comparison, **names)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
-from spec_decode_exporter.reports.comparison import Outcome
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.views.engine_view import EngineView
 
@@ -31,12 +30,7 @@ class ExitStatus(IntEnum):
     models do not fit, or vLLM refuses them. ``--against``: acceptance fell by more than the threshold."""
 
 
-COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
-    **dict.fromkeys((Outcome.BETTER, Outcome.SAME, Outcome.LOWER), ExitStatus.GOOD),
-    **dict.fromkeys((Outcome.UNCERTAIN, Outcome.NOT_COMPARABLE), ExitStatus.UNKNOWN),
-    Outcome.FELL: ExitStatus.BAD,
-}
-
+TONES: Final = {ExitStatus.GOOD: "good", ExitStatus.UNKNOWN: "unsure", ExitStatus.BAD: "bad"}
 _WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)
 
 

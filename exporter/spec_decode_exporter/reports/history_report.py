@@ -20,7 +20,7 @@ from spec_decode_exporter.history.baseline_reader import hidden_drafts
 from spec_decode_exporter.history.history_reader import EngineHistory, PrometheusHistory, Slot, SlotOutcome
 from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.reports.exit_status import ExitStatus, worst
+from spec_decode_exporter.reports.exit_status import TONES, ExitStatus, worst
 from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import report
 from spec_decode_exporter.reports.observation_view import ObservationView
@@ -34,8 +34,7 @@ MAX_WHOLE: Final = 3
 MAX_SHOWN: Final = 5
 """Engines that a text of more has over time: the worst."""
 MAX_ROWS: Final = 24
-"""Rows of the table of one engine; neighbours are merged, to a third with several engines."""
-MAX_CHANGES: Final = 40
+"""Rows of the table of one engine, whose neighbours are merged, and changes; a third with several engines."""
 TOP: Final = 4.0
 """Greatest speed-up of a chart."""
 WIDTH, HEIGHT = 1000, 200
@@ -46,7 +45,7 @@ _STATUS: Final = {
     SlotOutcome.HURT: ExitStatus.BAD,
     SlotOutcome.UNCLEAR: ExitStatus.UNKNOWN,
 }
-_TONES: Final = {SlotOutcome.PAID: "good", SlotOutcome.HURT: "bad", SlotOutcome.UNCLEAR: "unsure"}
+_TONES: Final = {outcome: TONES[status] for outcome, status in _STATUS.items()}
 _SUMMED: Final = ("seconds", "drafts", "draft_tokens", "accepted_tokens", "generated")
 _DROPS: Final = {"acceptance_dropped", "drafting_dropped"}
 _HEADS: Final = ("from (UTC)", "to", "", "speed-up", "95 % bounds", "length", "running", "K", "time saved")
@@ -175,9 +174,9 @@ def _parts(history: PrometheusHistory, style: TextStyle) -> Iterator[tuple[str, 
         yield report(view, style, sections=not are_many), None
     yield part("overview"), None
     for engine in shown:
-        most, limit = (MAX_ROWS // 3, MAX_ROWS // 3) if are_many else (MAX_ROWS, MAX_CHANGES)
+        most = MAX_ROWS // 3 if are_many else MAX_ROWS
         cells = list(_cells(rows(engine.slots, most), style))
-        told = changes(engine)[-limit:]
+        told = changes(engine)[-most:]
         yield part("engine", engine=engine, whole=sum_of(engine.slots), rows=cells, changes=told), engine
 
 
@@ -192,60 +191,41 @@ def history_html(history: PrometheusHistory) -> str:
     static = files("spec_decode_exporter.web") / "static"
     sheet = Markup((static / "style.css").read_text("utf-8"))  # noqa: S704
     parts = list(_parts(history, TextStyle()))
-    charts = [Chart.of(history, engine) if engine else None for _, engine in parts]
-    if sum(chart is not None for chart in charts) == 1:  # it is the answer, so it comes first
-        charts.sort(key=lambda chart: chart is None)
+    charts = [chart(history, engine) if engine else None for _, engine in parts]
+    if sum(each is not None for each in charts) == 1:  # it is the answer, so it comes first
+        charts.sort(key=lambda each: each is None)
     texts = [Markup(markdown.render(text)) for text, _ in parts]  # noqa: S704
     shown = list(zip(texts, charts, strict=True))
     return _html.get_template("history.html").render(parts=shown, sheet=sheet) + "\n"
 
 
-class Chart(NamedTuple):
-    """Speed-up over time with its bounds, and marks of what changed."""
+def chart(history: PrometheusHistory, engine: EngineHistory) -> Mapping[str, object] | None:
+    """Return the chart of an engine's speed-up with its bounds and what changed; None without a speed-up.
 
-    top: float
-    labels: Sequence[str]
-    """Times at equal distances."""
-    area: str
-    """Path of the bounds."""
-    line: str
-    even: float
-    """Height at which the speed-up is 1."""
-    marks: Sequence[tuple[float, str, str]]
-    """Place, class of the style sheet, and text."""
+    ``area`` is the path of the bounds, and ``marks`` have a place, a class of the style sheet, and a text.
+    """
+    known = [(slot, slot.speedup) for slot in engine.slots if slot.speedup]
+    if not known:
+        return None
+    top = min(TOP, max(2.0, *(speedup.upper for _, speedup in known)))
+    span = history.end - history.begin
 
-    @classmethod
-    def of(cls, history: PrometheusHistory, engine: EngineHistory) -> Chart | None:
-        """Return the chart of an engine; None without a speed-up."""
-        known = [(slot, slot.speedup) for slot in engine.slots if slot.speedup]
-        if not known:
-            return None
-        top = min(TOP, max(2.0, *(speedup.upper for _, speedup in known)))
-        span = history.end - history.begin
+    def x(time: float) -> float:
+        return round(WIDTH * (time - history.begin) / span, 1)
 
-        def x(time: float) -> float:
-            return round(WIDTH * (time - history.begin) / span, 1)
+    def y(value: float) -> float:
+        return round(HEIGHT * (1 - min(max(value, 0.0), top) / top), 1)
 
-        def y(value: float) -> float:
-            return round(HEIGHT * (1 - min(max(value, 0.0), top) / top), 1)
-
-        area = line = ""
-        for slot, speedup in known:
-            begin, end = x(slot.begin), x(slot.end)
-            area += f"M{begin} {y(speedup.upper)}H{end}V{y(speedup.lower)}H{begin}Z"
-            line += f"M{begin} {y(speedup.value)}H{end}"
-        form = "%d %b" if span > 4 * _DAY else "%d %b %H:%M"
-        times = (history.begin + span * step / 4 for step in range(5))
-        return cls(
-            top=top,
-            labels=[f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times],
-            area=area,
-            line=line,
-            even=y(1.0),
-            marks=[
-                (x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)
-            ],
-        )
+    area = line = ""
+    for slot, speedup in known:
+        begin, end = x(slot.begin), x(slot.end)
+        area += f"M{begin} {y(speedup.upper)}H{end}V{y(speedup.lower)}H{begin}Z"
+        line += f"M{begin} {y(speedup.value)}H{end}"
+    form = "%d %b" if span > 4 * _DAY else "%d %b %H:%M"
+    times = (history.begin + span * step / 4 for step in range(5))
+    labels = [f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times]
+    marks = [(x(each.begin), EVENTS[each.type].tone, str(printable(each.text))) for each in changes(engine)]
+    return {"top": top, "labels": labels, "area": area, "line": line, "even": y(1.0), "marks": marks}
 
 
 def history_json(history: PrometheusHistory) -> str:
@@ -259,30 +239,26 @@ def history_json(history: PrometheusHistory) -> str:
 
 
 def _document(engine: EngineHistory) -> Mapping[str, Any]:
-    whole, baseline = sum_of(engine.slots), engine.baseline
-    summary = {
-        **_slot(whole),
-        "length": whole.length,
-        "saved_decode_seconds": _bounded(whole.saved_decode_seconds),
-    }
-    known = None
-    if baseline is not None:
-        known = {"name": baseline.name, "seconds": baseline.seconds, "end": baseline.end}
+    baseline: dict[str, Any] | None = None
+    if engine.baseline is not None:
+        baseline = {each: getattr(engine.baseline, each) for each in ("name", "seconds", "end")}
+        baseline["of"] = engine.baseline_of or engine.target.name
     return {
         **engine.labels,
         "labels": dict(engine.target.labels),
         "scrapes": engine.scrapes,
         "scrape_interval_seconds": engine.interval,
         "reported_seconds": engine.reported_seconds,
-        "summary": summary,
-        "baseline": known and {**known, "of": engine.baseline_of or engine.target.name},
+        "summary": _slot(sum_of(engine.slots)),
+        "baseline": baseline,
         "changes": [each._asdict() for each in changes(engine)],
         "slots": [_slot(each) for each in engine.slots],
-    }
+    }  # fmt: skip
 
 
 def _slot(slot: Slot) -> dict[str, Any]:
-    return {**asdict(slot), "speedup": _bounded(slot.speedup)}
+    bounded = {each: _bounded(getattr(slot, each)) for each in ("speedup", "saved_decode_seconds")}
+    return {**asdict(slot), "length": slot.length, **bounded}
 
 
 def _bounded(values: Sequence[float] | None) -> Mapping[str, float] | None:

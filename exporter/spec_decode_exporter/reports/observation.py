@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -20,13 +20,13 @@ import structlog
 
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.types import Expanded, parse_duration
+from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.urls import model_of
-from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
@@ -35,7 +35,6 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
@@ -43,6 +42,7 @@ from spec_decode_exporter.scrape.poll_record import RawPoll, Recorded
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
+from spec_decode_exporter.views.headline import target_problem
 
 MAX_WINDOW: Final = 3600.0
 """Longest window, in seconds, of an observation without an end."""
@@ -59,21 +59,6 @@ HOPELESS_SECONDS: Final = 10.0
 _HOPELESS: Final = re.compile(r"dns|tls|no TLS|malformed|status (3\d\d|400|401|403|404|410)")
 """Failures that waiting cannot cure; one with these alone ends at once."""
 _LOOK_SECONDS: Final = 0.2
-_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
-_HTTP_KEYS: Final = {
-    "AUTHORIZATION_CREDENTIALS": ("authorization", "credentials"),
-    "BASIC_AUTH_USERNAME": ("basic_auth", "username"),
-    "BASIC_AUTH_PASSWORD": ("basic_auth", "password"),
-    "TLS_CA_FILE": ("tls_config", "ca_file"),
-}
-"""HTTP keys of a target by the variable that sets them: a flag would show a secret to other users."""
-HTTP_HELP: Final = f"""\
-Variables for requests to servers and to --prometheus.url, each with the prefix {_PREFIX}:
-  AUTHORIZATION_CREDENTIALS                    a bearer token
-  BASIC_AUTH_USERNAME and BASIC_AUTH_PASSWORD  a user
-  HTTP_HEADERS                                 headers, one a line, such as 'X-Scope-OrgID: team-a'
-  TLS_CA_FILE                                  certificate authorities to trust instead of the system's
-"""
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -112,14 +97,11 @@ def observation_of(
 
 
 def check_complete(view: ObservationView) -> None:
-    """Check that every target was measured: without one, the figures of its model would differ.
-
-    Raises:
-        NotMeasuredError: A target is missing.
-    """
+    """Raise NotMeasuredError if a target is missing: without it, the figures of its model would differ."""
     missing = [target for target in view.targets if not target.up or not target.engines]
     if missing:
-        raise NotMeasuredError("; ".join(map(_missing, missing)))
+        reasons = (f"{each.target}: {target_problem(each) or 'No answer came in time.'}" for each in missing)
+        raise NotMeasuredError(" ".join(reasons).removesuffix("."))
 
 
 class Observation:
@@ -132,13 +114,9 @@ class Observation:
         targets: Sequence[Target] | None = None,
         recorded: Recorded | None = None,
     ) -> None:
-        """Prepare to ``poll``.
+        """Prepare to ``poll`` the targets, by default the static ones of ``config``; see ``observed_config``.
 
-        Args:
-            config: See ``observed_config``.
-            clock: Clock.
-            targets: Targets; by default the static ones of ``config``.
-            recorded: Takes each raw poll, to record it.
+        ``recorded`` takes each raw poll, to record it.
         """
         self._clock, self._max_window = clock, config.windows[-1]
         shared = Shared(clock, spread=False, recorded=recorded)
@@ -150,8 +128,6 @@ class Observation:
         self._baselines = HistoryBaselines(self.fleet)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
-        self.gave_up = False
-        """True if ``poll`` ended early, because no server answered."""
 
     async def poll(
         self,
@@ -172,14 +148,14 @@ class Observation:
         reading = asyncio.ensure_future(self._baselines.read_due())
         pollers = [monitor.poller() for monitor in self._monitors]
         polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
-        ends = [_awaited(end), *([self._hopeless(pollers, needs_all=needs_all)] if gives_up else [])]
-        ending = [asyncio.ensure_future(each) for each in ends]
+        ending: list[asyncio.Task[Any]] = [asyncio.ensure_future(end)]
+        if gives_up:
+            ending.append(asyncio.ensure_future(self._hopeless(pollers, needs_all=needs_all)))
         try:
             done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             self._ended = self._clock.monotonic()
             for each in done:
                 each.result()
-            self.gave_up = ending[0] not in done
             await cancel([*ending, *polling])
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))
@@ -192,8 +168,7 @@ class Observation:
     def replay(self, polls: Iterable[RawPoll], clock: RecordingClock) -> None:
         """Take recorded polls in place of ``poll``; ``clock`` is the clock of the observation."""
         self._began = clock.monotonic()
-        for _ in replay(polls, self.fleet, clock):
-            pass
+        deque(replay(polls, self.fleet, clock), maxlen=0)
         self._ended = clock.monotonic()
 
     def observed(self) -> ObservationView:
@@ -213,7 +188,7 @@ class Observation:
 
     def targets(self) -> tuple[TargetView, ...]:
         """Return every server and the result of its newest poll."""
-        return tuple(self.fleet.each("report", _target_view))
+        return tuple(self.fleet.each("report", lambda monitor: target_view(monitor.status())))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -235,25 +210,10 @@ class Observation:
                 return
 
 
-def _missing(target: TargetView) -> str:
-    if target.up:
-        return f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
-    reason = target.error or "no answer came in time"
-    return f"{target.target} does not answer: {reason}" + (f"; {target.remedy}" if target.remedy else "")
-
-
 async def _poll_on(poller: Poller) -> None:
     """Poll immediately to begin the window, and then on schedule."""
     await poller.poll()
     await poller.run()
-
-
-async def _awaited(end: Awaitable[object]) -> None:
-    await end
-
-
-def _target_view(monitor: TargetMonitor) -> TargetView:
-    return target_view(monitor.status())
 
 
 async def watch(config: Config, seconds: float, clock: Clock) -> ObservationView:
@@ -320,20 +280,6 @@ def observed_config(
         )
     checks = (credential_mistakes,)
     return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
-
-
-def http_keys(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the HTTP keys of a target that variables set; raise UsageError for a header without a value."""
-    keys = dict[str, dict[str, Any]]()
-    for name, (section, key) in _HTTP_KEYS.items():
-        if value := environ.get(_PREFIX + name):
-            keys.setdefault(section, {})[key] = Expanded.of(value, f"${{{_PREFIX}{name}}}")
-    for line in filter(None, map(str.strip, environ.get(f"{_PREFIX}HTTP_HEADERS", "").splitlines())):
-        header, colon, value = line.partition(":")
-        if not colon:
-            raise UsageError(f"{_PREFIX}HTTP_HEADERS: write a header as `NAME: VALUE`")
-        keys.setdefault("http_headers", {})[header.strip()] = {"values": [value.strip()]}
-    return keys
 
 
 def _own_values(seconds: float, overrides: Mapping[str, object]) -> dict[str, object]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
@@ -21,7 +21,7 @@ from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.latency_view import quantile_text
 from spec_decode_exporter.views.verdict_text import BASES, NO_VERDICT, SOURCES, no_verdict
-from spec_decode_exporter.views.words import WORDS, Standing
+from spec_decode_exporter.views.words import WORDS
 
 _Document = TypeVar("_Document", EngineView, TargetView)
 
@@ -90,11 +90,6 @@ def json_report(view: ObservationView) -> str:
     return json_text(view.model_dump(mode="json"))
 
 
-def standing(engine: EngineView) -> Standing:
-    """Return the verdict; the state of an engine that did not draft at the end."""
-    return engine.verdict if engine.state is State.ACTIVE else engine.state
-
-
 def gist(engine: EngineView) -> str:
     """Return the figure behind the verdict in a few words."""
     window = engine.longest
@@ -105,11 +100,6 @@ def gist(engine: EngineView) -> str:
     if speedup is None:
         return "" if length is None else f"length {length:.2f}"
     return f"speed-up {speedup:.2f}"
-
-
-def title(target: TargetView) -> str:
-    """Return the name of a target, with its address if that differs."""
-    return target.target if target.target in target.address else f"{target.target} ({target.address})"
 
 
 def failure(target: TargetView) -> str:
@@ -145,8 +135,7 @@ _CONTEXT: Final[dict[str, Any]] = {
     **{
         each.__name__: each
         for each in (
-            *(event_text, failure, figures, format_duration, gist, is_past, percentiles),
-            *(no_verdict, standing, title),
+            *(event_text, failure, figures, format_duration, gist, is_past, no_verdict, percentiles),
         )
     },
     "BASES": BASES,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
-
-from pydantic import ConfigDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.files import read_bounded, size_text
@@ -18,24 +15,16 @@ from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import SettingView, UsedTokensView
 from spec_decode_exporter.views.fleet_view import TargetView
 
-MAX_BYTES: Final = 16 * 2**20
-"""Maximum size of a document, in bytes."""
-MAX_VALUES: Final = 1_000_000
-"""Maximum number of its JSON values."""
+MAX_BYTES, MAX_VALUES = 16 * 2**20, 1_000_000
+"""Limits of a JSON document, in bytes and values: an index of 100,000 weights has 10 MB."""
 
 
 class SavedFileError(ExporterError):
     """A file or a response cannot be used; the text has its name, the reason and the remedy."""
 
 
-class Saved(View):
-    """A part of a document; other fields are ignored."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-class SavedEngine(Saved):
-    """Engine of a target."""
+class SavedEngine(View, extra="ignore"):
+    """Engine of a target; other fields are ignored."""
 
     id: str
     target: str
@@ -51,8 +40,8 @@ class SavedEngine(Saved):
     used_tokens: tuple[UsedTokensView, ...] = ()
 
 
-class SavedSnapshot(Saved):
-    """Engines of a snapshot or an observation."""
+class SavedSnapshot(View, extra="ignore"):
+    """Engines of a snapshot or an observation; other fields are ignored."""
 
     time: UnixTime = 0.0
     engines: tuple[SavedEngine, ...]
@@ -65,21 +54,12 @@ class SavedSnapshot(Saved):
 
 
 def parsed(content: bytes) -> SavedSnapshot:
-    """Parse a snapshot or an observation.
-
-    Raises:
-        TooManyValuesError: It has too many values.
-        ValueError: It is neither.
-    """
+    """Parse a snapshot or an observation; raise ValueError if it is neither, or TooManyValuesError."""
     return SavedSnapshot.model_validate(decode(content, MAX_VALUES))
 
 
 def read(path: Path) -> SavedSnapshot:
-    """Return the snapshot or the observation in a file.
-
-    Raises:
-        SavedFileError: The file cannot be read, or is neither.
-    """
+    """Return the snapshot or the observation in a file; raise SavedFileError if it cannot be read as one."""
     try:
         return parsed(read_bounded(path, MAX_BYTES))
     except (OSError, TooManyValuesError) as error:
@@ -115,8 +95,7 @@ def read_rates(path: Path, model_name: str | None) -> dict[int | None, float]:
     names = ", ".join(sorted({name for name, *_ in rates}))
     chosen = [each for each in rates if model_name in (None, each[0])]
     if not chosen:
-        problem = f"holds no acceptance of {model_name}" if model_name else "holds no acceptance"
-        raise ValueError(problem + (f"; there is {names}" if names else ""))
+        raise ValueError(f"holds no acceptance of {model_name or 'a model'}; there is {names or 'none'}")
     if len({name for name, *_ in chosen}) > 1:
         raise ValueError(f"holds several models; select one by `model_name`: {names}")
     return {tokens: rate for _, tokens, rate in chosen}
@@ -131,11 +110,7 @@ def check_free(path: Path) -> None:
 
 
 def write(path: Path, view: ObservationView) -> None:
-    """Write an observation into a new file.
-
-    Raises:
-        SavedFileError: The file exists, cannot be written, or would be too large to be read again.
-    """
+    """Write a new file; raise SavedFileError if that is impossible, or it would be too large to be read."""
     content = json_text(view.model_dump(mode="json")).encode()
     if len(content) > MAX_BYTES:
         raise SavedFileError(f"{path} would be larger than {size_text(MAX_BYTES)}; measure fewer targets")

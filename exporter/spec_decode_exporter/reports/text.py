@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,15 +52,10 @@ def text_style(stream: TextIO, environ: Mapping[str, str]) -> TextStyle:
 
     ``NO_COLOR`` (https://no-color.org) and the terminal ``dumb`` have no colors.
     """
-    if not is_terminal(stream):
+    if stream.closed or not stream.isatty():
         return TextStyle()
     color = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     return TextStyle(color, max(shutil.get_terminal_size().columns, MIN_WIDTH))
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Return whether a stream is an open terminal."""
-    return not stream.closed and stream.isatty()
 
 
 def printable(value: object) -> Markup:
@@ -127,8 +121,8 @@ def aligned(caller: Callable[[], str]) -> Markup:
 
 
 def cells(text: str) -> int:
-    """Return the number of terminal columns of a text."""
-    return sum(map(_columns, _COLOR.sub("", text)))
+    """Return the number of terminal columns of a text, whose characters are of one width."""
+    return len(_COLOR.sub("", text))
 
 
 def render(
@@ -182,15 +176,6 @@ def _fitted(line: str, width: int | None) -> str:
     return fill(
         line, min(width, MAX_PROSE), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _columns(char: str) -> int:
-    """Return the terminal columns of a character: none if it combines with the previous one."""
-    if char.isascii():
-        return 1
-    if unicodedata.category(char) in {"Mn", "Me"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
 @pass_context

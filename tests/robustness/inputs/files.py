@@ -20,7 +20,7 @@ from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import MAX_CONTAINERS, StateFile, document, entry_json
 from spec_decode_exporter.plan import models
-from spec_decode_exporter.plan.model_config import ModelError
+from spec_decode_exporter.plan.models import ModelError
 from spec_decode_exporter.reports import saved_snapshot
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.scrape.credentials import headers

@@ -46,7 +46,7 @@ def comparison_report(observation):
     from spec_decode_exporter.reports.text import TextStyle
 
     saved = SavedSnapshot.model_validate(observation)
-    return as_text(compared(saved, saved, 0.05), TextStyle())
+    return as_text(compared(saved, saved), TextStyle())
 
 
 def outputs():

@@ -3,10 +3,9 @@
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.cli.observe_config import HTTP_HELP, read_config
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observation import HTTP_HELP
 
 TOKEN = "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS"
 LOCAL = "http://localhost:8000/metrics"

@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.cli import observe
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import read_config
-from spec_decode_exporter.cli.observe_recording import replayed
+from spec_decode_exporter.cli.observe_files import replayed
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observation import Observation, observed_config

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.cli import observe, observe_reference
+from spec_decode_exporter.cli import observe, observe_files
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.reports.observation_view import Measured
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError, read_observation
@@ -40,7 +40,7 @@ def run_fixture(monkeypatch, tmp_path):
         monkeypatch.setattr(observe, "_measure", measure)
         monkeypatch.setattr(observe, "report", lambda *_: "")
         arguments = parse(["observe", *words, "http://a"], {})
-        observe_reference.check_reference_flags(arguments)
+        observe_files.check_reference_flags(arguments)
         return asyncio.run(observe._observe(arguments))
 
     return run
@@ -69,7 +69,7 @@ def test_an_address_is_a_server_and_anything_else_a_file(text, is_server, tmp_pa
     monkeypatch.chdir(tmp_path)
     arguments = parse(["observe", "--against", text, "--speculative.method", "mtp", "http://a"], {})
     arguments.seconds = 60.0
-    server = observe_reference.server_of(arguments, {})
+    server = observe_files.server_of(arguments, {})
     assert (server is not None) is is_server
     if server is not None:
         assert (server.name.partition("/")[0].partition(":")[0], server.speculative.method) == ("b", "mtp")

@@ -304,15 +304,16 @@ class Counted:
         return (await reading.read(server))["m"].server.labels["instance"]
 
 
-async def test_a_pod_of_a_rollout_has_the_baseline_of_the_one_that_it_replaces():
-    found = Counted().add(0, 3600, **FIRST).add(3600, 7200, tokens=1.7, **SECOND)
-    assert await found.baseline("10.0.0.2:8000") == "10.0.0.1:8000"
-
-
-async def test_a_pod_that_keeps_its_name_in_a_stateful_set_has_its_own_earlier_address_as_baseline():
-    first, second = labels_of("vllm-0", "10.0.0.1:8000"), labels_of("vllm-0", "10.0.0.2:8000")
-    found = Counted().add(0, 3600, **first).add(3700, 7200, tokens=1.7, **second)
-    assert await found.baseline("10.0.0.2:8000") == "10.0.0.1:8000"
+@pytest.mark.parametrize(
+    ("found", "instance"),
+    [
+        pytest.param(Counted().add(0, 3600, **FIRST).add(3600, 7200, tokens=1.7, **SECOND), "10.0.0.1:8000", id="the pod that it replaces in a rollout"),
+        pytest.param(Counted().add(0, 3600, **{**FIRST, "pod": "vllm-0"}).add(3700, 7200, tokens=1.7, **{**SECOND, "pod": "vllm-0"}), "10.0.0.1:8000", id="the earlier address of a pod of a stateful set"),
+        pytest.param(Counted().add(0, 1200, **SECOND).add(1800, 2400, **FIRST).add(2700, 7200, tokens=1.7, **SECOND), "10.0.0.2:8000", id="its own time rather than a newer one of its group"),
+    ],
+)  # fmt: skip
+async def test_the_baseline_of_a_pod_is(found, instance):
+    assert await found.baseline("10.0.0.2:8000") == instance
 
 
 async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
@@ -321,11 +322,6 @@ async def test_a_restart_that_begins_with_drafts_leaves_the_time_before_it():
     query = HistoryQuery(START, found.stored.now)
     result = await read_history(QueryApi("http://p:9090", found.stored), query, lambda _: Assumptions())
     assert result.engines[0].baseline.seconds == pytest.approx(3600, abs=120)
-
-
-async def test_the_own_time_without_drafts_counts_rather_than_a_newer_one_of_the_group():
-    found = Counted().add(0, 1200, **SECOND).add(1800, 2400, **FIRST).add(2700, 7200, tokens=1.7, **SECOND)
-    assert await found.baseline("10.0.0.2:8000") == "10.0.0.2:8000"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_mistake_is_named_with_its_line(path, line, text):
     [
         ("MAX_LINE", 60, "line 2: it has more than 60 bytes"),
         ("MAX_LINES", 5, "has more than 5 polls"),
-        ("MAX_TARGETS", 5, "line 7: target: the recording has more than 5 targets"),
+        ("MAX_RECORDED", 5, "line 7: target: the recording has more than 5 targets"),
     ],
 )
 def test_a_recording_is_bounded_as_a_whole(path, monkeypatch, name, limit, text):
@@ -206,7 +206,7 @@ async def test_failures_and_unreadable_pages_are_failed_polls():
 
 async def test_a_recording_whose_every_page_has_new_engines_is_bounded_as_a_whole(monkeypatch):
     """200 pages with 256 new engines each would take minutes."""
-    monkeypatch.setattr(recording, "MAX_RECORDED_ENGINES", 5)
+    monkeypatch.setattr(recording, "MAX_RECORDED", 5)
     clock = RecordingClock(0.0, 1.8e9)
     fleet = fleet_of(clock, new_targets(["a", "b"]))
     pages = [PAGE.replace(b'engine="0"', b'engine="%d"' % number) for number in range(10)]

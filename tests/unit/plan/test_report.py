@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from spec_decode_exporter.plan.deployment_plan import GPUS, PlanOutcome
-from spec_decode_exporter.plan.model_config import COMPARED, DTYPES
-from spec_decode_exporter.plan.models import METHODS
+from spec_decode_exporter.plan.models import COMPARED, DTYPES, METHODS
+from spec_decode_exporter.plan.plans import GPUS, PlanOutcome
 from spec_decode_exporter.plan.report import as_json, as_text, warnings
 from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.golden import is_golden

@@ -23,7 +23,6 @@ from spec_decode_exporter.reports.history_report import (
 )
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.engines import ENGINES, Counter
-from spec_decode_exporter.scrape.sample import EngineName
 
 BEGIN = 1_790_000_000.0 // 86_400 * 86_400
 DROP = {"kind": "sudden", "seconds": 30.0, "baseline_length": 3.0, "length": 1.5, "since": "x"}
@@ -59,8 +58,8 @@ def at(slot, place, **values):
 def engine(*slots, target="a:8000", model="llama", events=(), **values):
     its = HistoryTarget(ENGINES[0], "vllm:", {"instance": target}, COUNTED, name=target)
     baseline = BaselineSummary(seconds=3600.0, end=BEGIN)
-    name = EngineName(model, "0")
-    whole = EngineHistory(its, name, 15.0, 900.0, EngineMonitor((900.0,)), scrapes=240, baseline=baseline)
+    labels = {"target": target, "model_name": model, "engine": "0"}
+    whole = EngineHistory(its, labels, 15.0, 900.0, EngineMonitor((900.0,)), scrapes=240, baseline=baseline)
     return replace(whole, slots=slots, events=events, **values)
 
 

@@ -165,7 +165,6 @@ async def test_an_observation_of_servers_that_never_answer_ends_early(
     end = clock.sleep_until(clock.monotonic() + seconds)
     await finished(clock, seconds, observation.poll(end, gives_up=gives_up))
     assert observation.observed().seconds == expected
-    assert observation.gave_up is (expected == 10)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +188,6 @@ async def test_failures_that_waiting_cannot_cure_end_it_at_once(network, clock, 
     network.servers.update(zip(("a:1", "b:1"), map(Failing, errors), strict=True))
     observation = Observation(observed_config(["a:1", "b:1"], 60), clock)
     await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60)))
-    assert observation.gave_up
     assert observation.observed().seconds == expected
 
 

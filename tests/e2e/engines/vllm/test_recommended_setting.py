@@ -14,9 +14,9 @@ from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
+from spec_decode_exporter.cli.recommend import written
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
 from tests.fakes.evaluations import advised

@@ -10,14 +10,14 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.costs.cost import CostSource
-from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.recommendation import (
+from spec_decode_exporter.cli.recommend import (
     FORMATS,
     recommendation_status,
     written,
 )
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.costs.cost import CostSource
+from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
