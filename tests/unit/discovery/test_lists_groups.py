@@ -77,6 +77,9 @@ def is_plain(error: Exception) -> None:
 @example("http", f"[::1]{EVIL}:80", "/metrics", [])
 @example("http", "[v1.evil]:80", "/metrics", [])
 @example("http", "host.test", "/m#x", [])
+@example("http", f"host.test\\{EVIL}", "/m", [])
+@example("http", f"host.test\r\nHost: {EVIL}", "/m", [])
+@example("http", "host.test", f"/m HTTP/1.1\r\nHost: {EVIL}", [])
 @example("http", "\u212aevil:1", "/m", [])
 def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, path, parameters):
     labels = {"__scheme__": scheme, "__metrics_path__": path}
