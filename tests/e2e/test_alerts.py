@@ -7,8 +7,6 @@ what is resolved after 10 s. test_alert_cases.py has all alerts with their own d
 
 import json
 import re
-import sys
-import time
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
@@ -21,9 +19,6 @@ pytestmark = pytest.mark.timeout(1200)
 
 CONFIG = CHECKOUT / "config"
 FOR, KEEP = "30s", "20s"
-
-LATE = 60
-"""Seconds for which a busy machine may keep programs waiting, each of them."""
 DROP_AT, RECOVERY_AT = 120, 300
 """The exporter is there a minute before the drop, and Prometheus sees enough of it."""
 DROPPING = f"""
@@ -101,7 +96,6 @@ def stack(start, e2e, alerting_tools, tmp_path_factory):
         servers[name] = start(e2e.Simulator, scenarios / f"{name}.yml", name=name)
     for server in servers.values():
         server.wait_for(server.url)
-    began = time.monotonic()
     targets = [{"name": name, "url": server.url} for name, server in servers.items()]
     told = {"cost": {"draft_cost_ratio": 0.05}, "targets": targets}
     exporter = start(e2e.Exporter, json.dumps(told))
@@ -112,10 +106,8 @@ def stack(start, e2e, alerting_tools, tmp_path_factory):
     prometheus = start(e2e.Prometheus, config=config)
     prometheus.wait_for(f"{prometheus.url}/-/ready")
     return SimpleNamespace(
-        began=began,
         scenarios=scenarios,
         servers=servers,
-        exporter=exporter,
         webhook=webhook,
         alertmanager=alertmanager,
         prometheus=prometheus,
@@ -128,38 +120,19 @@ def alarmed(stack, start, e2e):
     prometheus, webhook = stack.prometheus, stack.webhook
     e2e.eventually(lambda: prometheus.value('spec_decode_exporter_target_up{target="away"}'))
     stack.servers["away"].stop()
-    time.sleep(max(0.0, stack.began + DROP_AT - time.monotonic()))
     seen = SimpleNamespace()
-    dropped = {"name": "spec_decode_acceptance_dropped", "target": "chat", "kind": "sudden"}
-    e2e.eventually(lambda: stack.exporter.value(**dropped))
-    seen.flagged = time.monotonic() - stack.began - DROP_AT
-    firing = 'ALERTS{alertname="SpecDecodeSuddenDrop", target="chat", alertstate="firing"}'
-    e2e.eventually(lambda: prometheus.value(firing))
-    seen.fired = time.monotonic() - stack.began - DROP_AT
-    moment, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED))
-    seen.notified = moment - stack.began - DROP_AT
+    _, *seen.chat = e2e.eventually(lambda: notified(webhook, "firing", CHAT_DROPPED))
     seen.model_notified, *seen.model = e2e.eventually(lambda: notified(webhook, "firing", MODEL_DROPPED))
     seen.inhibited = stack.alertmanager.inhibited()
     _, *seen.down = e2e.eventually(lambda: notified(webhook, "firing", TARGET_DOWN))
     port = stack.servers["away"].port
     start(e2e.Simulator, stack.scenarios / "away.yml", name="back", port=port)
-    sys.stdout.write(
-        f"After the drop: flagged by the exporter {seen.flagged:.0f} s, firing in Prometheus {seen.fired:.0f} s,"
-        f" at the webhook {seen.notified:.0f} s\n"
-    )
     return seen
 
 
 def notified(webhook, status, alert):
     name, labels = alert
     return webhook.first(status, name, **labels)
-
-
-def test_a_drop_is_known_within_seconds_and_told_within_minutes(alarmed):
-    assert 0 < alarmed.flagged < 30 + LATE
-    # More than half of two minutes is five scrapes; then comes an evaluation, and what `for` is here.
-    assert alarmed.flagged + 45 < alarmed.fired < alarmed.flagged + 5 * 15 + 15 + 30 + 15 + LATE
-    assert alarmed.fired < alarmed.notified < alarmed.fired + 45 + 15 + LATE
 
 
 def test_the_notification_says_what_dropped_where_and_how_far(alarmed):

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("numpy", reason="the cells need group bench, as in CI")
+
 from benchmarks import verdict_truth
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.sources import Reported, Source

@@ -32,9 +32,3 @@ def test_a_missing_library_stops_the_build(tmp_path):
     copy.write_bytes(EXTENSION.read_bytes().replace(b"libffi.so.", b"absent.so."))
     with pytest.raises(FileNotFoundError, match="absent"):
         list(assemble.loaded_by(copy))
-
-
-def test_packages_are_read_from_what_dpkg_finds():
-    found = "libssl3:amd64: /usr/lib/libssl.so.3\nca-certificates, openssl: /etc/ssl\n"
-    diverted = "diversion by libc6 from: /lib64/ld.so\ndiversion by libc6 to: /lib64/ld.so.usr-is-merged\n"
-    assert assemble._packages(found + diverted) == {"libssl3", "ca-certificates", "openssl"}

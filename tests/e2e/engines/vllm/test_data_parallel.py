@@ -3,7 +3,6 @@ from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import get
 from vllm_server import QUIET, ngram, vllm
-from watch import watch
 
 DRAFTS = "vllm:spec_decode_num_drafts"
 
@@ -14,12 +13,6 @@ def server():
         "data-parallel", *ngram(3), *QUIET, "--data-parallel-size", "2", "--api-server-count", "2"
     ) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def watching(server):
-    with watch("data-parallel", server.url) as watching:
-        yield watching
 
 
 def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching, record):

@@ -2,19 +2,12 @@ import pytest
 from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from vllm_server import ngram, vllm
-from watch import watch
 
 
 @pytest.fixture(scope="module")
 def server():
     with vllm("ngram", *ngram(4)) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def watching(server):
-    with watch("ngram", server.url) as watching:
-        yield watching
 
 
 def test_every_number_equals_what_the_responses_say_though_many_steps_have_no_draft(server, watching, record):
