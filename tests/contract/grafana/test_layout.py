@@ -3,11 +3,14 @@
 import re
 from itertools import combinations
 
+import promql_parser as promql
+import pytest
 import yaml
 
 from grafana.__main__ import BOARDS as GENERATED
+from grafana.style import Colour
 
-from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of
+from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of, selectors
 
 PANELS, QUERIES = 20, 40
 """Before a collapsed row is opened; Grafana asks for nothing in it until then."""
@@ -52,15 +55,6 @@ def test_ids_titles_and_query_names_are_unique(board):
         assert len(names) == len(set(names))
 
 
-@each_panel
-def test_a_look_is_for_a_query_that_is_there(panel):
-    refs = {target["refId"] for target in panel.panel["targets"]}
-    for override in panel.panel["fieldConfig"]["overrides"]:
-        matcher = override["matcher"]
-        assert matcher["id"] != "byFrameRefID" or matcher["options"] in refs
-        assert override["properties"]
-
-
 @each_board
 def test_variables_are_those_that_are_used(board):
     chosen = {name: variable for name, variable in variables(board).items() if variable["type"] != "adhoc"}
@@ -88,6 +82,37 @@ def test_the_first_look_has_at_most_twenty_panels_and_forty_queries_marks_includ
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
     assert len(panels) <= PANELS
     assert len(board["annotations"]["list"]) + sum(len(panel["targets"]) for panel in panels) <= QUERIES
+
+
+# What queries select, and what a tile shows without a value
+
+NOT_OURS = {"ALERTS", "ALERTS_FOR_STATE"}
+"""Alerts of a whole model have neither job nor instance."""
+
+
+@pytest.mark.parametrize("label", ["job", "instance"])
+@each_board
+def test_every_query_selects_the_chosen_job_and_instance(board, label):
+    """Marks may also be of alerts of a whole model, which have no such label."""
+
+    def matchers(expr):
+        for selector in selectors(expr.replace(f"${label}", f"chosen_{label}")):
+            yield selector.name, [(one.name, one.op, one.value) for one in selector.matchers.matchers]
+
+    queries = [target["expr"] for panel in panels_of(board) for target in panel["targets"]]
+    for name, found in (one for expr in queries for one in matchers(expr)):
+        assert name in NOT_OURS or (label, promql.MatchOp.Re, f"chosen_{label}") in found
+    for name, found in (one for mark in board["annotations"]["list"] for one in matchers(mark["expr"])):
+        expected = f"chosen_{label}|" if name in NOT_OURS else f"chosen_{label}"
+        assert (label, expected) in [(key, value) for key, _, value in found]
+
+
+@each_panel
+def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
+    assert not any("vector(" in target["expr"] for target in panel.panel["targets"])
+    if panel.panel["type"] == "stat":
+        mapping = panel.panel["fieldConfig"]["defaults"]["mappings"][-1]
+        assert mapping["options"] == {"match": "null+nan", "result": {"color": Colour.UNKNOWN, "index": 0}}
 
 
 # The files beside the dashboards
