@@ -100,27 +100,6 @@ def done(action):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "words", "status", "said"),
-    [
-        ("steady", ("--for", "30s", *COST, "0.08"), 0, ("Speculation pays", "Keep drafting 4 tokens")),
-        (
-            "harmful",
-            ("--for", "30s", *COST, "0.3", "--cost.running-requests", "16"),
-            4,
-            ("**HARMFUL**", "Try 1 token instead of 4"),
-        ),
-    ],
-)
-def test_the_exit_status_and_the_answer_are_those_of_the_server(
-    simulated, observe, scenario, words, status, said
-):
-    found = observe(simulated(scenario).url, *words)
-    assert (found.returncode, found.stderr) == (status, ""), found.stdout
-    assert all(text in found.stdout for text in said)
-    assert "\x1b" not in found.stdout
-
-
-@pytest.mark.parametrize(
     ("shell", "said"),
     [
         (">/dev/full", "standard output cannot be written: No space left on device"),

@@ -6,9 +6,11 @@ What pages may contain stands in ``inputs/``: here are connections and HTTP, and
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count, repeat
 from socket import SO_LINGER, SOL_SOCKET
@@ -95,6 +97,52 @@ def each_time_another(make: Callable[[int], bytes]) -> Respond:
         await sends(answer(make(next(numbers))))(writer)
 
     return respond
+
+
+@dataclass
+class FaultServer:
+    """Server on loopback: ``respond`` answers each request; it keeps the requests and counts the connections."""
+
+    respond: Respond
+    scheme: str = "http"
+    port: int = 0
+    connections: int = 0
+    requests: list[bytes] = field(default_factory=list)
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
+    handlers: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/metrics"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.handlers.add(asyncio.current_task())
+        self.open.add(writer)
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while not writer.is_closing():
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                await self.respond(writer)
+                await writer.drain()
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+@asynccontextmanager
+async def serving(respond: Respond, tls: ssl.SSLContext | None = None) -> AsyncIterator[FaultServer]:
+    """Run a server of a fault until the block ends."""
+    server = FaultServer(respond, "https" if tls else "http")
+    listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for writer in server.open:
+            writer.transport.abort()
+        for handler in server.handlers:
+            handler.cancel()
+        await asyncio.gather(*server.handlers, return_exceptions=True)
 
 
 @dataclass(frozen=True, slots=True)
