@@ -37,7 +37,7 @@ from tests.every import every
 from tests.fakes.golden import is_golden_page
 from tests.paths import DATA
 from tests.unit.analysis.added_figure import snapshot as recorded_engine
-from tests.unit.metrics.test_request_metrics import found
+from tests.unit.metrics.test_request_metrics import FOUND
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
 WALL = 1_795_225_677.0
@@ -187,7 +187,7 @@ def fleet_fixture(busy):
             )
             for name, each in (("a", baselines), ("b", arms))
         ],
-        requests=found(),
+        requests=FOUND,
     )
 
 
