@@ -206,31 +206,22 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, tex
     assert recommendation_text(engine(action=Action.SWITCH_METHOD, known={"faster_method": faster})) == text
 
 
+SLOWER = REQUEST._replace(value=0.8, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
+DEPTHS = [Depth(tokens, 1.1, "measured", None) for tokens in (1, 2)]
+
+
 @pytest.mark.parametrize(
-    ("finds", "says"), [(True, "finds almost nothing"), (False, "almost no draft token")]
-)
-def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds, says):
-    its = engine(
-        action=Action.DISABLE, verdict_window=covered(is_dead=True), known={"drafts_what_it_finds": finds}
-    )
-    assert recommendation_text(its).startswith("Switch speculation off")
-    assert says in recommendation_text(its)
-
-
-def test_slower_requests_are_to_be_switched_off_for_that_reason():
-    request = REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
-    its = engine(Verdict.POOR, action=Action.DISABLE, verdict_window=covered(request=request))
-    assert recommendation_text(its) == (
-        "Switch speculation off, or find out why requests are slower with it than before."
-    )
-
-
-def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_no_other_number():
-    depths = [Depth(tokens, 1.1, "measured", None) for tokens in (1, 2)]
-    said = recommendation_text(engine(action=Action.DISABLE, depths=depths, findings=["cost_without_load"]))
-    assert said.startswith(
-        "Switch speculation off, or configure the load of its cost (cost.running_requests)"
-    )
+    ("facts", "text"),
+    [
+        ({"verdict_window": covered(is_dead=True), "known": {"drafts_what_it_finds": True}}, "Switch speculation off: it finds almost nothing"),
+        ({"verdict_window": covered(is_dead=True), "known": {"drafts_what_it_finds": False}}, "Switch speculation off: almost no draft token"),
+        ({"verdict": Verdict.POOR, "verdict_window": covered(request=SLOWER)}, "Switch speculation off, or find out why requests are slower with it than before."),
+        ({"depths": DEPTHS, "findings": ["cost_without_load"]}, "Switch speculation off, or configure the load of its cost (cost.running_requests)"),
+    ],
+    ids=["finds nothing", "dead", "slower requests", "a cost without load"],
+)  # fmt: skip
+def test_advice_to_switch_off_has_its_reason(facts, text):
+    assert recommendation_text(engine(action=Action.DISABLE, **facts)).startswith(text)
 
 
 @pytest.mark.parametrize("state", [*State])
