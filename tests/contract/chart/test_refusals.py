@@ -55,26 +55,6 @@ def test_values_that_cannot_work_are_refused_with_a_remedy(refused, values, part
     assert part in refused(values)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"mode": "sidecar", **MONITOR},
-        {"mode": "sidecar", "prometheusRule": {"enabled": True}},
-        {"mode": "sidecar", "dashboards": {"enabled": True}},
-        {**SIDECAR, "monitor": {"enabled": True, "basicAuth": PASSWORD}, "web": {"config": USERS}},
-        {"extraArgs": ["--targets.limit=5"]},
-        overriding("SpecDecodeMixedWorkload"),
-        {
-            **tls(cert_file="/a", key_file="/b"),
-            "monitor": {"enabled": True, "tlsConfig": {"insecureSkipVerify": True}},
-        },
-        {**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}},
-    ],
-)
-def test_values_beside_those_that_are_refused_are_accepted(render, values):
-    assert list(render(values))
-
-
 def test_more_exporters_than_one_share_their_targets(render):
     rendered = render({"replicaCount": 2})
     assert rendered.one("StatefulSet")["spec"]["replicas"] == 2
