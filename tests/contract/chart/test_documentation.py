@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter.simulator.scenario import load_scenario
-from tests.contract.chart.kubernetes_pages import TEXT, after
+from tests.contract.chart.rendering import TEXT, after
 
 BLOCKS = [
     block

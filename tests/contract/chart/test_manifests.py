@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
 from tests.contract.chart.custom_resources import RESOURCES, schema_of
-from tests.contract.chart.kubernetes_pages import after
+from tests.contract.chart.rendering import after
 from tests.contract.integrations.shipped import SCALED_OBJECT
 
 VERSIONS = ["1.29", "1.36"]

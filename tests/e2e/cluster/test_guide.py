@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from helm.chart_files import CHART
-from tests.contract.chart.kubernetes_pages import TEXT
+from tests.contract.chart.rendering import TEXT
 
 NAME = "spec-decode-exporter"
 

@@ -31,29 +31,27 @@ SCHEDULED = Speculation("eagle3", schedule=BatchSchedule((1, 8, 32), (4, 0, 1)))
 
 def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures):
     """A window of some seconds with the figures of a request and of decoding, unless ``figures`` say otherwise."""
-    known = {
+    usual = {
+        "window": SimpleNamespace(
+            seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running)
+        ),
+        "total": SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300),
+        "known": Knowledge(assumed=Assumptions(server="http://vllm-a:8000")),
         "estimated_speedup_ratio": 2.0,
         "speedup_bounds": SURE,
-        "request": REQUEST,
-        "cost": None,
-        "speedup_ceiling_ratio": 3.0,
-        "effective_requests": 40.0,
-        "pays_share_ratio": 1.0,
         "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
+        "speedup_ceiling_ratio": 3.0,
+        "request": REQUEST,
+        "effective_requests": 40.0,
         "break_even_cost_ratio": 0.25,
-        "likely_share_ratio": None,
-        "published_share": None,
+        "pays_share_ratio": 1.0,
+        "drafting_requests": 8.0,
+        "draft_length_tokens": 4.0,
+        "counts_verified": True,
         "is_dead": False,
     }
-    window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
-    total = SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300)
-    drafting = {"drafting_requests": 8.0, "draft_length_tokens": 4.0, "counts_verified": True}
-    others = {
-        "total": total,
-        "known": Knowledge(assumed=Assumptions(server="http://vllm-a:8000")),
-        **drafting,
-    }
-    return SimpleNamespace(window=window, **others | known | figures)
+    unknown = dict.fromkeys(("cost", "likely_share_ratio", "published_share"))
+    return SimpleNamespace(**usual | unknown | figures)
 
 
 def engine(verdict=Verdict.HEALTHY, *, newest=None, findings=(), known=None, **facts):
@@ -61,35 +59,26 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, findings=(), known=None, **f
 
     The evaluated window says ``newest``, if that is another verdict.
     """
-    concluded = {
+    usual = {
         "state": State.ACTIVE,
         "action": Action.KEEP,
         "verdict_window": covered(),
         "longest": covered(),
         "basis": Basis.LONGEST,
-        "since": None,
         "is_early": False,
         "is_advisable": True,
-        "missing": (),
-        "crossover": None,
-        "depths": (),
         "decision": Decision(),
     }
-    usual = {
-        "speculation": Speculation(),
-        "wall": AT,
-        "faster_method": None,
-        "policy": Policy(),
-        "assumed": Assumptions(),
-    }
-    known = SimpleNamespace(**usual | (known or {}))
-    evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
-    evaluation.verdict_window.verdict = newest or verdict
-    return SimpleNamespace(
-        evaluation=evaluation,
-        findings=[SimpleNamespace(name=name, text=f"Text of {name}. What to do.") for name in findings],
-        tokens=8,
+    unknown = {"since": None, "crossover": None, "missing": (), "depths": ()}
+    knowledge = {"speculation": Speculation(), "policy": Policy(), "assumed": Assumptions(), "wall": AT}
+    evaluation = SimpleNamespace(
+        verdict=verdict,
+        known=SimpleNamespace(**knowledge | {"faster_method": None} | (known or {})),
+        **usual | unknown | facts,
     )
+    evaluation.verdict_window.verdict = newest or verdict
+    found = [SimpleNamespace(name=name, text=f"Text of {name}. What to do.") for name in findings]
+    return SimpleNamespace(evaluation=evaluation, findings=found, tokens=8)
 
 
 @pytest.mark.parametrize(
