@@ -16,13 +16,8 @@ from tests.fakes.engines import WALL
 TOKENS, RUNNING, EVERY = 4, 8, 3
 """K, requests that run, and polls between two evaluations that no change makes urgent."""
 COUNTS = (
-    "drafts",
-    "draft_tokens",
-    "accepted_tokens",
-    "generation_tokens",
-    "first_tokens",
-    "decode_steps",
-    "decode_nanoseconds",
+    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"),
+    *("first_tokens", "decode_steps", "decode_nanoseconds"),
 )
 
 
