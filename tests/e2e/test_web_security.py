@@ -1,4 +1,4 @@
-"""The pages behind mutual TLS and passwords for a real Prometheus, and slowhttptest's ways to be slow."""
+"""The pages behind mutual TLS and passwords, for a real Prometheus."""
 
 import json
 
