@@ -154,8 +154,10 @@ def test_a_list_of_far_too_many_items_is_rejected_before_it_is_decoded():
         json_groups(b'[{"targets":[' + b'"a",' * 130_001 + b'"a"]}]')
 
 
-def test_urls_of_too_many_characters_are_rejected():
+def test_too_many_groups_and_urls_of_too_many_characters_are_rejected():
     """tests/robustness has the other limits of a list."""
+    with pytest.raises(DiscoveryError, match="has more than 10000 groups"):
+        listed([TargetGroup()] * 10_001)
     with pytest.raises(DiscoveryError, match="URLs of more than 4194304 characters"):
         listed([TargetGroup(["a:1"] * 5_000, {"__metrics_path__": "x" * 1_000})])
 

@@ -23,6 +23,7 @@ def view(busy):
 
 def test_a_window_is_shown_with_its_bounds(view):
     short, long = view.windows
+    assert view.longest == long
     assert EngineView(labels=LABELS, snapshot=view.snapshot, shown=("5m",)).windows == (long,)
     assert (short.window, long.window, long.partial) == ("30s", "5m", False)
     for window in (short, long):
