@@ -77,20 +77,15 @@ def children(node):
     return []
 
 
-def nodes(expression):
-    """Yield every node of an expression with its ancestors, the outermost first."""
-
-    def visit(node, above):
-        yield node, above
-        for child in children(node):
-            yield from visit(child, (*above, node))
-
-    return visit(promql.parse(expression), ())
-
-
 def of_kind(expression, kind):
     """Return the nodes of a kind in an expression."""
-    return [node for node, _ in nodes(expression) if isinstance(node, kind)]
+
+    def visit(node):
+        yield node
+        for child in children(node):
+            yield from visit(child)
+
+    return [node for node in visit(promql.parse(expression)) if isinstance(node, kind)]
 
 
 def selectors(expression):

@@ -1,10 +1,8 @@
 """A release can be made of the checkout: its addresses, versions and changelog; `make release-check` builds it."""
 
-import pytest
-
 from docs.generate import links
 from docs.generate.changelog import FRAGMENTS, mistake, with_section
-from image.release_check import left_to_do, wrong_versions
+from image.release_check import left_to_do
 from spec_decode_exporter import __version__
 from tests.every import every
 from tests.paths import CHECKOUT
@@ -40,19 +38,6 @@ def test_no_other_file_has_an_address_of_the_project(path):
     assert "https://example.org/spec-decode-exporter" not in path.read_text(
         encoding="utf-8", errors="replace"
     )
-
-
-@pytest.mark.parametrize(
-    ("version", "chart", "wrong"),
-    [
-        ("1.2.3", {"version": "0.9.0", "appVersion": "1.2.3"}, ""),
-        ("1.2.3", {"version": "0.9.0", "appVersion": "1.2.4"}, "appVersion is 1.2.4"),
-        ("1.2", {"version": "0.9.0", "appVersion": "1.2"}, "1.2 is not MAJOR"),
-    ],
-)
-def test_versions_agree_and_have_three_parts(version, chart, wrong):
-    found = list(wrong_versions(version, chart))
-    assert not found if not wrong else wrong in found[0]
 
 
 def test_a_release_has_a_dated_section_and_no_fragments():

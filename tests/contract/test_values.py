@@ -4,7 +4,7 @@ import pytest
 
 from grafana import style
 from grafana.promql import FLEET, number_of_word
-from tests.contract.grafana.shipped import TARGETS, interpolated
+from tests.contract.grafana.shipped import interpolated
 from tests.contract.integrations.shipped import keda_queries
 from tests.contract.promql import needs, wrong_values
 
@@ -14,10 +14,6 @@ pytestmark = needs("promtool")
 def of_any(expression):
     """Return an expression with a value for each variable; a choice of series takes all."""
     return interpolated(expression).replace('=~"any"', '=~".*"')
-
-
-def titled(title):
-    return [one for one in TARGETS if one.panel["title"] == title]
 
 
 # State sets become the number of their word.
@@ -54,46 +50,6 @@ def test_of_several_engines_the_most_urgent_word_is_shown_and_each_has_its_own(t
         (by_engine, actions, {'{engine="0"}': 7, '{engine="1"}': 2}),
     )
     assert not wrong_values(tmp_path, *cases)
-
-
-# The tile of the fleet's speed-up
-
-COLOURED, GREY = titled("Fleet speed-up")
-
-
-def fleet(known, unknown):
-    """Return the series of engines with a known cost, twice as fast as without speculation, and of others."""
-    series = {}
-    for engine in range(known + unknown):
-        labels = f'job="j", instance="i", model_name="m", target="t", engine="{engine}", window="5m"'
-        series[f"spec_decode_window_draft_tokens{{{labels}}}"] = 100
-        series[f"spec_decode_window_decode_seconds{{{labels}}}"] = 10
-        if engine < known:
-            series[f"spec_decode_estimated_speedup_ratio{{{labels}}}"] = 2
-    return series
-
-
-def test_the_speedup_of_the_fleet_has_a_colour_if_the_cost_of_half_of_the_engines_is_known(tmp_path):
-    cases = []
-    for known, unknown, is_coloured in (
-        (1, 14, False),
-        (7, 8, False),
-        (1, 1, True),
-        (15, 0, True),
-        (0, 3, None),
-    ):
-        shown = {f'{{known="{known}"}}': 2}
-        for target, is_shown in ((COLOURED, is_coloured is True), (GREY, is_coloured is False)):
-            cases.append((of_any(target.expr), fleet(known, unknown), shown if is_shown else {}))
-    assert not wrong_values(tmp_path, *cases)
-    (grey,) = (
-        override["matcher"]["options"]
-        for override in COLOURED.panel["fieldConfig"]["overrides"]
-        if any(one["id"] == "color" for one in override["properties"])
-    )
-    assert grey == GREY.target["refId"]
-    legends = {one.target["legendFormat"] for one in (COLOURED, GREY)}
-    assert legends == {"of {{known}} engines with a known cost"}
 
 
 # The two triggers of KEDA in docs/guide/integrations.md

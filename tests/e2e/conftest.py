@@ -6,7 +6,6 @@ other programs may keep the machine busy.
 
 import contextlib
 import functools
-import http.server
 import json
 import os
 import random
@@ -15,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -26,8 +24,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 PROGRAM = Path(sys.executable).with_name("spec-decode-exporter")
-ALERTMANAGER = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
-"""Debian has another name for it."""
 CEILING = 600.0
 """Seconds after which a condition is considered never to come."""
 PROMPTLY = 30.0
@@ -119,11 +115,6 @@ class Running:
 
     def signal(self, number):
         self.process.send_signal(number)
-
-    def waited_for_cpu(self):
-        """Return the seconds that its main thread was ready to run and another program had the processor."""
-        _, waited, _ = Path(f"/proc/{self.process.pid}/schedstat").read_text().split()
-        return int(waited) / 1e9
 
     def stop(self, patience=CEILING):
         """Send SIGTERM; return the exit status and the seconds until the end, or kill it when that takes too long."""
@@ -238,83 +229,12 @@ class PrometheusWithHistory(Running):
         self.wait_for(f"{self.url}/-/ready")
 
 
-class Alertmanager(Running):
-    """A real Alertmanager that does what ``config`` says."""
-
-    def __init__(self, folder, config, name="alertmanager"):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        path = folder / f"{name}.json"
-        path.write_text(json.dumps(config))
-        super().__init__(
-            name,
-            [
-                ALERTMANAGER,
-                f"--config.file={path}",
-                f"--storage.path={folder / name}",
-                f"--web.listen-address=127.0.0.1:{self.port}",
-                "--cluster.listen-address=",
-            ],
-            folder,
-        )
-
-    def inhibited(self):
-        """Return the inhibited alerts."""
-        status, _, body = fetch(f"{self.url}/api/v2/alerts?active=false&silenced=false")
-        assert status == 200, body
-        return json.loads(body)
-
-
-class Webhook:
-    """Receiver of Alertmanager's notifications: ``received`` has time (monotonic), receiver and alert."""
-
-    def __init__(self, folder):
-        self.received = received = []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                received.extend((time.monotonic(), self.path.strip("/"), alert) for alert in body["alerts"])
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def first(self, status, name, **labels):
-        """Return moment, receiver and alert of the first notification of an alert; None if none has come."""
-        for moment, receiver, alert in self.received:
-            wanted = {"alertname": name, **labels}.items()
-            if alert["status"] == status and wanted <= alert["labels"].items():
-                return moment, receiver, alert
-        return None
-
-    def stop(self):
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-
-
 @pytest.fixture(scope="session")
 def prometheus_tools():
     """Skip where Prometheus is not installed."""
     for tool in ("prometheus", "promtool"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed: apt-get install prometheus, or another package with it")
-
-
-@pytest.fixture(scope="session")
-def alerting_tools(prometheus_tools):
-    """Skip where Alertmanager is not installed."""
-    if ALERTMANAGER is None or shutil.which("amtool") is None:
-        pytest.skip(
-            "Alertmanager is not installed: apt-get install prometheus-alertmanager, or another package"
-        )
 
 
 @pytest.fixture(scope="module")

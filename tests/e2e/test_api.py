@@ -79,9 +79,3 @@ def test_every_answer_is_as_described(api, e2e, endpoint, mode):
 
 def test_the_description_is_openapi(exporter, e2e):
     validator.validate(json.loads(e2e.fetch(f"{exporter.url}/api/v1/openapi.json")[2]))
-
-
-def test_a_real_engine_is_found_by_the_id_that_the_snapshot_has(exporter, e2e):
-    (engine,) = json.loads(e2e.fetch(f"{exporter.url}/api/v1/snapshot")[2])["engines"]
-    status, _, one = e2e.fetch(f"{exporter.url}/api/v1/engines/{engine['id']}")
-    assert (status, json.loads(one)["labels"]) == (200, engine["labels"])

@@ -85,7 +85,7 @@ ATTACKS = {
     "requests": lambda: Attack(
         config={"requests": {"ingest": True}}, requests=[worst("body of POST /api/v1/requests")]
     ),
-    "clients": of_clients("request line and headers", "Accept and Accept-Encoding", "query of the page"),
+    "clients": of_clients("request line and headers", "query of the page"),
     "new engines with every poll": lambda: Attack(
         {"/metrics": [many_engines(f"{number}-{{}}") for number in range(20)]}, TARGET
     ),

@@ -15,22 +15,13 @@ import pytest
 from tests.contract.docs.documents import blocks
 from tests.paths import CHECKOUT
 
-COST = ("--speculative.method", "draft_model", "--cost.draft-cost-ratio")
-
 
 @pytest.fixture(scope="module")
-def simulated(e2e, start):
-    """A function that returns the server of a scenario, whose time passes several times as fast; started once."""
-    known = {}
-
-    def simulated(scenario="steady", speed=4):
-        if (scenario, speed) not in known:
-            name = f"simulator-{len(known)}"
-            known[scenario, speed] = server = start(e2e.Simulator, scenario, "--speed", speed, name=name)
-            server.wait_for(server.url)
-        return known[scenario, speed]
-
-    return simulated
+def server(e2e, start):
+    """A simulated server whose time passes four times as fast."""
+    server = start(e2e.Simulator, "steady", "--speed", 4)
+    server.wait_for(server.url)
+    return server
 
 
 @pytest.fixture
@@ -100,42 +91,20 @@ def done(action):
 
 
 @pytest.mark.parametrize(
-    ("scenario", "words", "status", "said"),
-    [
-        ("steady", ("--for", "30s", *COST, "0.08"), 0, ("Speculation pays", "Keep drafting 4 tokens")),
-        (
-            "harmful",
-            ("--for", "30s", *COST, "0.3", "--cost.running-requests", "16"),
-            4,
-            ("**HARMFUL**", "Try 1 token instead of 4"),
-        ),
-    ],
-)
-def test_the_exit_status_and_the_answer_are_those_of_the_server(
-    simulated, observe, scenario, words, status, said
-):
-    found = observe(simulated(scenario).url, *words)
-    assert (found.returncode, found.stderr) == (status, ""), found.stdout
-    assert all(text in found.stdout for text in said)
-    assert "\x1b" not in found.stdout
-
-
-@pytest.mark.parametrize(
     ("shell", "said"),
     [
         (">/dev/full", "standard output cannot be written: No space left on device"),
         (">&-", "there is no standard output to write the report to"),
     ],
 )
-def test_a_report_that_cannot_be_written_is_one_line_and_status_1(simulated, observe, shell, said):
-    found = observe(simulated().url, "--for", "2s", shell=shell)
+def test_a_report_that_cannot_be_written_is_one_line_and_status_1(server, observe, shell, said):
+    found = observe(server.url, "--for", "2s", shell=shell)
     assert (found.stderr, found.returncode) == (f"spec-decode-exporter: {said}\n", 1)
 
 
 @pytest.mark.parametrize("numbers", [[signal.SIGINT], [signal.SIGTERM], [signal.SIGTERM] * 2], ids=str)
-def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulated, numbers):
+def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, server, numbers):
     """GNU timeout signals the process, and then its group with the process in it: two signals at once are one."""
-    server = simulated()
     # The last poll waits for its answer, so that a second signal comes before the report.
     steps = [observed(7), done(lambda: server.signal(signal.SIGSTOP)), *chain(*map(send, numbers))]
     steps.append(done(lambda: server.signal(signal.SIGCONT)))
@@ -147,8 +116,8 @@ def test_an_interrupted_observation_shows_progress_and_is_reported(e2e, simulate
     assert status in {0, 3}
 
 
-def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, simulated):
-    server, begin = simulated(), []
+def test_a_second_interrupt_ends_it_at_once_and_leaves_the_terminal_as_it_was(e2e, server):
+    begin = []
     # The last poll, after the first interrupt, waits for its answer.
     stopped = done(lambda: server.signal(signal.SIGSTOP))
     noted = done(lambda: begin.append(time.monotonic()))

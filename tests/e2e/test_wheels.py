@@ -18,13 +18,13 @@ PLATFORMS = [f"{machine}-{system}" for machine in ("x86_64", "aarch64") for syst
 PYTHONS = ("3.11", "3.12", "3.13")
 
 
-def resolve(lock, platform, python):
+def resolve(platform, python):
     """Let uv choose a file of every package, none of them to be built; it downloads nothing but their metadata."""
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         pytest.skip("uv is not installed; `make audit` installs it")
     place = ("--python-platform", platform, "--python-version", python)
-    words = [uv, "pip", "compile", "--quiet", "--no-build", "--no-header", *place, lock]
+    words = [uv, "pip", "compile", "--quiet", "--no-build", "--no-header", *place, LOCK]
     return subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
 
 
@@ -32,14 +32,6 @@ def resolve(lock, platform, python):
 @pytest.mark.parametrize("python", PYTHONS)
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_every_package_has_a_wheel(platform, python):
-    done = resolve(LOCK, platform, python)
+    done = resolve(platform, python)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("==") > 15
-
-
-def test_a_package_without_one_is_noticed(tmp_path):
-    """PyYAML 5.1 came before Python 3.11: there is only its source."""
-    (tmp_path / "old.txt").write_text("pyyaml==5.1\n")
-    done = resolve(tmp_path / "old.txt", PLATFORMS[0], PYTHONS[0])
-    assert done.returncode != 0
-    assert "no usable wheels" in done.stderr or "wheel" in done.stderr

@@ -4,7 +4,7 @@ from math import exp, sqrt
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
-from spec_decode_exporter.experiments.experiment import Member
+from spec_decode_exporter.experiments.experiment import ArmFindings, Member
 from spec_decode_exporter.window.engine_windows import (
     NANO,
     Means,
@@ -101,6 +101,18 @@ def second_of(random, per_token, state, _second):
 
 def arm_with(*windows, **more):
     return Arm(windows, 300.0, NOW, **more)
+
+
+def labelled_arms(snapshot):
+    """Return arms of an engine's windows with their labels: ``a``, and ``b``, which is compared with it."""
+    windows = [its.window for its in snapshot.evaluation.windows]
+    baselines = tuple(Arm([each], each.length, 310.0) for each in windows)
+    pairs = zip(windows, baselines, strict=True)
+    arms = tuple(Arm([each], each.length, 310.0, baseline=baseline) for each, baseline in pairs)
+    return [
+        ({"experiment": "e", "arm": name, "baseline": "a"}, ArmFindings(each, {END: name == "b"}))
+        for name, each in (("a", baselines), ("b", arms))
+    ]
 
 
 def times(counters, factor):

@@ -1,6 +1,5 @@
 """Every fault of a server has its reason, and costs little processor time."""
 
-import asyncio
 import contextlib
 import socket
 import time
@@ -13,7 +12,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from tests.robustness.faults import READ, faults
+from tests.robustness.faults import READ, faults, serving
 
 POLLS = 2
 """Of each server: the second finds what the first has left."""
@@ -40,37 +39,21 @@ async def polled(url, patience):
 
 
 @contextlib.asynccontextmanager
-async def serving(respond):
-    """Serve a fault; yield the URL of its page."""
-    answering = set()
-
-    async def serve(reader, writer):
-        answering.add(asyncio.current_task())
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while not writer.is_closing():
-                await reader.readuntil(b"\r\n\r\n")
-                await respond(writer)
-        writer.transport.abort()
-
-    if respond is None:
+async def url_of(fault):
+    """Yield the URL of a server with a fault, or of a port without a listener."""
+    if fault.respond is None:
         with socket.socket() as bound:  # it does not listen
             bound.bind(("127.0.0.1", 0))
             yield f"http://127.0.0.1:{bound.getsockname()[1]}/metrics"
         return
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
-    finally:
-        server.close()
-        for task in answering:
-            task.cancel()
-        await asyncio.gather(*answering, return_exceptions=True)
+    async with serving(fault.respond) as server:
+        yield server.url()
 
 
 @pytest.mark.parametrize("name", faults())
 async def test_a_fault_of_a_server_has_its_reason(name):
     fault, begin = faults()[name], time.thread_time()
-    async with serving(fault.respond) as url:
+    async with url_of(fault) as url:
         reasons, said = await polled(url, "200ms" if fault.outcome == {"timeout"} else PATIENCE)
     assert reasons <= fault.outcome
     assert fault.reason in said

@@ -7,22 +7,17 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, Action
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
+from spec_decode_exporter.views.verdict_text import verdict_text
 from tests.fakes.engines import WALL
 
 TOKENS, RUNNING, EVERY = 4, 8, 3
 """K, requests that run, and polls between two evaluations that no change makes urgent."""
 COUNTS = (
-    "drafts",
-    "draft_tokens",
-    "accepted_tokens",
-    "generation_tokens",
-    "first_tokens",
-    "decode_steps",
-    "decode_nanoseconds",
+    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"),
+    *("first_tokens", "decode_steps", "decode_nanoseconds"),
 )
 
 
@@ -139,16 +134,3 @@ def test_a_collapse_is_told_in_seconds_and_a_recovery_after_minutes(make_sample)
         if snapshot.drops.live:
             assert not verdict_text(snapshot).startswith("Speculation pays")
             assert "sudden_drop" in {finding.name for finding in snapshot.findings}
-
-
-def test_a_restart_a_stall_and_what_follows(make_sample):
-    """From 600 s on nothing is drafted; the server restarts at 900 s and drafts again."""
-    story = Engine(0.1).live(
-        make_sample, 1000, lambda _: 0.75, drafts=lambda t: not 600 < t <= 900, at={901: Engine.restart}
-    )
-    stalled = story.delay(600, lambda each: each.evaluation.state is State.STALLED)
-    assert stalled <= 125
-    shown = story.shown[600 + stalled].evaluation
-    assert (shown.verdict, shown.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
-    assert recommendation_text(story.shown[600 + stalled]).startswith("No advice")
-    assert story.delay(900, pays) <= 60

@@ -90,24 +90,6 @@ async def test_sglang_that_shows_no_k_has_all_but_what_depends_on_its_draft_toke
 # llama.cpp
 
 
-async def test_the_figures_of_llamacpp_follow_from_its_tokens_though_it_counts_no_requests(observed):
-    ended, evaluation = await observed("llamacpp")
-    its, accepted = evaluation.longest, sum(ended[place] for place in range(K))
-    steps = ended["generated"] - accepted
-    assert its.acceptance_length_tokens == pytest.approx(1 + accepted / ended["drafts"])
-    assert (its.total.decode_steps, its.total.accepted_tokens) == (steps, accepted)
-    assert its.coverage_ratio == pytest.approx(ended["drafts"] / steps)
-    assert its.speedup_ceiling_ratio == pytest.approx(ended["generated"] / steps)
-    assert its.time_per_output_token_seconds == pytest.approx(
-        VERIFICATION * ended["drafts"] / ended["generated"]
-    )
-    # Each poll in which tokens appear had a request that ended, or several.
-    assert 0 < its.passing_requests <= ended["requests"] / 4
-    assert (
-        its.acceptance_length_bounds.lower < its.acceptance_length_tokens < its.acceptance_length_bounds.upper
-    )
-
-
 @pytest.mark.parametrize("age", [1000, 30_000, 100_000])
 async def test_a_llamacpp_of_any_age_neither_resets_nor_drops_nor_breaks_a_check(
     network, clock, exporter, age

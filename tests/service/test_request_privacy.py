@@ -10,14 +10,8 @@ from tests.unit.requests.test_record import RECORD, SPECULATION, changed
 SECRET = "grandmothers-pancakes"
 USER = "ann-smith-of-leeds"
 PAGES = (
-    "",
-    "fragment",
-    "metrics",
-    "config",
-    "api/v1/requests",
-    "api/v1/snapshot",
-    "api/v1/events",
-    "api/v1/targets",
+    *("", "fragment", "metrics", "config"),
+    *(f"api/v1/{name}" for name in ("requests", "snapshot", "events", "targets")),
 )
 RESPONSE = {
     **RECORD,

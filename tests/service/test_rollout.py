@@ -76,12 +76,8 @@ async def test_the_next_pod_of_a_deployment_has_the_baseline_of_the_one_that_it_
         assert 1 < bounds.lower < bounds.upper < inf
 
 
-async def test_a_pod_without_speculation_beside_the_drafting_one_is_no_baseline(fleet, clock):
-    evaluation = await follow(fleet(Remembered()), clock, 320, BEFORE, AFTER)
-    assert evaluation.longest.cost is None
-
-
-async def test_another_deployment_has_a_baseline_of_its_own(fleet, clock):
+async def test_neither_a_pod_beside_the_drafting_one_nor_another_deployment_gives_a_baseline(fleet, clock):
+    assert (await follow(fleet(Remembered()), clock, 320, BEFORE, AFTER)).longest.cost is None
     its = fleet(Remembered())
     await follow(its, clock, SERVED, BEFORE)
     other = pod("vllm-7d5b9c6f4-k8s2p", deployment="chat")

@@ -21,10 +21,3 @@ async def test_a_leaked_connection_is_found_on_both_sides(until):
     writer.transport.abort()
     accepted[0].transport.abort()
     assert what_is_left() == []
-
-
-async def test_a_leaked_listening_socket_is_found():
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    assert [one.partition(" ")[0] for one in what_is_left()] == ["socket"]
-    server.close()
-    assert what_is_left() == []

@@ -5,10 +5,6 @@ import pytest
 from tests.every import every
 
 
-def test_it_passes_where_every_item_does():
-    every([1, 2])(lambda item: None)()
-
-
 def test_it_names_each_item_that_fails_and_no_other():
     def check(item):
         assert item != 2
@@ -25,9 +21,3 @@ def test_it_names_each_item_that_fails_and_no_other():
 def test_nothing_to_check_is_a_failure():
     with pytest.raises(AssertionError, match="nothing to check"):
         every([])(lambda item: None)()
-
-
-@pytest.mark.parametrize("limit", [3, 4])
-@every([1, 2])
-def test_other_parameters_are_those_of_pytest(item, limit):
-    assert item < limit

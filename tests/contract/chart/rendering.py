@@ -1,6 +1,7 @@
-"""The chart, rendered by Helm's own engine in this process; each rendering is made once."""
+"""The chart, rendered by Helm's own engine in this process, each rendering once; and the guide's pages about it."""
 
 import json
+import re
 from functools import cache
 
 import yaml
@@ -13,6 +14,18 @@ CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci")
 
 ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
 """Values by which vLLM tells its sidecar of requests."""
+
+
+TEXT = "\n".join(
+    (CHECKOUT / "docs/guide" / name).read_text(encoding="utf-8")
+    for name in ("kubernetes.md", "kubernetes-sidecar.md")
+)
+"""Of the guide: deploying, and installing as a sidecar."""
+
+
+def after(mark):
+    """Return the snippet of YAML after a mark of the guide."""
+    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):

@@ -5,8 +5,7 @@ import re
 import pytest
 import yaml
 
-from spec_decode_exporter.simulator.scenario import load_scenario
-from tests.contract.chart.kubernetes_pages import TEXT, after
+from tests.contract.chart.rendering import TEXT, after
 
 BLOCKS = [
     block
@@ -33,12 +32,3 @@ def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
     assert {**given, "image": own["image"]} == own
     assert given["image"].endswith(own["image"])
     assert shown["volumes"] == pod["volumes"]
-
-
-def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
-    import kubernetes_validate
-
-    drill = after("drill")
-    kubernetes_validate.validate(drill, "1.36", strict=True)
-    (container,) = drill["spec"]["containers"]
-    assert load_scenario(container["args"][-1])

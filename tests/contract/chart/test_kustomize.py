@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter import __version__
-from tests.contract.chart.kubernetes_pages import TEXT
+from tests.contract.chart.rendering import TEXT
 from tests.paths import CHECKOUT
 
 # `make chart` installs one beside the Python.

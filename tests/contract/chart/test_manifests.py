@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies
 
 from spec_decode_exporter import __version__
 from tests.contract.chart.custom_resources import RESOURCES, schema_of
-from tests.contract.chart.kubernetes_pages import after
+from tests.contract.chart.rendering import after
+from tests.contract.integrations.shipped import SCALED_OBJECT
 
 VERSIONS = ["1.29", "1.36"]
 """The oldest that the chart takes, and the newest that is known."""
@@ -38,6 +39,22 @@ def test_names_are_unique_those_of_dns_and_of_the_whole_cluster_only_if_asked_fo
     assert not {one["metadata"]["name"] for one in render(case, name="other")} & {name for *_, name in names}
     for one in (*rendered, *render("shards", name="a" * 53)):
         assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", one["metadata"]["name"])
+
+
+TRIGGER = {"serverAddress", "query", "threshold", "ignoreNullValues"}
+"""Used parameters of KEDA's scaler `prometheus` (kedacore/keda, schema/generated/scalers-schema.yaml, commit 8b4f083ca)."""
+
+
+def test_the_scaled_object_of_the_guide_is_what_keda_takes():
+    import jsonschema
+
+    jsonschema.validate(SCALED_OBJECT, schema_of("ScaledObject"))
+    assert (SCALED_OBJECT["apiVersion"], SCALED_OBJECT["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
+    assert SCALED_OBJECT["spec"]["triggers"]
+    for trigger in SCALED_OBJECT["spec"]["triggers"]:
+        assert trigger["type"] == "prometheus"
+        assert set(trigger["metadata"]) == TRIGGER
+        assert trigger["metricType"] in {"AverageValue", "Value"}
 
 
 RESTRICTED = {

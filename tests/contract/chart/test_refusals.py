@@ -42,17 +42,9 @@ CANNOT_WORK = [
     ({**tls(cert_file="/a", key_file="/b"), "monitor": {"enabled": True}}, "Set monitor.tlsConfig"),
 ]
 NOT_OF_THE_SCHEMA = [
-    ({"mode": "both"}, "at '/mode'"),
-    ({"replica": 2}, "additional properties 'replica' not allowed"),
-    ({"image": {"repository": "host:5000/x:tag"}}, "at '/image/repository'"),
     (looking(selector="a=b"), "'selector' not allowed"),
     ({**SIDECAR, "config": {"cots": {}}}, "'cots' not allowed"),
     ({**SIDECAR, "sidecar": {"namespaces": ["*"]}}, "at '/sidecar/namespaces/0'"),
-    ({"prometheusRule": {"overrides": {"SuddenDrop": {"disabled": True}}}}, "'SuddenDrop'"),
-    ({"prometheusRule": {"overrides": {"SpecDecodeSuddenDrop": {"severity": "bad"}}}}, "severity"),
-    ({"extraVolumes": [{"name": "spec-decode-exporter-x"}]}, "'not'"),
-    (tls(cert_file="/tls.crt"), "missing property 'key_file'"),
-    ({"web": {"config": {"basic_auth_users": {"prometheus": "hunter2"}}}}, "does not match pattern"),
     (looking(label_selector="app in (vllm"), "label_selector"),
     ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
 ]
@@ -61,26 +53,6 @@ NOT_OF_THE_SCHEMA = [
 @pytest.mark.parametrize(("values", "part"), [*CANNOT_WORK, *NOT_OF_THE_SCHEMA])
 def test_values_that_cannot_work_are_refused_with_a_remedy(refused, values, part):
     assert part in refused(values)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"mode": "sidecar", **MONITOR},
-        {"mode": "sidecar", "prometheusRule": {"enabled": True}},
-        {"mode": "sidecar", "dashboards": {"enabled": True}},
-        {**SIDECAR, "monitor": {"enabled": True, "basicAuth": PASSWORD}, "web": {"config": USERS}},
-        {"extraArgs": ["--targets.limit=5"]},
-        overriding("SpecDecodeMixedWorkload"),
-        {
-            **tls(cert_file="/a", key_file="/b"),
-            "monitor": {"enabled": True, "tlsConfig": {"insecureSkipVerify": True}},
-        },
-        {**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}},
-    ],
-)
-def test_values_beside_those_that_are_refused_are_accepted(render, values):
-    assert list(render(values))
 
 
 def test_more_exporters_than_one_share_their_targets(render):

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from benchmarks import __main__ as benchmarks
 from spec_decode_exporter.analysis.figure_table import FIGURES
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.costs.methods import ANY, KINDS
@@ -127,3 +128,8 @@ def test_every_file_that_the_guide_for_developers_names_exists():
     named = re.findall(r"`([\w./-]+\.(?:py|md|txt|yml))`", TEXTS["docs/maintainers/development.md"])
     assert len(named) > 10
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []
+
+
+def test_each_benchmark_that_a_document_quotes_is_there():
+    quoted = set(re.findall(r"-m benchmarks\.([a-z_]+)", " ".join(TEXTS.values())))
+    assert set() < quoted <= {*benchmarks.NAMES}

@@ -1,13 +1,20 @@
 """Places and titles of panels, variables that are used, what the first look asks of Prometheus, and files that load all."""
 
+import json
 import re
 from itertools import combinations
 
+import promql_parser as promql
+import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from grafana.__main__ import BOARDS as GENERATED
+from grafana.style import Colour
 
-from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of
+from .shipped import BOARDS, FOLDER, each_board, each_panel, panels_of, selectors
 
 PANELS, QUERIES = 20, 40
 """Before a collapsed row is opened; Grafana asks for nothing in it until then."""
@@ -52,15 +59,6 @@ def test_ids_titles_and_query_names_are_unique(board):
         assert len(names) == len(set(names))
 
 
-@each_panel
-def test_a_look_is_for_a_query_that_is_there(panel):
-    refs = {target["refId"] for target in panel.panel["targets"]}
-    for override in panel.panel["fieldConfig"]["overrides"]:
-        matcher = override["matcher"]
-        assert matcher["id"] != "byFrameRefID" or matcher["options"] in refs
-        assert override["properties"]
-
-
 @each_board
 def test_variables_are_those_that_are_used(board):
     chosen = {name: variable for name, variable in variables(board).items() if variable["type"] != "adhoc"}
@@ -88,6 +86,66 @@ def test_the_first_look_has_at_most_twenty_panels_and_forty_queries_marks_includ
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
     assert len(panels) <= PANELS
     assert len(board["annotations"]["list"]) + sum(len(panel["targets"]) for panel in panels) <= QUERIES
+
+
+# What queries select, and what a tile shows without a value
+
+NOT_OURS = {"ALERTS", "ALERTS_FOR_STATE"}
+"""Alerts of a whole model have neither job nor instance."""
+
+
+@pytest.mark.parametrize("label", ["job", "instance"])
+@each_board
+def test_every_query_selects_the_chosen_job_and_instance(board, label):
+    """Marks may also be of alerts of a whole model, which have no such label."""
+
+    def matchers(expr):
+        for selector in selectors(expr.replace(f"${label}", f"chosen_{label}")):
+            yield selector.name, [(one.name, one.op, one.value) for one in selector.matchers.matchers]
+
+    queries = [target["expr"] for panel in panels_of(board) for target in panel["targets"]]
+    for name, found in (one for expr in queries for one in matchers(expr)):
+        assert name in NOT_OURS or (label, promql.MatchOp.Re, f"chosen_{label}") in found
+    for name, found in (one for mark in board["annotations"]["list"] for one in matchers(mark["expr"])):
+        expected = f"chosen_{label}|" if name in NOT_OURS else f"chosen_{label}"
+        assert (label, expected) in [(key, value) for key, _, value in found]
+
+
+@each_panel
+def test_who_sees_nothing_does_not_say_that_all_is_well(panel):
+    assert not any("vector(" in target["expr"] for target in panel.panel["targets"])
+    if panel.panel["type"] == "stat":
+        mapping = panel.panel["fieldConfig"]["defaults"]["mappings"][-1]
+        assert mapping["options"] == {"match": "null+nan", "result": {"color": Colour.UNKNOWN, "index": 0}}
+
+
+# Nothing is lost on the way to Grafana
+
+
+def missing(written, read, path=""):
+    """Return the keys of what was written that are not in what was read, or have another value there."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        for key, value in written.items():
+            yield from missing(value, read.get(key, "no such key"), f"{path}.{key}")
+    elif isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        for one, other in zip(written, read, strict=True):
+            yield from missing(one, other, f"{path}[]")
+    elif written != read:
+        yield f"{path}: {written!r} is {read!r}"
+
+
+@each_board
+def test_every_key_is_one_that_grafana_knows(board):
+    """Reading drops what the types do not have, so a misspelled key would be missing afterwards."""
+    register_default_plugins()
+    read = json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))
+    assert list(missing(board, read)) == []
+
+
+@each_board
+def test_a_configmap_holds_it(board):
+    """`kubectl apply` keeps the last object in an annotation of at most 256 KiB."""
+    assert len(json.dumps(board, indent=2)) < 200_000
 
 
 # The files beside the dashboards

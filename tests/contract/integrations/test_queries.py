@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-from configparser import ConfigParser
 
 import pytest
 
@@ -42,18 +41,6 @@ def test_the_script_of_the_textfile_collector_replaces_the_file_after_a_whole_pa
     ended = subprocess.run(["/bin/sh", script, tmp_path], env=environ, check=False)
     assert ended.returncode == status
     assert (tmp_path / "spec-decode.prom").read_text() == file
-
-
-def test_cron_and_systemd_start_the_script():
-    path = re.match(r"# (.*)\n", snippet("sh", "#!/bin/sh"))[1]
-    units = {}
-    for kind in ("service", "timer"):
-        units[kind] = ConfigParser()
-        units[kind].read_string(snippet("ini", f"# /etc/systemd/system/spec-decode-textfile.{kind}"))
-    assert dict(units["service"]["Service"]) == {"type": "oneshot", "execstart": path}
-    assert {"onbootsec", "onunitinactivesec"} == {*units["timer"]["Timer"]}
-    assert units["timer"]["Install"]["WantedBy"] == "timers.target"
-    assert re.search(rf"`(\* ){{5}}{path}`", TEXT)
 
 
 def test_datadog_takes_every_metric():

@@ -1,11 +1,13 @@
 """The example for Alertmanager: read by its own tool, and one alert about one cause."""
 
 import re
+import subprocess
 
 import promql_parser
 import pytest
 import yaml
 
+from tests.contract.promql import needs
 from tests.paths import CHECKOUT
 
 from .shipped import alerts
@@ -118,6 +120,15 @@ def test_no_alert_silences_itself_and_no_two_silence_each_other():
     pairs = {(i, j) for i, one in enumerate(alerts) for j, other in enumerate(alerts) if silences(one, other)}
     assert pairs
     assert [(ALERTS[i], ALERTS[j]) for i, j in pairs if (j, i) in pairs] == []
+
+
+@needs("amtool")
+@pytest.mark.parametrize(
+    ("severity", "receiver"), [("critical", "night"), ("warning", "day"), ("info", "advice")]
+)
+def test_a_severity_has_its_receiver(severity, receiver):
+    command = ["amtool", "config", "routes", "test", f"--config.file={PATH}", f"severity={severity}"]
+    assert subprocess.check_output(command, text=True).strip() == receiver
 
 
 def test_every_alert_that_is_named_exists():

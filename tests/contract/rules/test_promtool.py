@@ -1,6 +1,7 @@
 """Prometheus' own tool reads the rules, and finds when each alert fires and ends, at the shipped scrape interval."""
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -111,6 +112,34 @@ def test_an_alert_fires_and_ends_when_it_should(title, tmp_path):
         "group_eval_order": [group["name"] for group in kept],
         "tests": [asked_of(title)],
     }
+    (tmp_path / "test.json").write_text(json.dumps(document), encoding="utf-8")
+    status, output = promtool("test", "rules", tmp_path / "test.json")
+    assert status == 0, output
+
+
+def test_the_description_of_a_drop_names_the_engine_and_says_how_far_it_dropped(tmp_path):
+    labels = {"target": "chat", "model_name": "llama", "engine": "0", "instance": "gpu-1:7732"}
+    own = listed(*(f'{name}="{value}"' for name, value in labels.items()))
+    alert = next(alert for alert in alerts() if rule_id(alert) == "SpecDecodeSuddenDrop sudden")
+    template = alert["annotations"]["description"]
+    groups = json.loads(json.dumps(needed(alert)))
+    groups[-1]["rules"][-1]["annotations"] = {"description": template}
+    (tmp_path / "rules.json").write_text(json.dumps({"groups": groups}), encoding="utf-8")
+    numbers = iter(("1.40", "2.50"))
+    said = re.sub(r"{{ with .*?{{ end }}", lambda _: next(numbers), template)
+    said = re.sub(r"{{ \$labels\.(\w+) }}", lambda name: labels[name[1]], said)
+    shown = {"exp_labels": {**labels, **alert["labels"]}, "exp_annotations": {"description": said}}
+    values = {
+        f'spec_decode_acceptance_dropped{{kind="sudden", {own}}}': "1x40",
+        f'spec_decode_acceptance_length_tokens{{window="30s", {own}}}': "1.4x40",
+        f"spec_decode_baseline_acceptance_length_tokens{{{own}}}": "2.5x40",
+    }
+    test = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": text} for name, text in values.items()],
+        "alert_rule_test": [{"eval_time": "5m", "alertname": alert["alert"], "exp_alerts": [shown]}],
+    }
+    document = {"rule_files": ["rules.json"], "evaluation_interval": "15s", "tests": [test]}
     (tmp_path / "test.json").write_text(json.dumps(document), encoding="utf-8")
     status, output = promtool("test", "rules", tmp_path / "test.json")
     assert status == 0, output

@@ -56,7 +56,7 @@ def test_a_release_is_installed_upgraded_and_removed_without_a_trace(
 
 
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
-    """No node runs its image: the test sets that it succeeded. tests/contract/chart/test_page.py runs its command."""
+    """No node runs its image: the test sets that it succeeded."""
     place, name = namespace(), "one-spec-decode-exporter-test"
     helm("install", "one", chart=str(CHART), namespace=place, values={"mode": "fleet"})
     with ThreadPoolExecutor(1) as background:

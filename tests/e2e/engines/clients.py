@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
+import operator
 import random
 import threading
 import time
@@ -116,12 +118,7 @@ class Times:
 
     def __add__(self, other: Times) -> Times:
         """Add up two sets of requests."""
-        return Times(
-            self.requests + other.requests,
-            self.tokens + other.tokens,
-            self.first_token + other.first_token,
-            self.decoding + other.decoding,
-        )
+        return Times(*map(operator.add, dataclasses.astuple(self), dataclasses.astuple(other)))
 
     @property
     def per_token(self) -> float:

@@ -26,7 +26,8 @@ pytest.register_assert_rewrite("compare", "counted", "drop", "watch")
 
 if TYPE_CHECKING:
     from clients import Truth
-    from watch import Page
+    from process import Server
+    from watch import Page, Watch
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
@@ -45,6 +46,15 @@ def _installed(request: pytest.FixtureRequest) -> None:
     if missing := set(NEEDS[request.path.parent.name]) - os.environ.keys():
         names = ", ".join(sorted(missing))
         pytest.exit(f"{names}: start these tests with tests/e2e/engines/run", returncode=4)
+
+
+@pytest.fixture(scope="module")
+def watching(server: Server) -> Iterator[Watch]:
+    """Return an exporter that watches the server of a module."""
+    from watch import watch
+
+    with watch(server.name, server.url) as watching:
+        yield watching
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 from pathlib import PurePath
 
 import pytest
@@ -34,16 +33,6 @@ print(json.dumps({{
     "localhost": [found[4][0] for found in socket.getaddrinfo("localhost", 80)],
     "state": [state.st_uid, state.st_gid, state.st_mode & 0o777],
 }}))
-"""
-
-IMPORTS_FOR_EVER = """
-import sys, time, types
-def main():
-    print("importing", flush=True)
-    time.sleep(600)
-sys.modules["spec_decode_exporter.cli.main"] = types.SimpleNamespace(main=main)
-from spec_decode_exporter.__main__ import main
-main()
 """
 
 
@@ -123,11 +112,3 @@ def test_it_serves_on_a_read_only_root_and_writes_nothing_but_its_state(user, st
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     # Only the mount points that the engine makes.
     assert not [line for line in written if line and not re.fullmatch(r"C /(etc|var|var/lib|opt|usr)", line)]
-
-
-def test_as_the_first_process_it_ends_on_sigterm_while_it_still_imports(start_container, e2e):
-    container = start_container("-c", IMPORTS_FOR_EVER, flags=["--entrypoint", "python3"])
-    e2e.eventually(lambda: "importing" in container.log)
-    status, seconds = container.stop()
-    assert status == 128 + signal.SIGTERM
-    assert seconds < e2e.PROMPTLY

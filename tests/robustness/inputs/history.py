@@ -95,8 +95,6 @@ ROWS: Final = (
         beyond={
             "bytes": _series(20_000),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
-            "no labels": lambda: _success([1]),
-            "another answer": lambda: b"<html>",
             "servers that fit": lambda: _success(
                 [{"__name__": _NAME, "instance": "10.0.0.1:8000", "x": f"\x1b{n}"} for n in range(9)]
             ),
@@ -113,10 +111,6 @@ ROWS: Final = (
         beyond={
             "bytes": _matrix(1, 70_000),
             "values": filled(b'{"status":"success","data":[', b"[],", b"[]]}", MAX_BODY),
-            "no matrix": lambda: _success({"resultType": "vector", "result": []}),
-            "no numbers": lambda: _success(
-                {"resultType": "matrix", "result": [{"metric": {}, "values": [["x"]]}]}
-            ),
             "engines that come and go": _comings_and_goings,
         },
     ),

@@ -66,9 +66,6 @@ _JSON_BEYOND: Final = {
     "targets": as_json(lambda: [{"targets": ["a:1"] * (MAX_TARGETS + 1)}]),
     "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_LIST_LABELS + 1)}}]),
     "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_TARGETS + 1)),
-    "characters of all URLs": as_json(
-        lambda: [{"targets": _hosts(MAX_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
-    ),
     "characters of a host": as_json(lambda: [{"targets": ["x" * 2**21]}]),
     "one number": filled(b"[", b"9", b"]"),
     "nesting": filled(b"", b"[", b""),
@@ -86,13 +83,6 @@ _YAML_BEYOND: Final = {
     "bytes": filled(b"# ", b"x", b"", MAX_FILE_BYTES + 1),
     "groups": text("- {}\n" * (MAX_TARGETS + 1)),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_FILE_BYTES),
-    "targets that aliases repeat": text("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50),
-    "values that merges repeat": lambda: (
-        b"- &g {labels: {"
-        + b",".join(b"l%d: x" % number for number in range(200))
-        + b"}}\n"
-        + b"- {<<: [*g, *g, *g, *g, *g, *g, *g, *g]}\n" * 100
-    ),
     "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_FILE_BYTES),
 }
 

@@ -46,7 +46,6 @@ ROWS: tuple[Row, ...] = (
         worst={
             "pods": _pod_names(MAX_TARGETS),
             "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),
-            "a pod with a large text": _list(_BEGIN_OF_POD + b',"x":"', b"\\u0000", b'"}'),
         },
         beyond={
             "bytes": filled(b"[", b" ", b"]", MAX_PAGE_BYTES + 1),
@@ -54,15 +53,7 @@ ROWS: tuple[Row, ...] = (
             "a pod with many variables": _list(
                 _BEGIN_OF_POD + b',"spec":{"containers":[{"env":[', b'{"name":"a"},', b'{"name":"a"}]}]}}'
             ),
-            "a pod with many arguments": _list(
-                _BEGIN_OF_POD + b',"spec":{"containers":[{"args":[', b'"--spec",', b'""]}]}}'
-            ),
             "bytes full of empty pods": _list(b"", b"{},", b"{}"),
-            "members of an object": _list(
-                b'{"metadata":{"annotations":{',
-                b",".join(b'"a%d":""' % number for number in range(20_000)) + b",",
-                b'"":""}}}',
-            ),
         },
     ),
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks import verdict_truth
-from benchmarks.truth.cells import Cell
+pytest.importorskip("numpy", reason="the cells need group bench, as in CI")
+
 from benchmarks.truth.sources import Reported, Source
 from benchmarks.verdict_truth import Outcome, Score
 
@@ -44,17 +44,3 @@ def test_a_verdict_is_false_if_the_truth_is_clearly_on_the_other_side(truth, ver
 )
 def test_goals_are_missed_beyond_their_limits(outcomes, decided, missed):
     assert Score(source_of(None, decided), tuple(outcomes)).missed() == missed
-
-
-@pytest.mark.parametrize(("truth", "status"), [(1.1, 0), (0.9, 1)])
-def test_the_exit_status_is_that_of_the_goals(monkeypatch, capsys, truth, status):
-    reported = Reported("marginal", truth - 0.1, truth + 0.1, "typical")
-    monkeypatch.setattr(verdict_truth, "SOURCES", [source_of(lambda _: reported)])
-    monkeypatch.setattr(Cell, "truth", truth)
-    monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1"])
-    if status:
-        with pytest.raises(SystemExit, match=str(status)):
-            verdict_truth.main()
-    else:
-        verdict_truth.main()
-    assert "| a source | 1 |" in capsys.readouterr().out

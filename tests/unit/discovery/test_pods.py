@@ -9,7 +9,8 @@ import pytest
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.config.types import MAX_LABEL_VALUE
-from spec_decode_exporter.discovery.pods import Pod, PodDiscovery
+from spec_decode_exporter.core.urls import MAX_PATH
+from spec_decode_exporter.discovery.pods import MAX_PORTS, Pod, PodDiscovery
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
@@ -77,15 +78,19 @@ def test_annotations_take_precedence_over_the_configuration():
     [
         ("port", "HTTP!", "the port of its annotation is neither"),
         ("port", "0", "the port of its annotation is neither"),
-        ("port", ",".join(map(str, range(1, 20))), "more than 16 ports"),
+        ("port", ",".join(map(str, range(1, MAX_PORTS + 2))), "more than 16 ports"),
+        ("port", "http", "more than 16 ports"),
+        ("port", "," * 2**18, "more than 16 ports"),
+        ("path", "m" * MAX_PATH, "an unusable path"),
         ("scheme", "ftp", "a scheme that is neither"),
         ("path", "/a b", "an unusable path"),
     ],
 )
 def test_a_pod_with_an_invalid_annotation_is_no_target_and_logged_once(annotation, value, message, log):
     reader = PodDiscovery("x", KubernetesDiscovery(), Scrape())
+    named = [{"name": "http", "containerPort": port} for port in range(1, MAX_PORTS + 2)]
     for _ in range(2):
-        assert reader.of_pod(pod(annotations={f"prometheus.io/{annotation}": value})) == ()
+        assert reader.of_pod(pod(annotations={f"prometheus.io/{annotation}": value}, ports=named)) == ()
     (entry,) = log
     assert (entry["event"], entry["discovery"]) == ("pod_left_out", "kubernetes namespace x")
     assert entry["pod"] == "inference/chat-0"

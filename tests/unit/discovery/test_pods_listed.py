@@ -8,7 +8,6 @@ import gzip
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.config.http_settings import Authorization
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery import pods
 from spec_decode_exporter.discovery.pods import PodDiscovery
@@ -200,20 +199,6 @@ async def test_a_rejected_token_and_an_unreachable_api_are_reported(api, discove
     await failure(discovery(), "does not accept the token")
     way = discovery(api_server=f"http://127.0.0.1:{unused_tcp_port}/")
     await failure(way, rf"^127.0.0.1:{unused_tcp_port}: Connection refused")
-
-
-async def test_a_token_is_not_sent_to_the_host_of_a_redirect(discovery, tmp_path):
-    (tmp_path / "token").write_text("secret")
-    asked = []
-
-    async def elsewhere(request):
-        asked.append(request.path)
-        raise web.HTTPFound("/elsewhere")
-
-    async with served(elsewhere) as url:
-        token = Authorization(credentials_file=tmp_path / "token")
-        await failure(discovery(api_server=url, authorization=token), "status 302")
-    assert asked == [LIST]
 
 
 @pytest.fixture(name="account")

@@ -23,8 +23,6 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.config.schema import Group, Metrics, Profile
-from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
-from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.metrics import page as module
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.negotiation import Format
@@ -34,10 +32,11 @@ from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.every import every
+from tests.fakes.arms import labelled_arms
 from tests.fakes.golden import is_golden_page
 from tests.paths import DATA
 from tests.unit.analysis.added_figure import snapshot as recorded_engine
-from tests.unit.metrics.test_request_metrics import found
+from tests.unit.metrics.test_request_metrics import FOUND
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
 WALL = 1_795_225_677.0
@@ -169,9 +168,6 @@ def test_an_enabled_group_is_selected_with_all_windows(profile):
 def fleet_fixture(busy):
     """Snapshot with two subjects of each kind, as far as there can be two."""
     windows = [its.window for its in busy.evaluation.windows]
-    baselines = tuple(Arm([each], each.length, 310.0) for each in windows)
-    pairs = zip(windows, baselines, strict=True)
-    arms = tuple(Arm([each], each.length, 310.0, baseline=baseline) for each, baseline in pairs)
     other = replace(STATUS, record=replace(STATUS.record, polls=7))
     return Snapshot(
         [
@@ -180,14 +176,8 @@ def fleet_fixture(busy):
         ],
         [({"target": "one"}, STATUS), ({"target": "two"}, other)],
         [({}, EXPORTER)],
-        [
-            (
-                {"experiment": "e", "arm": name, "baseline": "a"},
-                ArmFindings(each, {SpeedupBasis.END_TO_END: False}),
-            )
-            for name, each in (("a", baselines), ("b", arms))
-        ],
-        requests=found(),
+        labelled_arms(busy),
+        requests=FOUND,
     )
 
 

@@ -1,5 +1,9 @@
 """Profiles: each is small enough, and ``standard`` is what shipped files read and what the exporter is for."""
 
+import re
+from collections import defaultdict
+from functools import cache
+
 import pytest
 
 from docs.generate.series_counts import LABELS, engine_series, exporter_series, series, target_series
@@ -7,7 +11,50 @@ from spec_decode_exporter.config.schema import Metrics, Profile
 from spec_decode_exporter.metrics.page import selected_metrics
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from tests.unit.metrics.used_metrics import used
+from tests.contract.grafana.shipped import BOARDS
+from tests.contract.integrations.shipped import keda_queries
+from tests.contract.promql import selectors
+from tests.contract.rules.shipped import rules
+from tests.contract.test_names import EXPRESSIONS, VARIABLES
+from tests.paths import CHECKOUT
+
+NAMES = {metric.name: "window" in metric.label_names for metric in METRICS}
+
+
+def family(name):
+    """Return the name of a histogram for one of its samples."""
+    base = re.sub(r"_(bucket|sum|count)$", "", name)
+    return base if base in NAMES else name
+
+
+@cache
+def used():
+    """Return the windows that shipped files read of each metric; empty for a metric without windows."""
+    found = defaultdict(set)
+    for expression in [*(expression for _, expression in EXPRESSIONS), *keda_queries().values()]:
+        for selector in selectors(expression):
+            matchers = selector.matchers.matchers
+            windows = {
+                one.value for one in matchers if one.name == "window" and NAMES.get(family(selector.name))
+            }
+            found[family(selector.name)] |= windows
+    for _, _, selector, label in VARIABLES:
+        found[family(selector.partition("{")[0])] |= {"30s", "5m"} if label == "window" else set()
+    for text in templates():
+        for name, matchers in re.findall(r"(?<![:\w])(spec_decode_\w+)(?![:\w])(\{[^}]*\})?", text):
+            found[family(name)] |= set(re.findall(r"""\bwindow=['"]+(\w+)""", matchers))
+    return {name: found[name] for name in found.keys() & NAMES}
+
+
+def templates():
+    """Yield texts that name metrics and are no PromQL: annotations, marks, answers to questions."""
+    for rule in rules():
+        yield from (
+            re.sub(r"\{\{ \$labels.*?\}\}", '"x"', text) for text in rule.get("annotations", {}).values()
+        )
+    yield from (mark["expr"] for board in BOARDS.values() for mark in board["annotations"]["list"])
+    yield (CHECKOUT / "docs/guide/questions.md").read_text(encoding="utf-8")
+
 
 ESSENTIAL = {
     # throughput

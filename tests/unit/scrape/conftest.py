@@ -1,30 +1,22 @@
 """Certificates for the tests of TLS."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trustme
 
 
-@dataclass(frozen=True)
-class Certificates:
-    """Certificate authority, its certificate for `localhost` and 127.0.0.1, and an unrelated key."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-    other_key: Path
-
-
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory) -> Certificates:
+def certificates(tmp_path_factory):
+    """Return files: an authority, its certificate for `localhost` and 127.0.0.1 with the key, and another's key."""
+    names = {
+        "authority": "ca.pem",
+        "certificate": "localhost.pem",
+        "key": "localhost.key",
+        "other_key": "other.key",
+    }
     folder = tmp_path_factory.mktemp("certificates")
-    found = Certificates(
-        *(folder / name for name in ("ca.pem", "localhost.pem", "localhost.key", "other.key"))
-    )
+    found = SimpleNamespace(**{name: folder / file for name, file in names.items()})
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
     authority.cert_pem.write_to_path(found.authority)

@@ -9,8 +9,7 @@ import socket
 import ssl
 import threading
 import zlib
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 
@@ -25,7 +24,18 @@ from spec_decode_exporter.scrape.client import (
 )
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from tests.robustness.faults import CHUNKED, Respond, answer, close, endless, hang, head, sends
+from tests.robustness.faults import (
+    CHUNKED,
+    FaultServer,
+    Respond,
+    answer,
+    close,
+    endless,
+    hang,
+    head,
+    sends,
+    serving,
+)
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
@@ -47,55 +57,16 @@ def in_turn(*responses: Respond) -> Respond:
     return respond
 
 
-@dataclass
-class FaultServer:
-    """Server on loopback: `respond` handles each request; it counts connections and requests."""
-
-    respond: Respond
-    scheme: str
-    port: int = 0
-    connections: int = 0
-    requests: list[bytes] = field(default_factory=list)
-    open: set[asyncio.StreamWriter] = field(default_factory=set)
-    handlers: set[asyncio.Task] = field(default_factory=set)
-
-    def url(self) -> str:
-        return f"{self.scheme}://127.0.0.1:{self.port}/metrics"
-
-    async def serve(self, reader, writer):
-        self.connections += 1
-        self.handlers.add(asyncio.current_task())
-        self.open.add(writer)
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while not writer.is_closing():
-                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
-                await self.respond(writer)
-                await writer.drain()
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
-
 @pytest.fixture
 async def fault_server():
     gc.freeze()  # the collection below scans only objects of the test: all others take a third of a second
-    servers = []
+    async with AsyncExitStack() as stack:
 
-    async def start(respond: Respond | bytes, *, ssl=None) -> FaultServer:
-        server = FaultServer(respond if callable(respond) else sends(respond), "https" if ssl else "http")
-        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=ssl)
-        server.port = listening.sockets[0].getsockname()[1]
-        servers.append((listening, server))
-        return server
+        async def start(respond: Respond | bytes, *, ssl=None) -> FaultServer:
+            respond = respond if callable(respond) else sends(respond)
+            return await stack.enter_async_context(serving(respond, ssl))
 
-    yield start
-    for listening, server in servers:
-        listening.close()
-        for writer in server.open:
-            writer.transport.abort()
-        for handler in server.handlers:
-            handler.cancel()
-        await asyncio.gather(*server.handlers, return_exceptions=True)
+        yield start
     gc.collect()  # what was not closed warns now, and a warning is an error
     gc.unfreeze()
 

@@ -8,11 +8,6 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.exposition import generate_latest as render_text
-from prometheus_client.openmetrics.exposition import generate_latest as render_open_metrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -234,30 +229,3 @@ def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
     layout = read_layout(drafts(page), NAMES)
     assert by_layout(layout, drafts(page)) is by_layout(layout, drafts(later)) is None
     assert len(samples(drafts(later))) == 2
-
-
-_label_values = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)
-_numbers = st.floats(allow_nan=False) | st.integers(0, 2**60).map(float)
-
-
-@given(
-    st.dictionaries(st.tuples(_label_values, _label_values), _numbers, max_size=5),
-    st.lists(st.floats(0, 100), max_size=5),
-    st.booleans(),
-)
-def test_pages_of_prometheus_client_are_read_like_by_its_own_parser(gauges, observations, open_metrics):
-    # Its OpenMetrics has no names with a colon in them.
-    prefix = "vllm_" if open_metrics else "vllm:"
-    registry = CollectorRegistry()
-    gauge = Gauge(f"{prefix}num_requests_running", "x", ["model_name", "engine"], registry=registry)
-    for labels, value in gauges.items():
-        gauge.labels(*labels).set(value)
-    counter = Counter(f"{prefix}spec_decode_num_drafts", "Help: \\ and \n.", ["engine"], registry=registry)
-    seconds = Histogram(f"{prefix}time_to_first_token_seconds", "x", registry=registry)
-    for observation in observations:
-        counter.labels("0").inc(observation, exemplar={"trace_id": "a} b"} if open_metrics else None)
-        seconds.observe(observation)
-    page = render_open_metrics(registry) if open_metrics else render_text(registry)
-    expected = oracle(page)
-    assert samples(page) == expected
-    assert len(expected) > len(gauges)

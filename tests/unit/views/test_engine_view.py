@@ -6,13 +6,11 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
+from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.headline import engine_headline
 from tests.fakes.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
@@ -25,6 +23,7 @@ def view(busy):
 
 def test_a_window_is_shown_with_its_bounds(view):
     short, long = view.windows
+    assert view.longest == long
     assert EngineView(labels=LABELS, snapshot=view.snapshot, shown=("5m",)).windows == (long,)
     assert (short.window, long.window, long.partial) == ("30s", "5m", False)
     for window in (short, long):
@@ -64,26 +63,6 @@ def test_the_usual_length_is_that_of_the_method(busy, method, in_parallel, text)
     evaluation = Evaluation((), replace(busy.evaluation.known, speculation=its))
     shown = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=evaluation))
     assert shown.usual_length_text == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "headline_begins", "verdict"),
-    [
-        (1, "So far speculation may pay or not. At 36 of 50 published costs", "insufficient"),
-        (10, "So far speculation may pay or not. At 36 of 50 published costs", "insufficient"),
-        (16, "Speculation may pay or not. At 36 of 50", "unclear"),
-    ],
-)
-def test_the_first_seconds_say_what_is_likely_and_bounds_come_after_15(
-    findings_of, busy_sample, seconds, headline_begins, verdict
-):
-    known = Assumptions(Speculation("eagle3", architecture=Architecture.DENSE))
-    snapshot = findings_of([busy_sample(2 * n) for n in range(seconds + 1)], assumptions=known)
-    shown = EngineView(labels=LABELS, snapshot=snapshot)
-    assert shown.verdict == verdict
-    assert engine_headline(shown, shown.evaluated_at).matter.startswith(headline_begins)
-    assert (shown.evaluated.acceptance_length_tokens.lower is None) == (verdict == "insufficient")
-    assert shown.longest.draft_acceptance_ratio.value > 0
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):

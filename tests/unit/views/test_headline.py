@@ -34,35 +34,19 @@ MIXED = SimpleNamespace(name="broken_one_server", text="Several servers answer. 
 STALLED = SimpleNamespace(name="stalled", text="The engine drafted before. Read the server's log.")
 
 
-def engine(
-    standing=Verdict.HEALTHY,
-    *,
-    findings=(),
-    share=None,
-    name="chat",
-    today=None,
-    speedup=1.1,
-    seconds=300.0,
-    live=None,
-    **known,
-):
+def engine(standing=Verdict.HEALTHY, *, findings=(), share=None, name="chat", today=None, live=None, **known):
     """An engine that counts as ``standing``; its texts name it."""
     is_verdict = isinstance(standing, Verdict)
     verdict = standing if is_verdict else Verdict.INSUFFICIENT
-    window = SimpleNamespace(seconds=seconds, length=300.0)
     covered = SimpleNamespace(
-        window=window, request=None, estimated_speedup_ratio=speedup, cost=None, likely_share_ratio=share,
+        window=SimpleNamespace(seconds=300.0, length=300.0), cost=None, likely_share_ratio=share,
         speedup_range=SpeedupRange(Estimate(1.4, 0.9, 2.1, 0.0), 0.9, 2.1),
         probably_pays=probably_pays(share), published_share=PublishedShare(87, 92),
     )  # fmt: skip
-    concluded = {
-        "verdict": verdict,
-        "is_excluded": False,
-        "seconds_to_verdict": None,
-        "action": Action.KEEP,
-    } | known
-    windows = {"basis": Basis.LONGEST, "verdict_window": covered, "longest": covered}
-    evaluation = SimpleNamespace(known=SimpleNamespace(wall=NOW, policy=Policy()), **windows, **concluded)
+    usual = {"action": Action.KEEP, "is_excluded": False, "seconds_to_verdict": None, "basis": Basis.LONGEST}
+    windows = {"verdict": verdict, "verdict_window": covered, "longest": covered}
+    knowledge = SimpleNamespace(wall=NOW, policy=Policy())
+    evaluation = SimpleNamespace(known=knowledge, **windows, **usual | known)
     labels = {"target": name, "model_name": "llama", "engine": "0"}
     snapshot = SimpleNamespace(evaluation=evaluation, today=today or DayTime())
     facts = {

@@ -31,29 +31,27 @@ SCHEDULED = Speculation("eagle3", schedule=BatchSchedule((1, 8, 32), (4, 0, 1)))
 
 def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures):
     """A window of some seconds with the figures of a request and of decoding, unless ``figures`` say otherwise."""
-    known = {
+    usual = {
+        "window": SimpleNamespace(
+            seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running)
+        ),
+        "total": SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300),
+        "known": Knowledge(assumed=Assumptions(server="http://vllm-a:8000")),
         "estimated_speedup_ratio": 2.0,
         "speedup_bounds": SURE,
-        "request": REQUEST,
-        "cost": None,
-        "speedup_ceiling_ratio": 3.0,
-        "effective_requests": 40.0,
-        "pays_share_ratio": 1.0,
         "speedup_range": SpeedupRange(SURE, 1.9, 2.1),
+        "speedup_ceiling_ratio": 3.0,
+        "request": REQUEST,
+        "effective_requests": 40.0,
         "break_even_cost_ratio": 0.25,
-        "likely_share_ratio": None,
-        "published_share": None,
+        "pays_share_ratio": 1.0,
+        "drafting_requests": 8.0,
+        "draft_length_tokens": 4.0,
+        "counts_verified": True,
         "is_dead": False,
     }
-    window = SimpleNamespace(seconds=seconds, length=length, mean=SimpleNamespace(running_requests=running))
-    total = SimpleNamespace(drafts=drafts, decode_steps=100, decoded_tokens=300)
-    drafting = {"drafting_requests": 8.0, "draft_length_tokens": 4.0, "counts_verified": True}
-    others = {
-        "total": total,
-        "known": Knowledge(assumed=Assumptions(server="http://vllm-a:8000")),
-        **drafting,
-    }
-    return SimpleNamespace(window=window, **others | known | figures)
+    unknown = dict.fromkeys(("cost", "likely_share_ratio", "published_share"))
+    return SimpleNamespace(**usual | unknown | figures)
 
 
 def engine(verdict=Verdict.HEALTHY, *, newest=None, findings=(), known=None, **facts):
@@ -61,35 +59,26 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, findings=(), known=None, **f
 
     The evaluated window says ``newest``, if that is another verdict.
     """
-    concluded = {
+    usual = {
         "state": State.ACTIVE,
         "action": Action.KEEP,
         "verdict_window": covered(),
         "longest": covered(),
         "basis": Basis.LONGEST,
-        "since": None,
         "is_early": False,
         "is_advisable": True,
-        "missing": (),
-        "crossover": None,
-        "depths": (),
         "decision": Decision(),
     }
-    usual = {
-        "speculation": Speculation(),
-        "wall": AT,
-        "faster_method": None,
-        "policy": Policy(),
-        "assumed": Assumptions(),
-    }
-    known = SimpleNamespace(**usual | (known or {}))
-    evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
-    evaluation.verdict_window.verdict = newest or verdict
-    return SimpleNamespace(
-        evaluation=evaluation,
-        findings=[SimpleNamespace(name=name, text=f"Text of {name}. What to do.") for name in findings],
-        tokens=8,
+    unknown = {"since": None, "crossover": None, "missing": (), "depths": ()}
+    knowledge = {"speculation": Speculation(), "policy": Policy(), "assumed": Assumptions(), "wall": AT}
+    evaluation = SimpleNamespace(
+        verdict=verdict,
+        known=SimpleNamespace(**knowledge | {"faster_method": None} | (known or {})),
+        **usual | unknown | facts,
     )
+    evaluation.verdict_window.verdict = newest or verdict
+    found = [SimpleNamespace(name=name, text=f"Text of {name}. What to do.") for name in findings]
+    return SimpleNamespace(evaluation=evaluation, findings=found, tokens=8)
 
 
 @pytest.mark.parametrize(
@@ -206,31 +195,22 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(method, tex
     assert recommendation_text(engine(action=Action.SWITCH_METHOD, known={"faster_method": faster})) == text
 
 
+SLOWER = REQUEST._replace(value=0.8, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
+DEPTHS = [Depth(tokens, 1.1, "measured", None) for tokens in (1, 2)]
+
+
 @pytest.mark.parametrize(
-    ("finds", "says"), [(True, "finds almost nothing"), (False, "almost no draft token")]
-)
-def test_a_drafter_that_is_nearly_dead_is_switched_off_for_its_own_reason(finds, says):
-    its = engine(
-        action=Action.DISABLE, verdict_window=covered(is_dead=True), known={"drafts_what_it_finds": finds}
-    )
-    assert recommendation_text(its).startswith("Switch speculation off")
-    assert says in recommendation_text(its)
-
-
-def test_slower_requests_are_to_be_switched_off_for_that_reason():
-    request = REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))
-    its = engine(Verdict.POOR, action=Action.DISABLE, verdict_window=covered(request=request))
-    assert recommendation_text(its) == (
-        "Switch speculation off, or find out why requests are slower with it than before."
-    )
-
-
-def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_no_other_number():
-    depths = [Depth(tokens, 1.1, "measured", None) for tokens in (1, 2)]
-    said = recommendation_text(engine(action=Action.DISABLE, depths=depths, findings=["cost_without_load"]))
-    assert said.startswith(
-        "Switch speculation off, or configure the load of its cost (cost.running_requests)"
-    )
+    ("facts", "text"),
+    [
+        ({"verdict_window": covered(is_dead=True), "known": {"drafts_what_it_finds": True}}, "Switch speculation off: it finds almost nothing"),
+        ({"verdict_window": covered(is_dead=True), "known": {"drafts_what_it_finds": False}}, "Switch speculation off: almost no draft token"),
+        ({"verdict": Verdict.POOR, "verdict_window": covered(request=SLOWER)}, "Switch speculation off, or find out why requests are slower with it than before."),
+        ({"depths": DEPTHS, "findings": ["cost_without_load"]}, "Switch speculation off, or configure the load of its cost (cost.running_requests)"),
+    ],
+    ids=["finds nothing", "dead", "slower requests", "a cost without load"],
+)  # fmt: skip
+def test_advice_to_switch_off_has_its_reason(facts, text):
+    assert recommendation_text(engine(action=Action.DISABLE, **facts)).startswith(text)
 
 
 @pytest.mark.parametrize("state", [*State])

@@ -67,17 +67,22 @@ async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):
         assert "model server" in await answer.text()
 
 
-async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state):
+@pytest.mark.parametrize(
+    ("path", "content_type"), [("/config", "text/plain"), ("/api/v1/snapshot", "application/problem+json")]
+)
+async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state, path, content_type):
     def fail():
         raise RuntimeError("password=secret")
 
-    client = await aiohttp_client(create_app(make_state(config_text=fail)))
+    client = await aiohttp_client(create_app(make_state(config_text=fail, snapshot=fail)))
     with capture_logs() as logs:
-        answer = await client.get("/config")
-    assert answer.status == 500
-    assert await answer.text() == "The exporter failed to answer; see its log.\n"
+        answer = await client.get(path)
+    assert (answer.status, answer.content_type) == (500, content_type)
+    text = await answer.text()
+    assert "The exporter failed to answer; see its log." in text
+    assert "secret" not in text
     assert answer.headers["X-Frame-Options"] == "DENY"
-    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/config")]
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", path)]
 
 
 async def test_a_failed_reload_reports_the_position_of_the_error(aiohttp_client, make_state):

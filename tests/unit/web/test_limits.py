@@ -4,84 +4,48 @@ import asyncio
 
 import pytest
 from aiohttp import web
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import limits as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.limits import Limit
-from tests.conftest import settle
 
 
-class Response:
-    async def prepare(self, _request):
-        pass
+@pytest.fixture
+async def limited(aiohttp_client):
+    """Return a client of pages that share one place: one fails, one begins, and waits until it may go on."""
+    begun, go_on, app, limit = asyncio.Event(), asyncio.Event(), web.Application(), Limit(1)
 
-    async def write_eof(self):
-        pass
+    async def fail(_request):
+        raise ZeroDivisionError
 
+    async def wait(_request):
+        begun.set()
+        await go_on.wait()
+        return web.Response()
 
-class Handling:
-    """Requests in the places of a limit, each of which waits until it is ended."""
-
-    def __init__(self, total):
-        self.limit, self.running = Limit(total), []
-
-    def ask(self):
-        return asyncio.create_task(self.limit.limit(self._handle)(None))
-
-    async def _handle(self, _request):
-        ended = asyncio.get_running_loop().create_future()
-        self.running.append(ended)
-        try:
-            return await ended
-        finally:
-            self.running.remove(ended)
-
-    async def end(self, *, fails=False):
-        if self.running and fails:
-            self.running[0].set_exception(ZeroDivisionError())
-        elif self.running:
-            self.running[0].set_result(Response())
-        await settle(6)
+    for path, handler in (("/fail", fail), ("/wait", wait)):
+        app.router.add_get(path, limit.limit(handler))
+    return await aiohttp_client(app), begun, go_on
 
 
-@given(st.lists(st.sampled_from(["ask", "end", "fail"]), max_size=40), st.integers(1, 4))
-def test_no_place_is_lost_or_given_twice_even_if_a_handler_fails(steps, total):
-    async def scenario():
-        handling, asked = Handling(total), []
-        for step in steps:
-            if step == "ask":
-                asked.append(handling.ask())
-                await settle(6)
-            else:
-                await handling.end(fails=step == "fail")
-            assert len(handling.running) <= total
-        while handling.running:
-            await handling.end()
-        await asyncio.gather(*asked, return_exceptions=True)
-        again = [handling.ask() for _ in range(total)]
-        await settle(6)
-        assert len(handling.running) == total
-        for _ in again:
-            await handling.end()
-        await asyncio.gather(*again)
-
-    asyncio.run(scenario())
+async def test_a_handler_that_fails_frees_its_place(limited):
+    client, _, go_on = limited
+    go_on.set()
+    assert [(await client.get(path)).status for path in ("/fail", "/fail", "/wait")] == [500, 500, 200]
 
 
-async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(monkeypatch):
+async def test_a_request_that_waits_too_long_gets_503_and_its_connection_is_closed(limited, monkeypatch):
     """Requests that were sent ahead would hold the connection, each for some seconds."""
-    handling = Handling(total=2)
-    asked = [handling.ask() for _ in range(2)]
-    await settle(6)
+    client, begun, go_on = limited
     monkeypatch.setattr(module, "WAIT_SECONDS", 0)
-    answer = await handling.ask()
-    assert (answer.status, answer.headers["Retry-After"], answer.keep_alive) == (503, "1", False)
-    while handling.running:
-        await handling.end()
-    await asyncio.gather(*asked)
+    first = asyncio.create_task(client.get("/wait"))
+    await begun.wait()
+    answer = await client.get("/wait")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert answer.headers["Connection"] == "close"
+    go_on.set()
+    assert (await first).status == 200
 
 
 @pytest.mark.parametrize(

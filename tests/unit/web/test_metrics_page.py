@@ -4,13 +4,9 @@ import asyncio
 import gzip
 from contextlib import ExitStack
 
-import pytest
-
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.web import limits
-from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
+from spec_decode_exporter.web.metrics_page import SharedPage
 from tests.unit.web.plain_state import Gauges
 
 TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
@@ -75,12 +71,3 @@ async def test_a_replaced_rendering_is_freed_once_nobody_reads_it():
         second = await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
         assert shared.size == first.size + second.size
     assert shared.size == second.size
-
-
-async def test_a_client_that_does_not_read_in_time_is_disconnected(aiohttp_client, make_state, monkeypatch):
-    monkeypatch.setattr(limits, "SEND_SECONDS", 0)
-    app = create_app(make_state())
-    app[METRICS] = SharedPage(Counted(series=200_000))
-    client = await aiohttp_client(app)
-    with pytest.raises(Exception, match=r"(?i)disconnected|payload|reset"):
-        await (await client.get("/metrics")).read()

@@ -207,14 +207,6 @@ async def test_a_client_that_does_not_read_is_disconnected(idle, context, encryp
     await until(lambda: idle.connections == 0)
 
 
-async def test_a_client_that_reads_stays_connected(serving):
-    reader, writer = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert await text_of(reader) == LARGE.decode()
-    serving.after(UNREAD_SECONDS + 1)
-    writer.write(REQUEST)
-    assert await text_of(reader) == "here"
-
-
 async def test_connections_are_checked_again_and_again(idle, monkeypatch):
     monkeypatch.setattr(module, "SWEEP_SECONDS", 0)
     monkeypatch.setattr(module, "HEAD_SECONDS", 0)

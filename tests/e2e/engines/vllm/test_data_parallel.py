@@ -3,7 +3,6 @@ from clients import Load, drive
 from compare import check_counters, check_vllm, check_windows
 from process import get
 from vllm_server import QUIET, ngram, vllm
-from watch import watch
 
 DRAFTS = "vllm:spec_decode_num_drafts"
 
@@ -16,12 +15,6 @@ def server():
         yield server
 
 
-@pytest.fixture(scope="module")
-def watching(server):
-    with watch("data-parallel", server.url) as watching:
-        yield watching
-
-
 def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching, record):
     truth = drive(server.url, Load(temperature=0, seconds=20, at_once=4))
     page = watching.settled()
@@ -29,6 +22,9 @@ def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching
     check_counters(page, truth)
     check_windows(page, truth)
     record("two engines, two API servers", page, truth)
+    assert page.sum("spec_decode_coverage_ratio", window="10m", engine="0") < 1, "some steps have no draft"
+    infos = page.find("spec_decode_engine_info")
+    assert {info.labels["method"] for info in infos} == {""}, "unknown outside of development mode"
     drafts = page.find("spec_decode_window_draft_tokens", window="10m")
     assert {sample.labels["engine"] for sample in drafts} == {"0", "1"}
     assert all(sample.value > 0 for sample in drafts)

@@ -17,12 +17,6 @@ def server():
         yield server
 
 
-@pytest.fixture(scope="module")
-def watching(server):
-    with watch("draft-model", server.url) as watching:
-        yield watching
-
-
 def test_every_number_equals_what_the_responses_say_while_the_temperature_rises(server, watching, record):
     greedy = drive(server.url, Load(temperature=0, seconds=20))
     page = watching.settled()

@@ -16,7 +16,7 @@ from clients import VLLM, Body, Load, Truth, drive
 from compare import check_counters, check_windows
 from process import Server, get
 from vllm_server import draft_model, vllm
-from watch import Watch, state, watch
+from watch import state
 
 SECONDS = 20
 
@@ -73,12 +73,6 @@ def server(release: Release) -> Iterator[Server]:
     flags = (*draft_model(4), *release.flags)
     with vllm(name, *flags, more_environment=release.environment, per_request=release.per_request) as server:
         yield server
-
-
-@pytest.fixture(scope="module")
-def watching(server: Server, release: Release) -> Iterator[Watch]:
-    with watch(str(release).replace(" ", "-"), server.url) as watching:
-        yield watching
 
 
 def usage(body: Body) -> Truth:

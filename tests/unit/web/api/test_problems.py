@@ -2,10 +2,8 @@
 
 import pytest
 from multidict import MultiDict
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.api import EVENTS, SNAPSHOT
-from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView, RequestError, read
 
 
@@ -49,17 +47,6 @@ async def test_a_parameter_that_is_not_known_here_is_named(client, query, text):
     assert problem.detail.startswith(f"The parameter {text}")
 
 
-async def test_an_internal_error_reveals_no_secret(aiohttp_client, make_state):
-    async def fail():
-        raise RuntimeError("password=secret")
-
-    client = await aiohttp_client(create_app(make_state(snapshot=fail)))
-    with capture_logs() as logs:
-        problem = await problem_of(await client.get("/api/v1/snapshot"), 500)
-    assert "secret" not in problem.detail
-    assert [entry["event"] for entry in logs] == ["request_failed"]
-
-
 async def test_errors_of_other_paths_and_a_request_line_that_is_too_long_are_plain_text(client):
     for path, status in (("/nowhere", 404), ("/apis", 404), (f"/api/v1/snapshot?target={'x' * 10_000}", 400)):
         answer = await client.get(path)
@@ -93,7 +80,9 @@ def test_an_invalid_parameter_is_named_in_a_sentence(parameters, query, problem)
 
 
 def test_too_many_parameters_are_rejected_without_repeating_them_and_long_names_are_truncated():
-    parameters = MultiDict(("target", f"t{number}") for number in range(MAX_PARAMETERS + 1))
+    parameters = MultiDict(("target", f"t{number}") for number in range(MAX_PARAMETERS))
+    assert read(SNAPSHOT, parameters)
+    parameters.add("target", "one more")
     with pytest.raises(
         RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}[.]$"
     ):
