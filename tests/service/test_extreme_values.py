@@ -38,8 +38,8 @@ from spec_decode_exporter.views.fleet_view import (
     target_view,
 )
 from spec_decode_exporter.views.request_view import lists
+from spec_decode_exporter.web.fleet import PageQuery
 from spec_decode_exporter.web.page import content, page_facts
-from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 from tests.fakes.saved_state import document_of

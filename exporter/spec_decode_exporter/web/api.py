@@ -54,8 +54,6 @@ INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODY_BYTES: Final = 1024 * 1024
 BODY_SECONDS: Final = 10.0
 """Seconds for a client to send a body."""
-MAX_BODIES: Final = 8
-"""Concurrent bodies of requests: each may be in memory as a whole."""
 DROPPED: Final = "X-Spec-Decode-Dropped"
 """Header: requests that the sender dropped since the last accepted body."""
 TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
@@ -110,8 +108,10 @@ async def snapshot(request: web.Request, query: Query) -> bytes:
     """Return the selected engines, and groups of them."""
     state, errors = request.app[STATE], request.app[STATE].errors
     shown, wanted = query["window"], query["verdict"]
-    _check_windows(shown, state.windows())
-    _check_labels(query, state.labels())
+    labels = [pair.partition("=")[0] for pair in query["match"]]
+    _check("window", shown, state.windows(), "window that is not configured")
+    _check("match", labels, state.labels(), "label that no target has")
+    _check("group_by", query["group_by"], state.labels(), "label that no target has")
     taken, now = await state.snapshot(), state.clock.wall()
     engines = [
         (labels, engine)
@@ -166,7 +166,7 @@ async def events(request: web.Request, query: Query) -> bytes:
 async def requests(request: web.Request, query: Query) -> bytes:
     """Return the findings of the selected requests."""
     state = request.app[STATE]
-    _check_windows(query["window"], state.windows())
+    _check("window", query["window"], state.windows(), "window that is not configured")
     findings = (await state.snapshot()).requests
     wanted = {"model_name" if name == "model" else name: values for name, values in query.items()}
     members = {
@@ -237,20 +237,10 @@ def _has(query: Query, item: object, *names: str) -> bool:
     return all(not query[name] or getattr(item, name, query[name][0]) in query[name] for name in names)
 
 
-def _check_windows(requested: Iterable[str], configured: Sequence[str]) -> None:
-    """Reject windows that are not configured."""
-    if not set(requested) <= set(configured):
-        problem = f"names a window that is not configured; there are {', '.join(configured)}"
-        raise wrong_parameters([("window", problem)])
-
-
-def _check_labels(query: Query, known: Sequence[str]) -> None:
-    """Reject labels that no target has: a misspelled one would select nothing, and look healthy."""
-    matched = (pair.partition("=")[0] for pair in query["match"])
-    for parameter, names in (("match", matched), ("group_by", query["group_by"])):
-        if not set(names) <= set(known):
-            problem = f"names a label that no target has; there are {', '.join(known)}"
-            raise wrong_parameters([(parameter, problem)])
+def _check(parameter: str, names: Iterable[str], known: Sequence[str], unknown: str) -> None:
+    """Reject names that are not known: a misspelled one would select nothing, and look healthy."""
+    if not set(names) <= set(known):
+        raise wrong_parameters([(parameter, f"names a {unknown}; there are {', '.join(known)}")])
 
 
 def encoded(view: View | RecordedEvent) -> bytes:
@@ -317,21 +307,16 @@ def _is_lines(request: web.Request) -> bool:
 
 
 async def _body(request: web.Request) -> bytes:
-    """Return the body; reject one that is too slow or too long."""
-    parts, size = [], 0
+    """Return the body; reject one that is too slow or longer than ``MAX_BODY_BYTES``."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BODY_BYTES:
-                    detail = (
-                        f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
-                    )
-                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        detail = f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
     except TimeoutError:
         detail = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
-        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+        status = HTTPStatus.REQUEST_TIMEOUT
     except (OSError, web.RequestPayloadError):  # of the client or its TLS, so it is not logged
-        raise RequestError(HTTPStatus.BAD_REQUEST, "The body is incomplete.") from None
-    return b"".join(parts)
+        status, detail = HTTPStatus.BAD_REQUEST, "The body is incomplete."
+    raise RequestError(status, detail)

@@ -9,14 +9,8 @@ import structlog
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import page
-from spec_decode_exporter.web.api import (
-    ENDPOINTS,
-    INGEST_PATH,
-    MAX_BODIES,
-    count_rejected,
-)
+from spec_decode_exporter.web.api import ENDPOINTS, INGEST_PATH, MAX_BODY_BYTES, count_rejected
 from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, not_found, to_index
 from spec_decode_exporter.web.endpoint import ROOT as API
 from spec_decode_exporter.web.endpoint import problems
@@ -48,7 +42,7 @@ def _saying(text: str) -> Handler:
 
 async def config(request: web.Request) -> web.Response:
     """Return the active configuration without its secrets."""
-    return web.Response(text=request.app[STATE].config_text())
+    return web.Response(text=request.app[STATE].config_text)
 
 
 async def reload(request: web.Request) -> web.Response:
@@ -68,7 +62,8 @@ async def reload(request: web.Request) -> web.Response:
 def create_app(state: ExporterState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler."""
     guards = [host_guard(state.allowed_hosts), *([guard.middleware] if guard else [])]
-    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, *guards, _reject_bodies])
+    middlewares = [problems, _hide_errors, *guards, _reject_bodies]
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
     app[STATE] = state
     app[METRICS] = SharedPage(state.metrics)
 
@@ -82,7 +77,7 @@ def create_app(state: ExporterState, guard: Guard | None = None) -> web.Applicat
 
 def _routes() -> Iterator[web.RouteDef]:
     """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
-    large, bodies = Limit(), Limit(MAX_BODIES)
+    large, bodies = Limit(), Limit()
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
@@ -121,18 +116,6 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except Exception:  # noqa: BLE001  it is logged with its traceback
         _log.exception("request_failed", method=request.method, path=request.path)
         return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
-
-
-@web.middleware
-async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reject polls of any exporter: a list of targets may name this exporter by mistake.
-
-    Each poll would render a costly page. Commands that read an exporter have another User-Agent.
-    """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX):
-        text = "This is a spec-decode-exporter. A target is the metrics page of a model server."
-        return error_response(HTTPStatus.BAD_REQUEST, text)
-    return await handler(request)
 
 
 @web.middleware

@@ -22,7 +22,6 @@ ROOT: Final = "/api"
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 MAX_PARAMETERS: Final = 128  # with repeated ones: each value is compared with every engine
-_MAX_NAME_LENGTH: Final = 100  # of a parameter, in an error response
 
 _FORWARDED: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
 _DETAILS: Final = {
@@ -120,7 +119,7 @@ def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
     for name in dict.fromkeys(query):
         parameter, texts = known.get(name), query.getall(name)
         if parameter is None:
-            wrong.append((name[:_MAX_NAME_LENGTH], f"is unknown; there are {', '.join(known) or 'none'}"))
+            wrong.append((name, f"is unknown; there are {', '.join(known) or 'none'}"))
         elif len(texts) > 1 and not parameter.repeats:
             wrong.append((name, "is repeated"))
         else:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from aiohttp.typedefs import Handler
 
+MAX_CONNECTIONS: Final = 64  # with TLS, each takes a third of a megabyte; and passwords that wait
+MAX_REQUESTS: Final = 8  # of one kind at a time
 WAIT_SECONDS: Final = 5.0  # in the queue, after which a request is rejected: half of a scrape's timeout
 SEND_SECONDS: Final = 30.0  # for a client to read its response, while it holds a place
 DEFAULT_HEADERS: Final = {
@@ -81,9 +83,9 @@ def _split(body: bytes) -> Iterator[bytes]:
 
 
 class Limit:
-    """Limit of concurrent requests; the others wait in order of arrival."""
+    """Limit of concurrent requests, each in memory as a whole; the others wait in order of arrival."""
 
-    def __init__(self, total: int = 8) -> None:
+    def __init__(self, total: int = MAX_REQUESTS) -> None:
         self._total, self._places = total, asyncio.Semaphore(total)
 
     def limit(self, handler: Handler) -> Handler:

@@ -32,15 +32,16 @@ from spec_decode_exporter.views.headline import (
     target_trouble,
     time_saved,
 )
-from spec_decode_exporter.views.load_lengths import lengths_by_load
-from spec_decode_exporter.views.trace import Trace, acceptance_trace
+from spec_decode_exporter.views.trace import Trace, acceptance_trace, lengths_by_load
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
+    MAX_TEXT,
     SLICE,
     Events,
+    PageQuery,
     ShownFleet,
     event_sentence,
     grouped,
@@ -48,7 +49,6 @@ from spec_decode_exporter.web.fleet import (
     shared_ways,
 )
 from spec_decode_exporter.web.limits import packed_response
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, ExporterState
 from spec_decode_exporter.window.engine_windows import Means, Window
 
@@ -85,18 +85,17 @@ _EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
 
 async def page(request: web.Request) -> web.Response:
     """Serve the whole page."""
-    facts = await _facts(request)
-    shown = await content(request.app[STATE].errors, facts)
+    state = request.app[STATE]
+    facts = await page_facts(state, PageQuery.read(request.query))
+    shown = await content(state.errors, facts)
     return await html_response(request, await render("page.html", content=shown, root="./", **facts))
 
 
 async def fragment(request: web.Request) -> web.Response:
     """Serve the current content of the page."""
-    return await html_response(request, await content(request.app[STATE].errors, await _facts(request)))
-
-
-async def _facts(request: web.Request) -> Facts:
-    return await page_facts(request.app[STATE], PageQuery.read(request.query))
+    state = request.app[STATE]
+    facts = await page_facts(state, PageQuery.read(request.query))
+    return await html_response(request, await content(state.errors, facts))
 
 
 async def static(request: web.Request) -> web.Response:
@@ -200,7 +199,7 @@ def paths(its: Trace) -> tuple[str, str]:
     lines, areas = [], []
     points = [
         "" if ratio is None else f"{x} {max(100 - 100 * ratio, 0.0):.0f}"
-        for x, ratio in zip(_places(its.ages, its.seconds), its.ratios, strict=True)
+        for x, ratio in zip((_place(age, its.seconds) for age in its.ages), its.ratios, strict=True)
     ]
     for run in (list(run) for is_known, run in groupby(points, bool) if is_known):
         begin, end, line = run[0].split()[0], run[-1].split()[0], "L".join(run)
@@ -209,13 +208,9 @@ def paths(its: Trace) -> tuple[str, str]:
     return "".join(lines), "".join(areas)
 
 
-@lru_cache(maxsize=8)  # the charts of a page have the same places
-def _places(ages: tuple[float, ...], seconds: float) -> tuple[str, ...]:
-    """Return the places of ages on the time axis, which is ``seconds`` long."""
-    return tuple(_place(age, seconds) for age in ages)
-
-
+@lru_cache(maxsize=512)  # the charts of a page have the same places
 def _place(age: float, seconds: float) -> str:
+    """Return the place of an age on the time axis, which is ``seconds`` long."""
     return f"{600 * (1 - min(age / seconds, 1.0)):.0f}"
 
 
@@ -281,9 +276,8 @@ _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
 # fmt: on
 _VALUES: Final[dict[str, object]] = {
     "MAX_EVENTS": MAX_EVENTS,
-    "MAX_FILTER": MAX_FILTER,
-    "MAX_ID": MAX_ID,
     "MAX_ROWS": MAX_ROWS,
+    "MAX_TEXT": MAX_TEXT,
     "BASES": BASES,
     "SOURCES": SOURCES,
     "EVENTS": EVENTS,

@@ -29,7 +29,7 @@ from spec_decode_exporter.config.types import Context, NotEmpty, ReadableFile, S
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import PASSWORDS, WEB_CONFIGURATION
-from spec_decode_exporter.web.limits import error_response
+from spec_decode_exporter.web.limits import MAX_CONNECTIONS, error_response
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
@@ -40,7 +40,6 @@ VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
 MIN_BCRYPT_COST: Final = 4
 MAX_BCRYPT_COST: Final = 16  # a comparison takes about 5 s then; each step doubles the time
-MAX_CHECKS: Final = 64  # passwords that wait to be compared, as many as there are connections
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the files
 _MAX_CACHED: Final = 1000  # right passwords
 _SIGNIFICANT_BYTES: Final = 72  # of a password: bcrypt ignores the rest
@@ -278,7 +277,7 @@ class Passwords:
         key = self._digest(hashed.encode() + password)  # all hashes have the same length
         if name in users and key in self._right:
             return True
-        if self._waiting >= MAX_CHECKS:
+        if self._waiting >= MAX_CONNECTIONS:
             raise TooManyChecksError
         self._waiting += 1
         try:

@@ -58,16 +58,20 @@ class ExporterState:
         self.errors = errors = errors or Isolation(clock.monotonic)  # logs each error once
         self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
         fleet.shared.prepare = self.metrics.prepare
-        self.reload: Callable[[], Awaitable[None]] | None = (
-            None  # with the lifecycle API; or raises ConfigError
-        )
+        # With the lifecycle API; it raises ConfigError.
+        self.reload: Callable[[], Awaitable[None]] | None = None
         self.allowed_hosts: AllowedHosts = EVERY_HOST
         self._experiments = ExperimentMonitor(errors)
         self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
-        self._status = status or self._plain_status
+        self._status = status or (
+            lambda: ExporterStatus(
+                targets={CONFIGURED: len([*fleet])}, reload_success_timestamp=self.adopted_at
+            )
+        )
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
         self._shared_until = -inf
+        self.config_text = ""  # active configuration as YAML, without its secrets
         self.adopt(fleet.config)
 
     def adopt(self, config: Config) -> None:
@@ -76,7 +80,7 @@ class ExporterState:
         self._experiments.adopt(config.experiments)
         if config.requests != self._receiver.settings:
             self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
-        self._config_text = active_yaml(config)
+        self.config_text = active_yaml(config)
         self.adopted_at = self.clock.wall()
 
     async def snapshot(self) -> Snapshot:
@@ -154,20 +158,11 @@ class ExporterState:
         """Return the view of every target."""
         return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
 
-    def config_text(self) -> str:
-        """Return the active configuration as YAML, without its secrets."""
-        return self._config_text
-
     def _costs(self) -> TargetCosts:
         return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
 
     def _own_labels(self) -> list[str]:
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
-
-    def _plain_status(self) -> ExporterStatus:
-        return ExporterStatus(
-            targets={CONFIGURED: len([*self.fleet])}, reload_success_timestamp=self.adopted_at
-        )
 
 
 STATE: Final = web.AppKey("state", ExporterState)

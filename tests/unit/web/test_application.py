@@ -1,11 +1,10 @@
-"""The application: headers of every response, rejected polls and reloads, and internal errors."""
+"""The application: headers of every response, reloads, and internal errors."""
 
 import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
-from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
 
@@ -60,24 +59,17 @@ async def test_an_unknown_path_of_the_api_is_a_problem_in_a_browser_too(client):
     assert (answer.status, answer.content_type) == (404, "application/problem+json")
 
 
-async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):
-    for path in ("/", "/metrics", "/api/v1/targets", "/-/healthy"):
-        answer = await client.get(path, headers={"User-Agent": f"{USER_AGENT_PREFIX}1.2.3"})
-        assert answer.status == 400
-        assert "model server" in await answer.text()
-
-
 async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state):
-    def fail():
+    async def fail():
         raise RuntimeError("password=secret")
 
-    client = await aiohttp_client(create_app(make_state(config_text=fail)))
+    client = await aiohttp_client(create_app(make_state(snapshot=fail)))
     with capture_logs() as logs:
-        answer = await client.get("/config")
+        answer = await client.get("/metrics")
     assert answer.status == 500
     assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
-    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/config")]
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/metrics")]
 
 
 async def test_a_failed_reload_reports_the_position_of_the_error(aiohttp_client, make_state):

@@ -30,8 +30,7 @@ from spec_decode_exporter.views.fleet_view import (
 )
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
-from spec_decode_exporter.web.fleet import Events
-from spec_decode_exporter.web.query import SORTS, PageQuery
+from spec_decode_exporter.web.fleet import SORTS, Events, PageQuery
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses

@@ -18,7 +18,7 @@ from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import (
     CHECK_INTERVAL,
     IF_GIVEN,
-    MAX_CHECKS,
+    MAX_CONNECTIONS,
     VERIFIED,
     Guard,
     LiveWebConfig,
@@ -398,20 +398,20 @@ async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, m
     passwords = Passwords()
     assert await passwords.match(users, "alice", b"wonderland")
     bcrypt = Bcrypt(monkeypatch)
-    guesses = [passwords.match(users, "alice", b"%d" % number) for number in range(MAX_CHECKS)]
+    guesses = [passwords.match(users, "alice", b"%d" % number) for number in range(MAX_CONNECTIONS)]
     asked = [asyncio.create_task(guess) for guess in guesses]
     await settle()
     with pytest.raises(TooManyChecksError):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
-    bcrypt.go_on(MAX_CHECKS)
+    bcrypt.go_on(MAX_CONNECTIONS)
     assert not any(await asyncio.gather(*asked))
 
 
 async def test_right_passwords_are_cached_and_wrong_ones_are_not(users, compared, monkeypatch):
     monkeypatch.setattr(module, "_MAX_CACHED", 2)
     passwords = Passwords()
-    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CHECKS)]
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CONNECTIONS)]
     assert all(await asyncio.gather(*asked))
     assert len(compared) == 1
     for _ in range(2):
