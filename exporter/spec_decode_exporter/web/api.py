@@ -34,6 +34,7 @@ from spec_decode_exporter.views.fleet_view import (
     experiment_views,
     group_view,
     grouped,
+    target_view,
 )
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
@@ -147,8 +148,11 @@ def _engine(labels: Mapping[str, str], its: EngineSnapshot, shown: tuple[str, ..
 async def targets(request: web.Request, _query: Query) -> bytes:
     """Return every target."""
     state = request.app[STATE]
-    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await joined({"targets": views}, time=state.clock.wall())
+    snapshot, now = await state.snapshot(), state.clock.wall()
+    views = state.errors.each(
+        "targets", snapshot.targets, itemgetter(0), lambda target: encoded(target_view(target[1]))
+    )
+    return await joined({"targets": views}, time=now)
 
 
 async def events(request: web.Request, query: Query) -> bytes:

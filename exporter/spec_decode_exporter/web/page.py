@@ -22,7 +22,6 @@ from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import TargetView, experiment_views, target_view
 from spec_decode_exporter.views.headline import (
     engine_headline,
@@ -62,11 +61,15 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 """What the templates read, by name."""
 
-STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-"""Files of the page, with their types."""
+STATIC: Final = ("style.css", "page.js", "icon.svg")
+"""Files of the page."""
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
+_TYPES: Final = {
+    ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
+    ".yml": "text/yaml", ".json": "application/json", ".py": "text/x-python",
+}
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
 _FORMATS: Final = {
@@ -98,17 +101,15 @@ async def fragment(request: web.Request) -> web.Response:
     return await html_response(request, await content(state.errors, facts))
 
 
-async def static(request: web.Request) -> web.Response:
+async def static(request: web.Request) -> web.FileResponse:
     """Serve a file of the page: its security policy allows no other styles and scripts."""
-    name = request.path.rpartition("/")[2]
-    body = content_of(Path(__file__).parent / "static" / name)
-    return web.Response(body=body, content_type=STATIC[name], charset="utf-8")
+    return file_response(Path(__file__).parent / "static" / request.path.rpartition("/")[2])
 
 
-@cache
-def content_of(path: Path) -> bytes:
-    """Read a file once: clients that do not read share its memory."""
-    return path.read_bytes()
+def file_response(path: Path, **headers: str) -> web.FileResponse:
+    """Return a file, which is sent from the disk: a client that does not read takes no memory."""
+    content_type = f"{_TYPES[path.suffix]}; charset=utf-8"
+    return web.FileResponse(path, headers={"Content-Type": content_type, **headers})
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:
@@ -119,8 +120,7 @@ async def html_response(request: web.Request, text: str) -> web.Response:
 async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
     snapshot, errors = await state.snapshot(), state.errors
-    monotonic, now = state.clock.monotonic(), state.clock.wall()
-    fleet = await ShownFleet.of(snapshot.engines, query, errors)
+    fleet, now = await ShownFleet.of(snapshot.engines, query, errors), state.clock.wall()
     targets = await _targets(errors, snapshot)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
     return {
@@ -136,7 +136,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "requests": snapshot.requests,
         "experiments": list(experiment_views(snapshot.experiments, errors, "page")),
         "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
-        "trace": partial(trace, now=monotonic),
+        "trace": partial(acceptance_trace, now=state.clock.monotonic()),
         "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),
     }
 
@@ -186,12 +186,6 @@ async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
         views.append(view)
         await pace.done()
     return sorted(views, key=target_trouble)
-
-
-def trace(engine: EngineView, now: float) -> Trace | None:
-    """Return the acceptance over time of an engine; None without a window. ``now`` is monotonic."""
-    windows = engine.snapshot.evaluation.windows
-    return acceptance_trace(windows[-1].window, now) if windows else None
 
 
 def paths(its: Trace) -> tuple[str, str]:

@@ -28,7 +28,6 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
-from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 
 SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
@@ -153,10 +152,6 @@ class ExporterState:
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
         return self._receiver if self._receiver.settings.ingest else None
-
-    def targets(self) -> list[TargetView]:
-        """Return the view of every target."""
-        return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
 
     def _costs(self) -> TargetCosts:
         return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
