@@ -1,4 +1,4 @@
-"""The JSON API under ``/api/v1``: its handlers, their parameters, and the table of its endpoints.
+"""The JSON API under ``/api/v1``: its handlers, their parameters, the table of its endpoints, and OpenAPI 3.1.
 
 JSON is built one engine at a time, so that polls run in between. Pages of other sites cannot send requests to
 the ingest: a browser sends a CORS preflight before JSON, and the exporter does not allow it.
@@ -9,22 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from aiohttp import hdrs, web
+from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
-from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, NotJsonError, Refusal, SentRequest
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
@@ -39,18 +43,20 @@ from spec_decode_exporter.views.fleet_view import (
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
     JSON,
+    PROBLEM,
     Endpoint,
     Parameter,
+    ProblemView,
     Query,
     RequestError,
     wrong_parameters,
 )
-from spec_decode_exporter.web.openapi import NDJSON, document
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
+NDJSON: Final = "application/x-ndjson"
 INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODY_BYTES: Final = 1024 * 1024
 BODY_SECONDS: Final = 10.0
@@ -64,6 +70,16 @@ _NUMBER: Final = "[0-9]{1,9}"
 _REJECTED: Final = frozenset({400, 408, 413, 415, 503})
 """Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
 _LINES: Final = {JSON: False, NDJSON: True}
+_INFO: Final = {
+    "title": "spec-decode-exporter",
+    "version": __version__,
+    "summary": "Current state of vLLM's speculative decoding",
+    "description": "Everything under /api/v1/ is stable: fields and parameters may be added, and none is "
+    "renamed, removed or changed in meaning. Every path that supports GET supports HEAD. A web configuration "
+    "may require a password or a client certificate.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SCHEMAS: Final = "#/components/schemas/"
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -201,7 +217,7 @@ async def take_requests(request: web.Request, _query: Query) -> bytes:
 
 async def openapi(_request: web.Request, _query: Query) -> bytes:
     """Return the OpenAPI document."""
-    return _described()
+    return document()
 
 
 # fmt: off
@@ -220,11 +236,6 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/api/v1/openapi.json", "openapi", "This document", openapi),
 )
 # fmt: on
-
-
-@cache
-def _described() -> bytes:
-    return document(ENDPOINTS)
 
 
 def selects(query: Query, labels: Mapping[str, str]) -> bool:
@@ -324,3 +335,70 @@ async def _body(request: web.Request) -> bytes:
     except (OSError, web.RequestPayloadError):  # of the client or its TLS, so it is not logged
         status, detail = HTTPStatus.BAD_REQUEST, "The body is incomplete."
     raise RequestError(status, detail)
+
+
+@cache
+def document() -> bytes:
+    """Return the OpenAPI document of all endpoints."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in ENDPOINTS:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    described = {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "security": [{}, {"password": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
+        },
+    }
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _schemas() -> dict[str, Any]:
+    models: dict[type[View], None] = dict.fromkeys(
+        [ProblemView, *(each.model for each in ENDPOINTS if each.model)]
+    )
+    modes = [(model, "serialization") for model in models]
+    _, defined = models_json_schema(modes, ref_template=_SCHEMAS + "{model}")  # type: ignore[arg-type]
+    bodies = [each.body for each in ENDPOINTS if each.body]
+    _, records = msgspec.json.schema_components(bodies, ref_template=_SCHEMAS + "{name}")
+    schemas: dict[str, Any] = {**defined["$defs"], **records}
+    schemas["Finding"]["properties"]["name"]["enum"] = list(NAMES)
+    return schemas
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    schema = {"$ref": _SCHEMAS + endpoint.model.__name__} if endpoint.model else {}
+    problem = {PROBLEM: {"schema": {"$ref": _SCHEMAS + ProblemView.__name__}}}
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": list(_parameters(endpoint)),
+        **({"requestBody": _request_body(endpoint.body.__name__)} if endpoint.body else {}),
+        "responses": {
+            "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
+            "default": {"description": "An error; `detail` says what it is.", "content": problem},
+        },
+    }
+
+
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for place in (part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")):
+        yield {"name": place, "in": "path", "required": True, "schema": {"type": "string"}}
+    for name, description, _, value, _, repeats, _, example in endpoint.parameters:
+        examples = {"examples": [[example] if repeats else example]} if example else {}
+        schema = {"type": "array", "items": value} if repeats else value
+        yield {"name": name, "in": "query", "description": description, "schema": {**schema, **examples}}
+    for name, description, _, schema, *_ in endpoint.headers:
+        yield {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _request_body(record: str) -> dict[str, Any]:
+    """Describe a body of one request, an array, or lines of JSON, which are a string in OpenAPI."""
+    one = {"$ref": _SCHEMAS + record}
+    several = {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}
+    lines = {"type": "string", "description": "One JSON object per line."}
+    content = {JSON: {"schema": {"anyOf": [one, several]}}, NDJSON: {"schema": lines}}
+    return {"required": True, "content": content}

@@ -226,7 +226,7 @@ def grouped(events: Iterable[RecordedEvent]) -> list[list[RecordedEvent]]:
     """Return equal events of the same minute together, the newest first; important ones are alone."""
     rows: dict[object, list[RecordedEvent]] = {}
     for event in events:
-        group = (event.type, event_sentence(event), event.time // 60)
+        group = (event.type, event_text(event.type, event.fields), event.time // 60)
         key = event.id if is_important(event) else group
         row = rows.pop(key, [])
         row.append(event)
@@ -244,11 +244,6 @@ def is_important(event: RecordedEvent) -> bool:
     """Return whether an event is an alarm, its end, or a reset."""
     is_neutral = EVENTS[event.type].tone == "neutral"
     return event.bad or not is_neutral or event.fields.get("before") == State.UNREACHABLE
-
-
-def event_sentence(event: RecordedEvent) -> str:
-    """Return an event in words."""
-    return event_text(event.type, event.fields)
 
 
 def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[CostMeasurement, list[str]]], int]:

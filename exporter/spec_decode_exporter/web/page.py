@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, te
 from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.events import EVENTS
+from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
@@ -42,7 +42,6 @@ from spec_decode_exporter.web.fleet import (
     Events,
     PageQuery,
     ShownFleet,
-    event_sentence,
     grouped,
     selected,
     shared_ways,
@@ -67,8 +66,12 @@ SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "ev
 """Templates of the content, in order."""
 
 _TYPES: Final = {
-    ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml",
-    ".yml": "text/yaml", ".json": "application/json", ".py": "text/x-python",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".yml": "text/yaml",
+    ".json": "application/json",
+    ".py": "text/x-python",
 }
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
@@ -208,21 +211,14 @@ def _place(age: float, seconds: float) -> str:
     return f"{600 * (1 - min(age / seconds, 1.0)):.0f}"
 
 
-def chart_title(its: Trace, write: Callable[[float], str]) -> str:
-    """Return a chart in words; ``write`` writes a ratio."""
-    known = [ratio for ratio in its.ratios if ratio is not None]
-    minutes = f"{its.seconds / 60:g} min"
-    if not known:
-        return f"Nothing was drafted in the last {minutes}."
-    when = "last" if its.ratios[-1] is None else "now"
-    now, low, high = map(write, (known[-1], min(known), max(known)))
-    return f"Acceptance rate over the last {minutes}: {now} {when}, between {low} and {high}."
-
-
 def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple[str, str, str]]:
     """Return place, tone and text of the events of the last ``seconds``; ``now`` is Unix time."""
     return [
-        (_place(max(now - event.time, 0.0), seconds), EVENTS[event.type].tone, event_sentence(event))
+        (
+            _place(max(now - event.time, 0.0), seconds),
+            EVENTS[event.type].tone,
+            event_text(event.type, event.fields),
+        )
         for event in events
         if now - event.time <= seconds
     ]
@@ -256,26 +252,14 @@ def in_order(
     return [(group, {label: its.get(group.key) for label, its in ratios.items()}) for group in own]
 
 
-def prompt_bucket(label: str) -> str:
-    """Return the text of a bucket's label: ``0-1000`` is "up to 1,000", ``>64000`` "above 64,000"."""
-    words, _, bound = bucket_text(label).rpartition(" ")
-    return f"{words} {int(bound):,}"
-
-
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
-    bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
-    lengths_by_load, marks, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
+    bucket_text, counts, engine_headline, event_text, finding_text, grouped, id_of, in_order,
+    lengths_by_load, marks, paths, quote, selected, shared_ways, target_problem,
 )
-# fmt: on
 _VALUES: Final[dict[str, object]] = {
-    "MAX_EVENTS": MAX_EVENTS,
-    "MAX_ROWS": MAX_ROWS,
-    "MAX_TEXT": MAX_TEXT,
-    "BASES": BASES,
-    "SOURCES": SOURCES,
-    "EVENTS": EVENTS,
-    "STATES": STATES,
-    "VERDICTS": VERDICTS,
+    "BASES": BASES, "SOURCES": SOURCES, "EVENTS": EVENTS, "STATES": STATES, "VERDICTS": VERDICTS,
+    "MAX_EVENTS": MAX_EVENTS, "MAX_ROWS": MAX_ROWS, "MAX_TEXT": MAX_TEXT,
     "FIGURES": [figure for figure in FIGURES if not figure.index],
 }
+# fmt: on

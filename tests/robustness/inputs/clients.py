@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, Batch
 from spec_decode_exporter.requests.record import read as read_body
-from spec_decode_exporter.web import api, application, endpoint, openapi
+from spec_decode_exporter.web import api, application, endpoint
 from spec_decode_exporter.web import server as web_server
 from spec_decode_exporter.web.server import NO_TLS, parse_listen_address, serve
 from tests.robustness.inputs.row import RejectedError, Row
@@ -161,10 +161,10 @@ _REQUESTS: Final = Row(
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "space": lambda: posted(b"[" + b" " * (api.MAX_BODY_BYTES - 2) + b"]"),
         "empty lines": lambda: posted(
-            _RECORD + b"\n" * (api.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD, openapi.NDJSON
+            _RECORD + b"\n" * (api.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD, api.NDJSON
         ),
         "lines that are no JSON": lambda: posted(
-            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), openapi.NDJSON
+            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), api.NDJSON
         ),
     },
     beyond={

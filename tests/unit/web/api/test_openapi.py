@@ -5,14 +5,13 @@ import re
 
 import pytest
 
-from spec_decode_exporter.web.api import ENDPOINTS
-from spec_decode_exporter.web.openapi import document
+from spec_decode_exporter.web.api import ENDPOINTS, document
 from tests.every import every
 
 
 @pytest.fixture(scope="module")
 def described():
-    return json.loads(document(ENDPOINTS))
+    return json.loads(document())
 
 
 @every(ENDPOINTS, name=lambda endpoint: endpoint.name)
