@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
@@ -294,15 +293,9 @@ def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
-    its = {name: edges(share, buckets) for name, share in LATENCY_QUANTILES}
-    return QuantilesView(
-        **{name: quantile(share, buckets) for name, share in LATENCY_QUANTILES},
-        buckets={
-            name: BucketView(lower=each.lower, upper=each.upper if each.upper < inf else None)
-            for name, each in its.items()
-            if each is not None
-        },
-    )
+    values = {name: quantile(share, buckets) for name, share in LATENCY_QUANTILES}
+    found = {name: each for name, share in LATENCY_QUANTILES if (each := edges(share, buckets))}
+    return QuantilesView.model_validate({**values, "buckets": found})
 
 
 def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:

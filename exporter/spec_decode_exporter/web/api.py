@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticSerializationError, to_json
 
@@ -52,9 +53,6 @@ from spec_decode_exporter.web.endpoint import (
     wrong_parameters,
 )
 from spec_decode_exporter.web.state import STATE
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
 
 NDJSON: Final = "application/x-ndjson"
 INGEST_PATH: Final = "/api/v1/requests"
@@ -136,10 +134,11 @@ async def snapshot(request: web.Request, query: Query) -> bytes:
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
     groups = grouped(engines, query["group_by"]) if query["group_by"] else []
-    views = errors.each("snapshot", groups, itemgetter(0), lambda each: group_view(*each, shown))
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
-        "groups": errors.each("snapshot", views, attrgetter("labels"), encoded),
+        "groups": errors.each(
+            "snapshot", groups, itemgetter(0), lambda each: encoded(group_view(*each, shown))
+        ),
         "experiments": map(encoded, experiment_views(taken.experiments, errors, "snapshot")),
     }
     return await joined(members, time=now, version=state.version, last_event=taken.last_event)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web import page
@@ -17,14 +19,8 @@ from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
+from spec_decode_exporter.web.security import Guard
 from spec_decode_exporter.web.state import STATE, ExporterState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aiohttp.typedefs import Handler
-
-    from spec_decode_exporter.web.security import Guard
 
 METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
@@ -33,11 +29,9 @@ MAX_UNREAD_BODY: Final = 64 * 1024
 _log = structlog.get_logger()
 
 
-def _saying(text: str) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return web.Response(text=text)
-
-    return handle
+async def probe(request: web.Request) -> web.Response:
+    """Return that the exporter is healthy, or ready."""
+    return web.Response(text=f"spec-decode-exporter is {request.path.rpartition('/')[2]}.\n")
 
 
 async def config(request: web.Request) -> web.Response:
@@ -86,9 +80,9 @@ def _routes() -> Iterator[web.RouteDef]:
         ROOT.removesuffix("/"): to_index,
         METRICS_PATH: metrics,
         "/config": config,
-        "/-/healthy": _saying("spec-decode-exporter is healthy.\n"),
+        "/-/healthy": probe,
         # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
-        "/-/ready": _saying("spec-decode-exporter is ready.\n"),
+        "/-/ready": probe,
     }
     for path, handler in pages.items():
         yield web.get(path, handler)

@@ -6,17 +6,15 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from msgspec import Struct
+from multidict import MultiMapping
 
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.web.limits import packed_response
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-    from msgspec import Struct
-    from multidict import MultiMapping
 
 ROOT: Final = "/api"
 JSON: Final = "application/json"

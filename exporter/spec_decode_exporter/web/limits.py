@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-
-    from aiohttp.typedefs import Handler
 
 MAX_CONNECTIONS: Final = 64  # with TLS, each takes a third of a megabyte; and passwords that wait
 MAX_REQUESTS: Final = 8  # of one kind at a time

@@ -15,14 +15,14 @@ from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
-from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
+from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.fleet_view import TargetView, experiment_views, target_view
+from spec_decode_exporter.views.fleet_view import experiment_views, target_view
 from spec_decode_exporter.views.headline import (
     engine_headline,
     finding_text,
@@ -38,7 +38,6 @@ from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
     MAX_TEXT,
-    SLICE,
     Events,
     PageQuery,
     ShownFleet,
@@ -55,7 +54,6 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from spec_decode_exporter.core.isolation import Isolation
-    from spec_decode_exporter.monitor.snapshot import Snapshot
 
 Facts = dict[str, Any]
 """What the templates read, by name."""
@@ -124,7 +122,8 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
     snapshot, errors = await state.snapshot(), state.errors
     fleet, now = await ShownFleet.of(snapshot.engines, query, errors), state.clock.wall()
-    targets = await _targets(errors, snapshot)
+    views = errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1]))
+    targets = sorted(views, key=target_trouble)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
     return {
         "version": state.version,
@@ -180,15 +179,6 @@ def _environment() -> Environment:
     for template in environment.list_templates():
         environment.get_template(template)
     return environment
-
-
-async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
-    """Return the targets, those with trouble first; yield to the event loop after each ``SLICE``."""
-    views, pace = [], Pace(SLICE)
-    for view in errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1])):
-        views.append(view)
-        await pace.done()
-    return sorted(views, key=target_trouble)
 
 
 def paths(its: Trace) -> tuple[str, str]:

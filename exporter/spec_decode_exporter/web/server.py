@@ -15,27 +15,23 @@ import math
 import os
 import re
 import socket
+import ssl
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.urls import MAX_PORT
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, MAX_CONNECTIONS, error_response
-
-if TYPE_CHECKING:
-    import ssl
-
-    from aiohttp import StreamReader
 
 UNIX_PREFIX: Final = "unix:"
 MAX_LINE_BYTES: Final = 8190  # of a request line, and of a header with its name
