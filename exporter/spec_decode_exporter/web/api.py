@@ -30,17 +30,9 @@ from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, Recorde
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, NotJsonError, Refusal, SentRequest
+from spec_decode_exporter.views import fleet_view
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    EventsView,
-    SnapshotView,
-    TargetsView,
-    experiment_views,
-    group_view,
-    grouped,
-    target_view,
-)
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
     JSON,
@@ -133,13 +125,13 @@ async def snapshot(request: web.Request, query: Query) -> bytes:
         for labels, engine in taken.engines
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
-    groups = grouped(engines, query["group_by"]) if query["group_by"] else []
+    groups = fleet_view.grouped(engines, query["group_by"]) if query["group_by"] else []
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
         "groups": errors.each(
-            "snapshot", groups, itemgetter(0), lambda each: encoded(group_view(*each, shown))
+            "snapshot", groups, itemgetter(0), lambda each: encoded(fleet_view.group_view(*each, shown))
         ),
-        "experiments": map(encoded, experiment_views(taken.experiments, errors, "snapshot")),
+        "experiments": map(encoded, fleet_view.experiment_views(taken.experiments, errors, "snapshot")),
     }
     return await joined(members, time=now, version=state.version, last_event=taken.last_event)
 
@@ -165,7 +157,7 @@ async def targets(request: web.Request, _query: Query) -> bytes:
     state = request.app[STATE]
     snapshot, now = await state.snapshot(), state.clock.wall()
     views = state.errors.each(
-        "targets", snapshot.targets, itemgetter(0), lambda target: encoded(target_view(target[1]))
+        "targets", snapshot.targets, itemgetter(0), lambda target: encoded(fleet_view.target_view(target[1]))
     )
     return await joined({"targets": views}, time=now)
 
@@ -226,10 +218,10 @@ _HEADERS: Final = (
     Parameter(TOO_COSTLY, f"Number of the requests in {DROPPED} that the middleware inside vLLM did not read, because they exceed its limits. {_WITHOUT}", schema=_text(pattern=f"^{_NUMBER}$")),
 )
 ENDPOINTS: Final = (
-    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, SnapshotView, SNAPSHOT),
+    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, fleet_view.SnapshotView, SNAPSHOT),
     Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView),
-    Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, TargetsView),
-    Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, EventsView, EVENTS),
+    Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, fleet_view.TargetsView),
+    Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, fleet_view.EventsView, EVENTS),
     Endpoint("GET", INGEST_PATH, "requests", "Findings of single requests by type and temperature, and of their mix", requests, RequestsView, REQUESTS),
     Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, body=SentRequest, headers=_HEADERS),
     Endpoint("GET", "/api/v1/openapi.json", "openapi", "This document", openapi),
