@@ -187,7 +187,8 @@ async def _result(
         write_stdout(text)
         return status
     if arguments.format == PROMETHEUS:
-        write_stdout(await ExporterState(observation.fleet, observation.events, clock).metrics_text())
+        state = ExporterState(observation.fleet, observation.events, clock)
+        write_stdout(state.metrics.text(await state.take()))
         # Its series say whether speculation pays: a script must not discard them because it does not.
         return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
     write_stdout(json_report(view) if arguments.format == "json" else report(view, style))

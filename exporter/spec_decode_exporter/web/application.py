@@ -22,7 +22,6 @@ from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.security import Guard
 from spec_decode_exporter.web.state import STATE, ExporterState
 
-METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
@@ -69,21 +68,21 @@ def create_app(state: ExporterState, guard: Guard | None = None) -> web.Applicat
     return app
 
 
-def _routes() -> Iterator[web.RouteDef]:
+def _routes() -> Iterator[web.AbstractRouteDef]:
     """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
     large, bodies = Limit(), Limit()
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
-        **{f"/static/{name}": page.static for name in page.STATIC},
         ROUTE: documentation,
         ROOT.removesuffix("/"): to_index,
-        METRICS_PATH: metrics,
+        "/metrics": metrics,
         "/config": config,
         "/-/healthy": probe,
         # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
         "/-/ready": probe,
     }
+    yield web.static("/static", page.STATIC)
     for path, handler in pages.items():
         yield web.get(path, handler)
     for endpoint in ENDPOINTS:

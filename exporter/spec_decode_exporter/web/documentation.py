@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiohttp import web
 
 from spec_decode_exporter.core.tasks import DOCUMENTATION
-from spec_decode_exporter.web.page import file_response, html_response, render
+from spec_decode_exporter.web.page import html_response, render
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ SERVED: Final = (
     ("grafana/dashboards", "files/dashboards/", ("*.json",)),
 )
 """Folder of the repository, its path below ``/docs/``, and its served files; hatch_build.py reads it."""
+_TYPES: Final = {".yml": "text/yaml", ".json": "application/json", ".py": "text/x-python"}
 _FILES_TEXT: Final = """# Files to download
 
 Alerts and rules for Prometheus, routes for Alertmanager, dashboards for Grafana, the middleware for vLLM.
@@ -68,8 +69,10 @@ async def documentation(request: web.Request) -> web.StreamResponse:
     if path not in ("", FILES) and path not in served():
         raise web.HTTPNotFound
     if path.startswith(FILES) and path != FILES:
-        name = path.rpartition("/")[2]
-        return file_response(served()[path], **{"Content-Disposition": f'attachment; filename="{name}"'})
+        file = served()[path]  # sent from the disk: a client that does not read takes no memory
+        disposition = f'attachment; filename="{file.name}"'
+        headers = {"Content-Type": _TYPES[file.suffix], "Content-Disposition": disposition}
+        return web.FileResponse(file, headers=headers)
     document = await DOCUMENTATION.run(_rendered, path)
     return await _page(request, "document.html", 1 + path.count("/"), **document._asdict())
 

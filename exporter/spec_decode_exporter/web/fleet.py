@@ -22,7 +22,7 @@ from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
-from spec_decode_exporter.views.engine_view import EngineView, WindowView
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.words import STATES, VERDICTS, Standing
 
 MAX_ROWS: Final = 200
@@ -40,18 +40,14 @@ MAX_TEXT: Final = 200
 _WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
 
 
-def _of_longest(read: Callable[[WindowView], float | None]) -> Callable[[EngineView], float | None]:
-    return lambda engine: None if engine.longest is None else read(engine.longest)
-
-
 SORTS: Final[Mapping[str, Callable[[EngineView], Any]]] = {
     "engine": lambda engine: engine.name.casefold(),
     "speedup": lambda engine: engine.evaluated and engine.evaluated.estimated_speedup_ratio.value,
-    "acceptance": _of_longest(lambda window: window.draft_acceptance_ratio.value),
-    "length": _of_longest(lambda window: window.acceptance_length_tokens.value),
+    "acceptance": lambda engine: engine.longest and engine.longest.draft_acceptance_ratio.value,
+    "length": lambda engine: engine.longest and engine.longest.acceptance_length_tokens.value,
     "k": lambda engine: engine.configured_tokens,
-    "step": _of_longest(lambda window: window.effective_tokens_per_step),
-    "time": _of_longest(lambda window: window.time_per_output_token_seconds),
+    "step": lambda engine: engine.longest and engine.longest.effective_tokens_per_step,
+    "time": lambda engine: engine.longest and engine.longest.time_per_output_token_seconds,
 }
 """Columns to sort by."""
 

@@ -76,9 +76,6 @@ class AllowedHosts(NamedTuple):
         return is_named or host == "localhost" or _is_address(host)
 
 
-EVERY_HOST: Final = AllowedHosts()
-
-
 def host_guard(allowed: AllowedHosts) -> Middleware:
     """Return the middleware that rejects requests for other hosts."""
 

@@ -58,19 +58,11 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 """What the templates read, by name."""
 
-STATIC: Final = ("style.css", "page.js", "icon.svg")
-"""Files of the page."""
+STATIC: Final = Path(__file__).parent / "static"
+"""Folder of the page's styles, script and icon: its security policy allows no others."""
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
-_TYPES: Final = {
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-    ".yml": "text/yaml",
-    ".json": "application/json",
-    ".py": "text/x-python",
-}
 SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
 _FORMATS: Final = {
@@ -100,17 +92,6 @@ async def fragment(request: web.Request) -> web.Response:
     state = request.app[STATE]
     facts = await page_facts(state, PageQuery.read(request.query))
     return await html_response(request, await content(state.errors, facts))
-
-
-async def static(request: web.Request) -> web.FileResponse:
-    """Serve a file of the page: its security policy allows no other styles and scripts."""
-    return file_response(Path(__file__).parent / "static" / request.path.rpartition("/")[2])
-
-
-def file_response(path: Path, **headers: str) -> web.FileResponse:
-    """Return a file, which is sent from the disk: a client that does not read takes no memory."""
-    content_type = f"{_TYPES[path.suffix]}; charset=utf-8"
-    return web.FileResponse(path, headers={"Content-Type": content_type, **headers})
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:

@@ -28,7 +28,7 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
-from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
+from spec_decode_exporter.web.hosts import AllowedHosts
 
 SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
 _SLICE: Final = 32  # engines between two yields to the event loop: less than a millisecond of work
@@ -59,7 +59,7 @@ class ExporterState:
         fleet.shared.prepare = self.metrics.prepare
         # With the lifecycle API; it raises ConfigError.
         self.reload: Callable[[], Awaitable[None]] | None = None
-        self.allowed_hosts: AllowedHosts = EVERY_HOST
+        self.allowed_hosts = AllowedHosts()
         self._experiments = ExperimentMonitor(errors)
         self._receiver = RequestReceiver(fleet.config.requests, self._costs, clock, errors)
         self._status = status or (
@@ -136,10 +136,6 @@ class ExporterState:
         work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
         await self.errors.attempt_async("comparison", work)
         return requests
-
-    async def metrics_text(self) -> str:
-        """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
-        return self.metrics.text(await self.take())
 
     def labels(self) -> list[str]:
         """Return the names of the labels that engines have."""

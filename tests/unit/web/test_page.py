@@ -377,7 +377,7 @@ async def test_requests_of_a_mix_begin_with_those_that_lose_and_are_counted_with
     for part in (
         "Mixed workload",
         "Serve creative requests at temperature up to 1",
-        "Their average hides that speculation gives creative requests ",
+        " tokens a draft to creative requests, and ",
         "Since the start 10 requests were received; 3 of them report a rate only; rejected: 2 malformed, ",
         ", 3 000 over the rate limit, 2 dropped by the sender, ",
         "; counted as other: 7 by request_type.",
