@@ -117,7 +117,7 @@ def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
     for name in dict.fromkeys(query):
         parameter, texts = known.get(name), query.getall(name)
         if parameter is None:
-            wrong.append((name, f"is unknown; there are {', '.join(known) or 'none'}"))
+            wrong.append((name[:100], f"is unknown; there are {', '.join(known) or 'none'}"))
         elif len(texts) > 1 and not parameter.repeats:
             wrong.append((name, "is repeated"))
         else:

@@ -92,9 +92,11 @@ def test_an_invalid_parameter_is_named_in_a_sentence(parameters, query, problem)
     assert str(rejected.value).startswith(f"The parameter {query[0][0]} {problem}")
 
 
-def test_too_many_parameters_are_rejected_without_repeating_them():
+def test_too_many_parameters_are_rejected_without_repeating_them_and_long_names_are_truncated():
     parameters = MultiDict(("target", f"t{number}") for number in range(MAX_PARAMETERS + 1))
     with pytest.raises(
         RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}[.]$"
     ):
         read(SNAPSHOT, parameters)
+    with pytest.raises(RequestError, match=f"The parameter {'x' * 100} is unknown"):
+        read(SNAPSHOT, MultiDict([("x" * 8000, "")]))
