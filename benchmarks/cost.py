@@ -58,8 +58,8 @@ from spec_decode_exporter.monitor.snapshot import id_of
 from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
 from spec_decode_exporter.simulator.vllm_page import metrics_page
+from spec_decode_exporter.web.fleet import PageQuery
 from spec_decode_exporter.web.page import content, page_facts
-from spec_decode_exporter.web.query import PageQuery
 from tests.fakes.moved_fleet import Server, moved_fleet
 
 METHOD = {"method": "eagle3", "tokens": 3}

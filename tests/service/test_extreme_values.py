@@ -38,8 +38,8 @@ from spec_decode_exporter.views.fleet_view import (
     target_view,
 )
 from spec_decode_exporter.views.request_view import lists
+from spec_decode_exporter.web.fleet import PageQuery
 from spec_decode_exporter.web.page import content, page_facts
-from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import FakeClock
 from tests.fakes.saved_state import document_of
@@ -203,7 +203,7 @@ class Chain:
             *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
             *experiment_views(taken.experiments, errors, "page"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
-            *self.overview.targets(),
+            *(target_view(status) for _, status in taken.targets),
             *(view for views in lists(taken.requests, errors).values() for view in views),
         ]
         for model in models:

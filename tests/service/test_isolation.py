@@ -92,13 +92,12 @@ OF_EXPERIMENTS_AND_REQUESTS = {
     "JSON of an experiment": Fault("views.fleet_view._experiment", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),
-    "JSON of a group": Fault("views.request_view._document", lambda _, member: bad_member(member)),
+    "JSON of a group": Fault("views.document._Extended", lambda _, record, __: bad_member(record)),
 }  # fmt: skip
 
 
-def bad_member(member):
-    _, record, fields = member
-    key = fields.get("key") or getattr(record, "key", None)
+def bad_member(record):
+    key = getattr(record, "key", None)
     return key is not None and key.request_type == "bad"
 
 

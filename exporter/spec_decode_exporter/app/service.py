@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, repeat
@@ -28,7 +28,7 @@ from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state_file import StateSaver
 from spec_decode_exporter.monitor.summary_log import write_summaries
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
+from spec_decode_exporter.web.hosts import AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
 from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
 from spec_decode_exporter.web.state import ExporterState
@@ -60,7 +60,7 @@ class Options:
     """The configuration file to reload when its content changes; None without automatic reload."""
     web_config: Path | None = None
     """The file of ``--web.config.file``: TLS and users of the pages."""
-    allowed_hosts: AllowedHosts = EVERY_HOST
+    allowed_hosts: AllowedHosts = field(default_factory=AllowedHosts)
     """Host names that a request may have."""
     log_lines_dropped: Callable[[], int] = lambda: 0
     """Returns the number of log lines that were dropped, because their reader does not read."""
@@ -202,7 +202,7 @@ class Service:
             reload_problem=self._reloader.problem,
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self.state.adopted_at,
-            config_hash=int.from_bytes(blake2b(self.state.config_text().encode(), digest_size=6).digest()),
+            config_hash=int.from_bytes(blake2b(self.state.config_text.encode(), digest_size=6).digest()),
             external_url=self._options.external_url,
             simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),

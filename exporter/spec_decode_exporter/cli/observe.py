@@ -171,7 +171,8 @@ async def _result(arguments: argparse.Namespace, observation: Observation, serve
         write_stdout(text)
         return status
     if arguments.format == PROMETHEUS:
-        write_stdout(await ExporterState(observation.fleet).metrics_text())
+        state = ExporterState(observation.fleet)
+        write_stdout(state.metrics.text(await state.take()))
         # Its series say whether speculation pays: a script must not discard them because it does not.
         return ExitStatus.GOOD if all(target.engines for target in view.targets) else ExitStatus.FAILED
     write_stdout(json_report(view) if arguments.format == "json" else report(view, style))

@@ -116,7 +116,7 @@ async def read_snapshot_of(url: str) -> SavedSnapshot:
     Raises:
         SavedFileError: The exporter does not answer, or its format is that of another version.
     """
-    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES)
     body = b""
     try:
         body = (await client.get(url)).body

@@ -172,11 +172,10 @@ def advice(
         for effect in (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
     )
     if mixture is not None:
-        low, high = (
-            f"{kind_name(mixture.label, kind.value)} {kind.length.value:.2f} tokens a draft"
-            for kind in (mixture.low, mixture.high)
-        )
-        yield f"Their average hides that speculation gives {low}, and {high}."
+        low, high = mixture.low, mixture.high
+        few, many = (kind_name(mixture.label, kind.value) for kind in (low, high))
+        gives = f"gives {low.length.value:.2f} tokens a draft to {few}, and {high.length.value:.2f} to {many}"
+        yield f"Their average hides that speculation {gives}."
     if losing:
         place = "on replicas without speculation" if gaining else "without speculation"
         yield f"Serve {_named(losing, summary.requests)} {place}, or with fewer draft tokens."

@@ -64,11 +64,11 @@ def bucket_labels(bounds: Sequence[float]) -> list[str]:
 
 
 def bucket_text(label: str) -> str:
-    """Return the text of a bucket: ``0.3-0.7`` is "up to 0.7", ``>1`` "above 1"; other texts stay."""
+    """Return the text of a bucket: ``0.3-0.7`` is "up to 0.7", ``>64000`` "above 64,000"; others stay."""
     if label.startswith(">"):
-        return f"above {label.removeprefix('>')}"
+        return f"above {Decimal(label.removeprefix('>')):,}"
     lower, _, upper = label.rpartition("-")
-    return f"up to {upper}" if lower else label
+    return f"up to {Decimal(upper):,}" if lower else label
 
 
 class RequestWork(NamedTuple):

@@ -27,17 +27,13 @@ from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError, r
 if TYPE_CHECKING:
     from spec_decode_exporter.config.http_settings import HttpSettings
 
-USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
-"""Beginning of the exporter's User-Agent, whose polls another exporter rejects."""
-COMMAND_AGENT: Final = f"spec-decode-exporter-command/{__version__}"
-"""User-Agent of a command that reads an exporter."""
 MAX_FRAMING: Final = 64 * 2**10  # bytes of a response besides its body: status, headers, chunks, trailers
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
 """Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
 
 _HEADERS: Final = {
-    "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
+    "User-Agent": f"spec-decode-exporter/{__version__}",
     # Without OpenMetrics: prometheus_client, behind vLLM's filtered page, prefers it whatever the q-values
     # are, and then renames series with a colon. A server that only writes OpenMetrics is read too.
     "Accept": "text/plain;version=0.0.4, */*;q=0.1",
@@ -325,14 +321,12 @@ class Client:
         timeout: float,
         max_body: int,
         resolver: Resolver = CONFIG_RESOLVER,
-        is_command: bool = False,
     ) -> None:
         """Send requests with the credentials of ``http``, each for ``timeout`` seconds at most.
 
-        ``max_body`` is in bytes. A command reads an exporter: by ``COMMAND_AGENT``.
+        ``max_body`` is in bytes.
         """
-        self._http, self._timeout, self._max_body = http, timeout, max_body
-        self._resolver, self._is_command = resolver, is_command
+        self._http, self._timeout, self._max_body, self._resolver = http, timeout, max_body, resolver
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
         self._spent = [0.0]
@@ -374,8 +368,7 @@ class Client:
             url = Url.of(address)
         except ValueError as error:
             raise PollError("malformed", f"the URL {error}") from None
-        agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
-        headers = {"Host": url.authority, **_HEADERS, **agent, **credentials.headers(self._http)}
+        headers = {"Host": url.authority, **_HEADERS, **credentials.headers(self._http)}
         lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         return url, "\r\n".join([*lines, "", ""]).encode("ascii")
 

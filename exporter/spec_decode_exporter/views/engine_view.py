@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
@@ -30,21 +29,9 @@ from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.views import verdict_text as sentences
 from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
 from spec_decode_exporter.views.latency_view import LatencyComparisonView, latency_comparison_view
-from spec_decode_exporter.views.setting_text import (
-    measure_text,
-    obstacle_text,
-    ranges,
-    setting_text,
-    speculative_config,
-)
-from spec_decode_exporter.views.verdict_text import (
-    memory_text,
-    recommendation_text,
-    usual_length_text,
-    verdict_text,
-)
 from spec_decode_exporter.views.words import Standing
 from spec_decode_exporter.window.poll import Check, Reset
 
@@ -238,16 +225,18 @@ def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
 def setting_view(snapshot: EngineSnapshot) -> SettingView:
     """Return the document of an engine's recommended setting."""
     evaluation, setting = snapshot.evaluation, snapshot.evaluation.setting
-    config, is_complete = speculative_config(evaluation)
+    config, is_complete = sentences.speculative_config(evaluation)
     low, high = setting.known or (None, None)
     return SettingView.of(
         setting,
-        schedule=ranges(setting),
+        schedule=sentences.ranges(setting),
         speculative_config=config,
         complete=is_complete,
-        text=setting_text(snapshot),
-        measure=measure_text(evaluation),
-        obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],
+        text=sentences.setting_text(snapshot),
+        measure=sentences.measure_text(evaluation),
+        obstacles=[
+            ObstacleView(name=each, text=sentences.obstacle_text(each, setting)) for each in setting.obstacles
+        ],
         lowest_running_requests=low,
         highest_running_requests=high,
     )
@@ -262,11 +251,6 @@ def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
     return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
 
 
-def _usual_length(snapshot: EngineSnapshot) -> str:
-    its = snapshot.evaluation.known.speculation
-    return "" if its.drafts_in_parallel else usual_length_text(its.method, snapshot.tokens)
-
-
 def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
     best = snapshot.evaluation.decision.advice.tokens
     return tuple(
@@ -276,8 +260,8 @@ def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
 
 
 def _used(snapshot: EngineSnapshot) -> tuple[UsedTokensView, ...]:
-    cost = snapshot.evaluation.known.cost
-    return tuple(_used_tokens(*use, cost) for use in snapshot.compute_token_use().items())
+    uses = snapshot.compute_token_use().items()
+    return tuple(_used_tokens(tokens, its, snapshot.evaluation.known.cost) for tokens, its in uses)
 
 
 def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
@@ -294,15 +278,9 @@ def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
-    its = {name: edges(share, buckets) for name, share in LATENCY_QUANTILES}
-    return QuantilesView(
-        **{name: quantile(share, buckets) for name, share in LATENCY_QUANTILES},
-        buckets={
-            name: BucketView(lower=each.lower, upper=each.upper if each.upper < inf else None)
-            for name, each in its.items()
-            if each is not None
-        },
-    )
+    values = {name: quantile(share, buckets) for name, share in LATENCY_QUANTILES}
+    found = {name: each for name, share in LATENCY_QUANTILES if (each := edges(share, buckets))}
+    return QuantilesView.model_validate({**values, "buckets": found})
 
 
 def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:
@@ -330,20 +308,20 @@ class EngineView(View):
     engine = fact("The label `engine`: its number among the server's engines.", str, lambda view: str(view.labels["engine"]))
     state = _row("State of speculation.", State, lambda its: its.evaluation.state)
     verdict = _row("Verdict to show: another one by the evaluated window must last before it replaces this one.", Verdict, lambda its: its.evaluation.verdict)
-    verdict_text = _row("The state and the verdict in one sentence; if it is unclear, with what is likely.", str, verdict_text)
+    verdict_text = _row("The state and the verdict in one sentence; if it is unclear, with what is likely.", str, sentences.verdict_text)
     pays_share_ratio = _row("Share of published costs, or of the speed-up's interval (log scale), at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
     evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
     evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
     ways_to_know = fact("How to find out whether speculation pays, cheapest first; empty unless the cost of drafting decides it.", tuple[CostMeasurement, ...], _ways)
     recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
-    recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
+    recommendation_text = _row("The recommendation in one sentence.", str, sentences.recommendation_text)
     setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
     method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
     method_source = _row("`configured`, `label`, `pod_arguments`, `server_info` or `model_name`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
     draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
     configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
-    memory_return_text = _row("Return on the drafter's memory, compared with that of KV cache; empty if unknown.", str, lambda its: memory_text(its.evaluation.longest))
-    usual_length_text = _row("Acceptance length that others published for the method, for orientation; empty without any.", str, _usual_length)
+    memory_return_text = _row("Return on the drafter's memory, compared with that of KV cache; empty if unknown.", str, lambda its: sentences.memory_text(its.evaluation.longest))
+    usual_length_text = _row("Acceptance length that others published for the method, for orientation; empty without any.", str, sentences.usual_length_text)
     recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: its.evaluation.decision.advice.tokens)
     cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.longest.cost) if its.evaluation.longest.cost else None)
     baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.evaluation.known.baseline) if its.evaluation.known.baseline else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field, InstanceOf
 
@@ -194,14 +194,11 @@ def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integ
     return sum(known) if known else None
 
 
-_NO_FAILURES: Final = dict.fromkeys(REASONS, 0)
-
-
 def target_view(status: TargetStatus) -> TargetView:
     """Return the document of a target."""
     return TargetView.of(
         status,
-        poll_failures={**_NO_FAILURES, **status.record.failures},
+        poll_failures={reason: status.record.failures[reason] for reason in REASONS},
         engines=tuple(engine_id(status.name, *engine) for engine in status.engines),
     )
 
@@ -217,13 +214,11 @@ def experiment_views(arms: Arms, errors: Isolation, part: str) -> Iterator[Exper
 
 
 def _experiment(name: str, baseline: str, arms: Arms) -> ExperimentView:
-    views = tuple(_arm(labels["arm"], its) for labels, its in arms)
-    return ExperimentView(experiment=name, baseline=baseline, arms=views)
-
-
-def _arm(name: str, its: ArmFindings) -> ArmView:
-    windows = (ArmWindowView.of(each, window=format_duration(each.length)) for each in its.windows)
-    return ArmView.of(its, arm=name, windows=tuple(windows))
+    views = []
+    for labels, its in arms:
+        windows = [ArmWindowView.of(each, window=format_duration(each.length)) for each in its.windows]
+        views.append(ArmView.of(its, arm=labels["arm"], windows=windows))
+    return ExperimentView(experiment=name, baseline=baseline, arms=tuple(views))
 
 
 def grouped(engines: Engines, names: Sequence[str]) -> list[tuple[Mapping[str, str], Engines]]:

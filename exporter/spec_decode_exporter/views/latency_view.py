@@ -78,8 +78,7 @@ def _view(each: Quantile, found: QuantileRatio | Incomparable, *histograms: Buck
     if isinstance(found, Incomparable):
         text = _REASONS.get(found, f"needs {needed_observations(each.share)} requests")
         return ComparedQuantileView(**more, text=text, reason=found)
-    ends = {name: end for name, end in found.bounds._asdict().items() if end < inf}
-    return ComparedQuantileView(**more, **ends, text=ratio_text(found), ratio=found.value)
+    return ComparedQuantileView(**more, **found.bounds._asdict(), text=ratio_text(found), ratio=found.value)
 
 
 def quantile_text(value: float | None, bucket: Edges | None) -> str:

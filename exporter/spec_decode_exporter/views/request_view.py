@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
@@ -11,9 +12,6 @@ from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
 from spec_decode_exporter.requests.store import RequestFindings
 from spec_decode_exporter.requests.summary import ACCEPTANCE_BINS, Effect, Percentiles
 from spec_decode_exporter.views.document import Estimated, View, at, fact
-
-_Member = tuple[type[View], object, Mapping[str, object]]
-"""Document of a list, its record, and what the record lacks."""
 
 
 # fmt: off
@@ -121,7 +119,6 @@ class RequestsView(View):
     models: tuple[RequestModelView, ...]
     users: tuple[RequestUserView, ...] = at("Empty unless users are kept.")
     prompts: tuple[RequestPromptsView, ...] = at("Empty unless senders report `usage.prompt_tokens`.", default=())
-
 # fmt: on
 
 
@@ -143,19 +140,19 @@ def head(findings: RequestFindings) -> dict[str, Any]:
 
 def lists(findings: RequestFindings, errors: Isolation) -> dict[str, Iterator[View]]:
     """Return the lists, whose members are built lazily; one that fails is omitted."""
-    windows = [(its, {"window": name}) for name, its in findings.windows.items()]
-    members: dict[str, Iterable[_Member]] = {
-        "windows": [(RequestWindowView, its, name) for its, name in windows],
-        "groups": [(RequestGroupView, each, name) for its, name in windows for each in its.groups],
-        "models": [(RequestModelView, each, name) for its, name in windows for each in its.models],
-        "users": [(RequestUserView, each, {}) for each in findings.users],
-        "prompts": [(RequestPromptsView, each, {}) for each in findings.prompts],
+    windows = findings.windows.items()
+    members: dict[str, Iterable[Callable[[], View]]] = {
+        "windows": [partial(RequestWindowView.of, its, window=name) for name, its in windows],
+        "groups": [
+            partial(RequestGroupView.of, each, window=name) for name, its in windows for each in its.groups
+        ],
+        "models": [
+            partial(RequestModelView.of, each, window=name) for name, its in windows for each in its.models
+        ],
+        "users": [partial(RequestUserView.of, each) for each in findings.users],
+        "prompts": [partial(RequestPromptsView.of, each) for each in findings.prompts],
     }
     return {
-        name: errors.each("requests", each, lambda _: NO_ITEM, _document) for name, each in members.items()
+        name: errors.each("requests", each, lambda _: NO_ITEM, lambda view: view())
+        for name, each in members.items()
     }
-
-
-def _document(member: _Member) -> View:
-    view, record, fields = member
-    return view.of(record, **fields)

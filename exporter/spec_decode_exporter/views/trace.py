@@ -1,13 +1,17 @@
-"""Acceptance of the last minutes in pieces of time, for the lines of the page."""
+"""Acceptance of an engine in pieces of the last minutes, and by load, for the charts of the page."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
-from math import ceil
+from math import ceil, inf, sqrt
+from operator import truediv
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.window.engine_windows import Window, columns
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
+from spec_decode_exporter.window.engine_windows import Window, columns, scaled
 
 TRACE_SECONDS: Final = 300.0
 TRACE_PIECES: Final = 60
@@ -47,3 +51,42 @@ def _pieces(seconds: float, now: float, number: int) -> tuple[list[float], tuple
     step = seconds / number
     begins = [(now // step - number + piece) * step for piece in range(number + 1)]
     return begins, tuple(now - (begin + min(begin + step, now)) / 2 for begin in begins)
+
+
+class LengthAtLoad(NamedTuple):
+    """Drafts of a window's polls at loads within a doubling."""
+
+    first: int
+    """Fewest running requests."""
+    last: int
+    drafts: int
+    length: Estimate
+    """Acceptance length."""
+
+
+def lengths_by_load(its: WindowEvaluation) -> list[LengthAtLoad]:
+    """Return the acceptance length by load, ascending; empty without two loads that have bounds.
+
+    It may fall with the load, on the same prompts.
+    """
+    if its.window.mean.running_requests is None:
+        return []
+    (polls,) = columns(its.increments, "polls")
+    places: dict[int, list[int]] = defaultdict(list)
+    for place, load in enumerate(map(truediv, scaled(its.increments, "load_billionths"), polls)):
+        places[2 ** max(1, round(load)).bit_length()].append(place)
+    rows = [row for end in sorted(places) if (row := _at_load(its, end, places[end]))]
+    return rows if len(rows) > 1 else []
+
+
+def _at_load(its: WindowEvaluation, end: int, places: Sequence[int]) -> LengthAtLoad | None:
+    """Return the row of loads below ``end``; their share of the polls has that share of the cosines."""
+    counted = columns(its.increments, "drafts", "accepted_tokens")
+    drafts, accepted = ([column[place] for place in places] for column in counted)
+    cosines = round(its.cosines * len(places) / len(its.increments))
+    error = sqrt((its.draft_variance or 0.0) / (sum(drafts) or 1))
+    found = estimate_of(accepted, drafts, cosines, (0.0, len(its.positions) or inf), error)
+    if found is None:
+        return None
+    length = found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
+    return LengthAtLoad(end // 2, end - 1, sum(drafts), length)

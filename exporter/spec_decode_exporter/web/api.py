@@ -1,4 +1,4 @@
-"""The JSON API under ``/api/v1``: its handlers, their parameters, and the table of its endpoints.
+"""The JSON API under ``/api/v1``: its handlers, their parameters, the table of its endpoints, and OpenAPI 3.1.
 
 JSON is built one engine at a time, so that polls run in between. Pages of other sites cannot send requests to
 the ingest: a browser sends a CORS preflight before JSON, and the exporter does not allow it.
@@ -9,53 +9,48 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from http import HTTPStatus
-from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Final
+from operator import itemgetter
+from typing import Any, Final
 
+import msgspec
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from pydantic.json_schema import models_json_schema
 from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
-from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, NotJsonError, Refusal, SentRequest
+from spec_decode_exporter.views import fleet_view
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    EventsView,
-    SnapshotView,
-    TargetsView,
-    experiment_views,
-    group_view,
-    grouped,
-)
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
     JSON,
+    PROBLEM,
     Endpoint,
     Parameter,
+    ProblemView,
     Query,
     RequestError,
     wrong_parameters,
 )
-from spec_decode_exporter.web.openapi import NDJSON, document
 from spec_decode_exporter.web.state import STATE
 
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
+NDJSON: Final = "application/x-ndjson"
 INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODY_BYTES: Final = 1024 * 1024
 BODY_SECONDS: Final = 10.0
 """Seconds for a client to send a body."""
-MAX_BODIES: Final = 8
-"""Concurrent bodies of requests: each may be in memory as a whole."""
 DROPPED: Final = "X-Spec-Decode-Dropped"
 """Header: requests that the sender dropped since the last accepted body."""
 TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
@@ -65,6 +60,16 @@ _NUMBER: Final = "[0-9]{1,9}"
 _REJECTED: Final = frozenset({400, 408, 413, 415, 503})
 """Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
 _LINES: Final = {JSON: False, NDJSON: True}
+_INFO: Final = {
+    "title": "spec-decode-exporter",
+    "version": __version__,
+    "summary": "Current state of vLLM's speculative decoding",
+    "description": "Everything under /api/v1/ is stable: fields and parameters may be added, and none is "
+    "renamed, removed or changed in meaning. Every path that supports GET supports HEAD. A web configuration "
+    "may require a password or a client certificate.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SCHEMAS: Final = "#/components/schemas/"
 _LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -110,20 +115,23 @@ async def snapshot(request: web.Request, query: Query) -> bytes:
     """Return the selected engines, and groups of them."""
     state, errors = request.app[STATE], request.app[STATE].errors
     shown, wanted = query["window"], query["verdict"]
-    _check_windows(shown, state.windows())
-    _check_labels(query, state.labels())
+    labels = [pair.partition("=")[0] for pair in query["match"]]
+    _check("window", shown, state.windows(), "window that is not configured")
+    _check("match", labels, state.labels(), "label that no target has")
+    _check("group_by", query["group_by"], state.labels(), "label that no target has")
     taken, now = await state.snapshot(), state.clock.wall()
     engines = [
         (labels, engine)
         for labels, engine in taken.engines
         if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
     ]
-    groups = grouped(engines, query["group_by"]) if query["group_by"] else []
-    views = errors.each("snapshot", groups, itemgetter(0), lambda each: group_view(*each, shown))
+    groups = fleet_view.grouped(engines, query["group_by"]) if query["group_by"] else []
     members = {
         "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
-        "groups": errors.each("snapshot", views, attrgetter("labels"), encoded),
-        "experiments": map(encoded, experiment_views(taken.experiments, errors, "snapshot")),
+        "groups": errors.each(
+            "snapshot", groups, itemgetter(0), lambda each: encoded(fleet_view.group_view(*each, shown))
+        ),
+        "experiments": map(encoded, fleet_view.experiment_views(taken.experiments, errors, "snapshot")),
     }
     return await joined(members, time=now, version=state.version, last_event=taken.last_event)
 
@@ -147,8 +155,11 @@ def _engine(labels: Mapping[str, str], its: EngineSnapshot, shown: tuple[str, ..
 async def targets(request: web.Request, _query: Query) -> bytes:
     """Return every target."""
     state = request.app[STATE]
-    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await joined({"targets": views}, time=state.clock.wall())
+    snapshot, now = await state.snapshot(), state.clock.wall()
+    views = state.errors.each(
+        "targets", snapshot.targets, itemgetter(0), lambda target: encoded(fleet_view.target_view(target[1]))
+    )
+    return await joined({"targets": views}, time=now)
 
 
 async def events(request: web.Request, query: Query) -> bytes:
@@ -166,7 +177,7 @@ async def events(request: web.Request, query: Query) -> bytes:
 async def requests(request: web.Request, query: Query) -> bytes:
     """Return the findings of the selected requests."""
     state = request.app[STATE]
-    _check_windows(query["window"], state.windows())
+    _check("window", query["window"], state.windows(), "window that is not configured")
     findings = (await state.snapshot()).requests
     wanted = {"model_name" if name == "model" else name: values for name, values in query.items()}
     members = {
@@ -197,7 +208,7 @@ async def take_requests(request: web.Request, _query: Query) -> bytes:
 
 async def openapi(_request: web.Request, _query: Query) -> bytes:
     """Return the OpenAPI document."""
-    return _described()
+    return document()
 
 
 # fmt: off
@@ -207,20 +218,15 @@ _HEADERS: Final = (
     Parameter(TOO_COSTLY, f"Number of the requests in {DROPPED} that the middleware inside vLLM did not read, because they exceed its limits. {_WITHOUT}", schema=_text(pattern=f"^{_NUMBER}$")),
 )
 ENDPOINTS: Final = (
-    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, SnapshotView, SNAPSHOT),
+    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, fleet_view.SnapshotView, SNAPSHOT),
     Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView),
-    Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, TargetsView),
-    Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, EventsView, EVENTS),
+    Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, fleet_view.TargetsView),
+    Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, fleet_view.EventsView, EVENTS),
     Endpoint("GET", INGEST_PATH, "requests", "Findings of single requests by type and temperature, and of their mix", requests, RequestsView, REQUESTS),
     Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, body=SentRequest, headers=_HEADERS),
     Endpoint("GET", "/api/v1/openapi.json", "openapi", "This document", openapi),
 )
 # fmt: on
-
-
-@cache
-def _described() -> bytes:
-    return document(ENDPOINTS)
 
 
 def selects(query: Query, labels: Mapping[str, str]) -> bool:
@@ -237,20 +243,10 @@ def _has(query: Query, item: object, *names: str) -> bool:
     return all(not query[name] or getattr(item, name, query[name][0]) in query[name] for name in names)
 
 
-def _check_windows(requested: Iterable[str], configured: Sequence[str]) -> None:
-    """Reject windows that are not configured."""
-    if not set(requested) <= set(configured):
-        problem = f"names a window that is not configured; there are {', '.join(configured)}"
-        raise wrong_parameters([("window", problem)])
-
-
-def _check_labels(query: Query, known: Sequence[str]) -> None:
-    """Reject labels that no target has: a misspelled one would select nothing, and look healthy."""
-    matched = (pair.partition("=")[0] for pair in query["match"])
-    for parameter, names in (("match", matched), ("group_by", query["group_by"])):
-        if not set(names) <= set(known):
-            problem = f"names a label that no target has; there are {', '.join(known)}"
-            raise wrong_parameters([(parameter, problem)])
+def _check(parameter: str, names: Iterable[str], known: Sequence[str], unknown: str) -> None:
+    """Reject names that are not known: a misspelled one would select nothing, and look healthy."""
+    if not set(names) <= set(known):
+        raise wrong_parameters([(parameter, f"names a {unknown}; there are {', '.join(known)}")])
 
 
 def encoded(view: View | RecordedEvent) -> bytes:
@@ -317,21 +313,83 @@ def _is_lines(request: web.Request) -> bool:
 
 
 async def _body(request: web.Request) -> bytes:
-    """Return the body; reject one that is too slow or too long."""
-    parts, size = [], 0
+    """Return the body; reject one that is too slow or longer than ``MAX_BODY_BYTES``."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BODY_BYTES:
-                    detail = (
-                        f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
-                    )
-                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        detail = f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
     except TimeoutError:
         detail = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
-        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+        status = HTTPStatus.REQUEST_TIMEOUT
     except (OSError, web.RequestPayloadError):  # of the client or its TLS, so it is not logged
-        raise RequestError(HTTPStatus.BAD_REQUEST, "The body is incomplete.") from None
-    return b"".join(parts)
+        status, detail = HTTPStatus.BAD_REQUEST, "The body is incomplete."
+    raise RequestError(status, detail)
+
+
+@cache
+def document() -> bytes:
+    """Return the OpenAPI document of all endpoints."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in ENDPOINTS:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    described = {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "security": [{}, {"password": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(),
+            "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
+        },
+    }
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _schemas() -> dict[str, Any]:
+    models: dict[type[View], None] = dict.fromkeys(
+        [ProblemView, *(each.model for each in ENDPOINTS if each.model)]
+    )
+    modes = [(model, "serialization") for model in models]
+    _, defined = models_json_schema(modes, ref_template=_SCHEMAS + "{model}")  # type: ignore[arg-type]
+    bodies = [each.body for each in ENDPOINTS if each.body]
+    _, records = msgspec.json.schema_components(bodies, ref_template=_SCHEMAS + "{name}")
+    schemas: dict[str, Any] = {**defined["$defs"], **records}
+    schemas["Finding"]["properties"]["name"]["enum"] = list(NAMES)
+    return schemas
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    schema = {"$ref": _SCHEMAS + endpoint.model.__name__} if endpoint.model else {}
+    problem = {PROBLEM: {"schema": {"$ref": _SCHEMAS + ProblemView.__name__}}}
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": list(_parameters(endpoint)),
+        **({"requestBody": _request_body(endpoint.body.__name__)} if endpoint.body else {}),
+        "responses": {
+            "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
+            "default": {"description": "An error; `detail` says what it is.", "content": problem},
+        },
+    }
+
+
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for place in (part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")):
+        yield {"name": place, "in": "path", "required": True, "schema": {"type": "string"}}
+    for name, description, _, value, _, repeats, _, example in endpoint.parameters:
+        examples = {"examples": [[example] if repeats else example]} if example else {}
+        schema = {"type": "array", "items": value} if repeats else value
+        yield {"name": name, "in": "query", "description": description, "schema": {**schema, **examples}}
+    for name, description, _, schema, *_ in endpoint.headers:
+        yield {"name": name, "in": "header", "description": description, "schema": schema}
+
+
+def _request_body(record: str) -> dict[str, Any]:
+    """Describe a body of one request, an array, or lines of JSON, which are a string in OpenAPI."""
+    one = {"$ref": _SCHEMAS + record}
+    several = {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}
+    lines = {"type": "string", "description": "One JSON object per line."}
+    content = {JSON: {"schema": {"anyOf": [one, several]}}, NDJSON: {"schema": lines}}
+    return {"required": True, "content": content}

@@ -2,53 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import page
-from spec_decode_exporter.web.api import (
-    ENDPOINTS,
-    INGEST_PATH,
-    MAX_BODIES,
-    count_rejected,
-)
+from spec_decode_exporter.web.api import ENDPOINTS, INGEST_PATH, MAX_BODY_BYTES, count_rejected
 from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, not_found, to_index
 from spec_decode_exporter.web.endpoint import ROOT as API
 from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
+from spec_decode_exporter.web.security import Guard
 from spec_decode_exporter.web.state import STATE, ExporterState
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aiohttp.typedefs import Handler
-
-    from spec_decode_exporter.web.security import Guard
-
-METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
 _log = structlog.get_logger()
 
 
-def _saying(text: str) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return web.Response(text=text)
-
-    return handle
+async def probe(request: web.Request) -> web.Response:
+    """Return that the exporter is healthy, or ready."""
+    return web.Response(text=f"spec-decode-exporter is {request.path.rpartition('/')[2]}.\n")
 
 
 async def config(request: web.Request) -> web.Response:
     """Return the active configuration without its secrets."""
-    return web.Response(text=request.app[STATE].config_text())
+    return web.Response(text=request.app[STATE].config_text)
 
 
 async def reload(request: web.Request) -> web.Response:
@@ -68,7 +55,8 @@ async def reload(request: web.Request) -> web.Response:
 def create_app(state: ExporterState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler."""
     guards = [host_guard(state.allowed_hosts), *([guard.middleware] if guard else [])]
-    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, *guards, _reject_bodies])
+    middlewares = [problems, _hide_errors, *guards, _reject_bodies]
+    app = web.Application(middlewares=middlewares, client_max_size=MAX_BODY_BYTES)
     app[STATE] = state
     app[METRICS] = SharedPage(state.metrics)
 
@@ -80,21 +68,21 @@ def create_app(state: ExporterState, guard: Guard | None = None) -> web.Applicat
     return app
 
 
-def _routes() -> Iterator[web.RouteDef]:
+def _routes() -> Iterator[web.AbstractRouteDef]:
     """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
-    large, bodies = Limit(), Limit(MAX_BODIES)
+    large, bodies = Limit(), Limit()
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
-        **{f"/static/{name}": page.static for name in page.STATIC},
         ROUTE: documentation,
         ROOT.removesuffix("/"): to_index,
-        METRICS_PATH: metrics,
+        "/metrics": metrics,
         "/config": config,
-        "/-/healthy": _saying("spec-decode-exporter is healthy.\n"),
+        "/-/healthy": probe,
         # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
-        "/-/ready": _saying("spec-decode-exporter is ready.\n"),
+        "/-/ready": probe,
     }
+    yield web.static("/static", page.STATIC)
     for path, handler in pages.items():
         yield web.get(path, handler)
     for endpoint in ENDPOINTS:
@@ -121,18 +109,6 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except Exception:  # noqa: BLE001  it is logged with its traceback
         _log.exception("request_failed", method=request.method, path=request.path)
         return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, INTERNAL_ERROR)
-
-
-@web.middleware
-async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reject polls of any exporter: a list of targets may name this exporter by mistake.
-
-    Each poll would render a costly page. Commands that read an exporter have another User-Agent.
-    """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX):
-        text = "This is a spec-decode-exporter. A target is the metrics page of a model server."
-        return error_response(HTTPStatus.BAD_REQUEST, text)
-    return await handler(request)
 
 
 @web.middleware

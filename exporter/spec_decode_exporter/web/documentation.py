@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiohttp import web
 
 from spec_decode_exporter.core.tasks import DOCUMENTATION
-from spec_decode_exporter.web.page import content_of, html_response, render
+from spec_decode_exporter.web.page import html_response, render
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -69,31 +69,25 @@ async def documentation(request: web.Request) -> web.StreamResponse:
     if path not in ("", FILES) and path not in served():
         raise web.HTTPNotFound
     if path.startswith(FILES) and path != FILES:
-        return _file(served()[path])
+        file = served()[path]  # sent from the disk: a client that does not read takes no memory
+        disposition = f'attachment; filename="{file.name}"'
+        headers = {"Content-Type": _TYPES[file.suffix], "Content-Disposition": disposition}
+        return web.FileResponse(file, headers=headers)
     document = await DOCUMENTATION.run(_rendered, path)
-    return await _page(request, document, "../" * (1 + path.count("/")))
+    return await _page(request, "document.html", 1 + path.count("/"), **document._asdict())
 
 
 async def not_found(request: web.Request) -> web.Response:
     """Return the page of an address that has none, with links to those that a reader looks for."""
-    from markupsafe import Markup
-
-    root = "../" * (request.path.count("/") - 1) or "./"
-    content = Markup(  # noqa: S704  it has nothing of the request but the depth of its path
-        f'<h1>Page not found</h1><p>See <a href="{root}">all engines</a> or the '
-        f'<a href="{root}docs/">documentation</a>.</p>'
-    )
-    response = await _page(request, Document("Page not found", content), root)
+    response = await _page(request, "not_found.html", request.path.count("/") - 1)
     response.set_status(404)
     return response
 
 
-async def _page(request: web.Request, document: Document, root: str) -> web.Response:
-    """Return a document as a page; ``root`` leads to "/", relative, as a proxy may add a prefix."""
-    version = request.app[STATE].version
-    return await html_response(
-        request, await render("document.html", **document._asdict(), root=root, version=version)
-    )
+async def _page(request: web.Request, template: str, depth: int, **content: object) -> web.Response:
+    """Return a page ``depth`` folders below "/"; links are relative, as a proxy may add a prefix."""
+    root, version = "../" * depth or "./", request.app[STATE].version
+    return await html_response(request, await render(template, **content, root=root, version=version))
 
 
 @cache
@@ -107,13 +101,6 @@ def served() -> dict[str, Path]:
         for path in sorted((root / folder).glob(pattern))
     }
     return {**files, f"{FILES}{_MIDDLEWARE.name}": _MIDDLEWARE}
-
-
-def _file(path: Path) -> web.Response:
-    headers = {"Content-Disposition": f'attachment; filename="{path.name}"'}
-    return web.Response(
-        body=content_of(path), content_type=_TYPES[path.suffix], charset="utf-8", headers=headers
-    )
 
 
 @cache

@@ -6,23 +6,20 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from msgspec import Struct
+from multidict import MultiMapping
 
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.web.limits import packed_response
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-    from msgspec import Struct
-    from multidict import MultiMapping
 
 ROOT: Final = "/api"
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 MAX_PARAMETERS: Final = 128  # with repeated ones: each value is compared with every engine
-_MAX_NAME_LENGTH: Final = 100  # of a parameter, in an error response
 
 _FORWARDED: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
 _DETAILS: Final = {
@@ -120,7 +117,7 @@ def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
     for name in dict.fromkeys(query):
         parameter, texts = known.get(name), query.getall(name)
         if parameter is None:
-            wrong.append((name[:_MAX_NAME_LENGTH], f"is unknown; there are {', '.join(known) or 'none'}"))
+            wrong.append((name[:100], f"is unknown; there are {', '.join(known) or 'none'}"))
         elif len(texts) > 1 and not parameter.repeats:
             wrong.append((name, "is repeated"))
         else:

@@ -1,14 +1,19 @@
-"""Fleet of the page: engines with a row, counts by verdict and state, and events by engine and target."""
+"""Fleet of the page by its address: engines with a row, counts by verdict and state, and events."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby, islice
-from operator import attrgetter
-from typing import Final
+from itertools import chain, groupby, islice
+from math import inf
+from operator import attrgetter, itemgetter
+from typing import Any, Final, Self
+from urllib.parse import urlencode
+
+from multidict import MultiMapping
 
 from spec_decode_exporter.analysis.missing_evidence import WAYS, CostMeasurement
 from spec_decode_exporter.analysis.verdict import State
@@ -18,8 +23,7 @@ from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.words import Standing
-from spec_decode_exporter.web.query import PageQuery, terms
+from spec_decode_exporter.views.words import STATES, VERDICTS, Standing
 
 MAX_ROWS: Final = 200
 """Maximum number of engines, and of targets, on the page; the filter finds other engines."""
@@ -29,6 +33,109 @@ MAX_ALIKE, MAX_ASKED = 3, 16
 """Maximum ways to find out of one kind, which differ by engine, and engines whose ways are collected."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
+MAX_OPEN: Final = 8
+"""Maximum number of open engines: each is rendered each second."""
+MAX_TEXT: Final = 200
+"""Maximum characters of a filter, and of an id in every link; ids have 12."""
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+
+
+SORTS: Final[Mapping[str, Callable[[EngineView], Any]]] = {
+    "engine": lambda engine: engine.name.casefold(),
+    "speedup": lambda engine: engine.evaluated and engine.evaluated.estimated_speedup_ratio.value,
+    "acceptance": lambda engine: engine.longest and engine.longest.draft_acceptance_ratio.value,
+    "length": lambda engine: engine.longest and engine.longest.acceptance_length_tokens.value,
+    "k": lambda engine: engine.configured_tokens,
+    "step": lambda engine: engine.longest and engine.longest.effective_tokens_per_step,
+    "time": lambda engine: engine.longest and engine.longest.time_per_output_token_seconds,
+}
+"""Columns to sort by."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Filter and open engines, in the order of opening, and the order of the rows."""
+
+    text: str = ""
+    opened: tuple[str, ...] = ()
+    sort: str = ""
+    """Column of ``SORTS``, after ``-`` with the largest first; empty: what needs attention first."""
+
+    @classmethod
+    def read(cls, parameters: MultiMapping[str]) -> Self:
+        """Read the parameters of an address, within the limits."""
+        ids = (engine[:MAX_TEXT] for engine in parameters.getall("engine", []))
+        sort = parameters.get("sort", "")
+        text = parameters.get("q", "")[:MAX_TEXT].strip()
+        return cls(
+            text, tuple(dict.fromkeys(ids))[-MAX_OPEN:], sort if sort.removeprefix("-") in SORTS else ""
+        )
+
+    def filtered(self, text: str) -> PageQuery:
+        """Return a query with another filter."""
+        return replace(self, text=text)
+
+    def toggled(self, engine: str) -> PageQuery:
+        """Return a query with the engine opened, or closed if it is open."""
+        others = tuple(other for other in self.opened if other != engine)
+        return replace(self, opened=others if engine in self.opened else (*others, engine))
+
+    def sorted_by(self, column: str) -> PageQuery:
+        """Return a query with another order: numbers from the largest, then from the smallest, then none."""
+        turns = ["", column, f"-{column}"] if column == "engine" else ["", f"-{column}", column]
+        after = turns[(turns.index(self.sort) + 1) % len(turns)] if self.sort in turns else turns[1]
+        return replace(self, sort=after)
+
+    def in_order(self, engines: Sequence[EngineView]) -> list[EngineView]:
+        """Return engines in the order of the rows."""
+        if not self.sort:
+            return sorted(engines, key=lambda engine: engine.urgency if engine.is_alarming else inf)
+        values = [(SORTS[self.sort.removeprefix("-")](engine), engine) for engine in engines]
+        known = [pair for pair in values if pair[0] is not None]
+        known.sort(key=itemgetter(0), reverse=self.sort.startswith("-"))
+        return [engine for _, engine in [*known, *(pair for pair in values if pair[0] is None)]]
+
+    @property
+    def href(self) -> str:
+        """Relative address: it works behind any prefix."""
+        pairs = [("q", self.text)] if self.text else []
+        pairs += [("sort", self.sort)] if self.sort else []
+        pairs += [("engine", engine) for engine in self.opened]
+        return f"./?{urlencode(pairs)}" if pairs else "./"
+
+    def matches(self, terms: Iterable[tuple[str, str]]) -> bool:
+        """Return whether every word of the filter matches the pairs of key and value; case is ignored.
+
+        A word ``key=value`` matches a complete value of that key. Any other word matches a part of any value.
+        Quotes enclose spaces: ``verdict="too early"``. An open quote extends to the end.
+        """
+        words = [match.replace('"', "") for match in _WORD.findall(self.text.casefold())]
+        known = {(key.casefold(), value.casefold()) for key, value in terms} if words else set()
+        return all(_matches(word, known) for word in words)
+
+
+def _matches(word: str, terms: set[tuple[str, str]]) -> bool:
+    key, separator, value = word.partition("=")
+    if separator and any(key == each for each, _ in terms):
+        return (key, value) in terms
+    return any(word in text for _, text in terms)
+
+
+def terms(engine: EngineView) -> Iterator[tuple[str, str]]:
+    """Yield keys and values that a filter finds: labels, and the words of the page and the API."""
+    yield from engine.labels.items()
+    yield "engine", f"engine {engine.engine}"
+    yield "method", engine.method
+    yield "state", engine.state
+    yield "state", STATES[engine.state].label
+    yield "verdict", engine.verdict
+    if engine.standing is engine.verdict:
+        yield "verdict", VERDICTS[engine.verdict].label
+    yield "action", engine.recommendation
+    yield "action", engine.advice or ""
+    yield from (("dropped", kind) for kind, dropped in engine.drops.dropped.items() if dropped)
+    if engine.has_dropped:
+        yield "dropped", "dropped now"
 
 
 @dataclass(slots=True)
@@ -96,16 +203,14 @@ class Events:
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
         """Index the events by engine and target: every row uses the index."""
         self.all = events
-        self._places: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for place, event in enumerate(events):
-            subject = ("target", event.target) if event.engine_id is None else ("engine", event.engine_id)
-            self._places[subject].append(place)
+        self._of: defaultdict[tuple[str, str | None], list[RecordedEvent]] = defaultdict(list)
+        for event in events:
+            self._of[event.target, event.engine_id].append(event)
 
     def of(self, engine: EngineView) -> list[RecordedEvent]:
         """Return the events of an engine and of its target."""
-        subjects = ("engine", engine.id), ("target", engine.target)
-        places = [place for subject in subjects for place in self._places.get(subject, ())]
-        return [self.all[place] for place in sorted(places)]
+        subjects = (engine.target, engine.id), (engine.target, None)
+        return sorted(chain(*(self._of.get(each, ()) for each in subjects)), key=attrgetter("time"))
 
     def beside(self, engines: Iterable[EngineView]) -> list[RecordedEvent]:
         """Return the events that the panels of these engines do not show."""
@@ -117,7 +222,7 @@ def grouped(events: Iterable[RecordedEvent]) -> list[list[RecordedEvent]]:
     """Return equal events of the same minute together, the newest first; important ones are alone."""
     rows: dict[object, list[RecordedEvent]] = {}
     for event in events:
-        group = (event.type, event_sentence(event), event.time // 60)
+        group = (event.type, event_text(event.type, event.fields), event.time // 60)
         key = event.id if is_important(event) else group
         row = rows.pop(key, [])
         row.append(event)
@@ -135,11 +240,6 @@ def is_important(event: RecordedEvent) -> bool:
     """Return whether an event is an alarm, its end, or a reset."""
     is_neutral = EVENTS[event.type].tone == "neutral"
     return event.bad or not is_neutral or event.fields.get("before") == State.UNREACHABLE
-
-
-def event_sentence(event: RecordedEvent) -> str:
-    """Return an event in words."""
-    return event_text(event.type, event.fields)
 
 
 def shared_ways(engines: Sequence[EngineView]) -> tuple[list[tuple[CostMeasurement, list[str]]], int]:

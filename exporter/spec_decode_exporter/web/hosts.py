@@ -9,17 +9,15 @@ import re
 from collections.abc import Iterable
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+from multidict import MultiMapping
 
 from spec_decode_exporter.core.urls import host_and_port
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.limits import error_response
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler, Middleware
-    from multidict import MultiMapping
 
 _EXTERNAL_URL: Final = re.compile(
     r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
@@ -76,9 +74,6 @@ class AllowedHosts(NamedTuple):
         parents = (host[dot:] for dot, letter in enumerate(host) if letter == ".")
         is_named = host in self.names or any(f"*{parent}" in self.names for parent in parents)
         return is_named or host == "localhost" or _is_address(host)
-
-
-EVERY_HOST: Final = AllowedHosts()
 
 
 def host_guard(allowed: AllowedHosts) -> Middleware:

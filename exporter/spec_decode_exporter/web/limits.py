@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-
-    from aiohttp.typedefs import Handler
-
+MAX_CONNECTIONS: Final = 64  # with TLS, each takes a third of a megabyte; and passwords that wait
+MAX_REQUESTS: Final = 8  # of one kind at a time
 WAIT_SECONDS: Final = 5.0  # in the queue, after which a request is rejected: half of a scrape's timeout
 SEND_SECONDS: Final = 30.0  # for a client to read its response, while it holds a place
 DEFAULT_HEADERS: Final = {
@@ -81,9 +80,9 @@ def _split(body: bytes) -> Iterator[bytes]:
 
 
 class Limit:
-    """Limit of concurrent requests; the others wait in order of arrival."""
+    """Limit of concurrent requests, each in memory as a whole; the others wait in order of arrival."""
 
-    def __init__(self, total: int = 8) -> None:
+    def __init__(self, total: int = MAX_REQUESTS) -> None:
         self._total, self._places = total, asyncio.Semaphore(total)
 
     def limit(self, handler: Handler) -> Handler:

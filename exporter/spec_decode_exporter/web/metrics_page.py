@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.negotiation import choose_format
+from spec_decode_exporter.metrics.negotiation import Format, choose_format
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web.limits import accepts_gzip, in_turn, packed, sent
 from spec_decode_exporter.web.state import STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from spec_decode_exporter.metrics.negotiation import Format
-    from spec_decode_exporter.metrics.page import MetricsPage
-    from spec_decode_exporter.monitor.snapshot import Snapshot
 
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
@@ -62,7 +58,9 @@ class SharedPage:
         async with self._locks[wanted]:
             newest = self._newest.get(wanted)
             if newest is None or newest.snapshot < snapshot.number:
-                newest = Rendering(await self._pieces(snapshot, format_, gzip=gzip), snapshot.number)
+                page = self._page.render(snapshot, format_)
+                pieces = await packed(page) if gzip else [piece async for piece in page]
+                newest = Rendering(pieces, snapshot.number)
                 self._share(wanted, newest)
             return newest
 
@@ -75,12 +73,6 @@ class SharedPage:
         finally:
             rendering.readers.discard(transport)
             self._free()
-
-    async def _pieces(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> list[bytes]:
-        plain = self._newest.get((format_.is_open, False))
-        is_rendered = gzip and plain is not None and plain.snapshot >= snapshot.number
-        page = in_turn(plain.pieces) if plain and is_rendered else self._page.render(snapshot, format_)
-        return await packed(page) if gzip else [piece async for piece in page]
 
     def _share(self, wanted: tuple[bool, bool], new: Rendering) -> None:
         """Replace the shared rendering of this kind."""

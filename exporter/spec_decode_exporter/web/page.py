@@ -15,15 +15,14 @@ from aiohttp import web
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.core.isolation import NO_ITEM
-from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
+from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.monitor.events import EVENTS
+from spec_decode_exporter.monitor.events import EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, id_of
 from spec_decode_exporter.requests.store import GroupFindings, WindowFindings
 from spec_decode_exporter.requests.summary import Effect, Percentiles, bucket_text
 from spec_decode_exporter.views.document import Estimated
-from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import TargetView, experiment_views, target_view
+from spec_decode_exporter.views.fleet_view import experiment_views, target_view
 from spec_decode_exporter.views.headline import (
     engine_headline,
     finding_text,
@@ -32,23 +31,21 @@ from spec_decode_exporter.views.headline import (
     target_trouble,
     time_saved,
 )
-from spec_decode_exporter.views.load_lengths import lengths_by_load
-from spec_decode_exporter.views.trace import Trace, acceptance_trace
+from spec_decode_exporter.views.trace import Trace, acceptance_trace, lengths_by_load
 from spec_decode_exporter.views.verdict_text import BASES, SOURCES
 from spec_decode_exporter.views.words import STATES, VERDICTS
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
-    SLICE,
+    MAX_TEXT,
     Events,
+    PageQuery,
     ShownFleet,
-    event_sentence,
     grouped,
     selected,
     shared_ways,
 )
 from spec_decode_exporter.web.limits import packed_response
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, PageQuery
 from spec_decode_exporter.web.state import STATE, ExporterState
 from spec_decode_exporter.window.engine_windows import Means, Window
 
@@ -57,13 +54,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from spec_decode_exporter.core.isolation import Isolation
-    from spec_decode_exporter.monitor.snapshot import Snapshot
 
 Facts = dict[str, Any]
 """What the templates read, by name."""
 
-STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-"""Files of the page, with their types."""
+STATIC: Final = Path(__file__).parent / "static"
+"""Folder of the page's styles, script and icon: its security policy allows no others."""
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
@@ -85,31 +81,17 @@ _EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
 
 async def page(request: web.Request) -> web.Response:
     """Serve the whole page."""
-    facts = await _facts(request)
-    shown = await content(request.app[STATE].errors, facts)
+    state = request.app[STATE]
+    facts = await page_facts(state, PageQuery.read(request.query))
+    shown = await content(state.errors, facts)
     return await html_response(request, await render("page.html", content=shown, root="./", **facts))
 
 
 async def fragment(request: web.Request) -> web.Response:
     """Serve the current content of the page."""
-    return await html_response(request, await content(request.app[STATE].errors, await _facts(request)))
-
-
-async def _facts(request: web.Request) -> Facts:
-    return await page_facts(request.app[STATE], PageQuery.read(request.query))
-
-
-async def static(request: web.Request) -> web.Response:
-    """Serve a file of the page: its security policy allows no other styles and scripts."""
-    name = request.path.rpartition("/")[2]
-    body = content_of(Path(__file__).parent / "static" / name)
-    return web.Response(body=body, content_type=STATIC[name], charset="utf-8")
-
-
-@cache
-def content_of(path: Path) -> bytes:
-    """Read a file once: clients that do not read share its memory."""
-    return path.read_bytes()
+    state = request.app[STATE]
+    facts = await page_facts(state, PageQuery.read(request.query))
+    return await html_response(request, await content(state.errors, facts))
 
 
 async def html_response(request: web.Request, text: str) -> web.Response:
@@ -120,9 +102,9 @@ async def html_response(request: web.Request, text: str) -> web.Response:
 async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
     snapshot, errors = await state.snapshot(), state.errors
-    monotonic, now = state.clock.monotonic(), state.clock.wall()
-    fleet = await ShownFleet.of(snapshot.engines, query, errors)
-    targets = await _targets(errors, snapshot)
+    fleet, now = await ShownFleet.of(snapshot.engines, query, errors), state.clock.wall()
+    views = errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1]))
+    targets = sorted(views, key=target_trouble)
     await yield_to_event_loop()  # headline and time saved read all engines in one piece
     return {
         "version": state.version,
@@ -137,7 +119,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "requests": snapshot.requests,
         "experiments": list(experiment_views(snapshot.experiments, errors, "page")),
         "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
-        "trace": partial(trace, now=monotonic),
+        "trace": partial(acceptance_trace, now=state.clock.monotonic()),
         "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),
     }
 
@@ -180,27 +162,12 @@ def _environment() -> Environment:
     return environment
 
 
-async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
-    """Return the targets, those with trouble first; yield to the event loop after each ``SLICE``."""
-    views, pace = [], Pace(SLICE)
-    for view in errors.each("page", snapshot.targets, itemgetter(0), lambda target: target_view(target[1])):
-        views.append(view)
-        await pace.done()
-    return sorted(views, key=target_trouble)
-
-
-def trace(engine: EngineView, now: float) -> Trace | None:
-    """Return the acceptance over time of an engine; None without a window. ``now`` is monotonic."""
-    windows = engine.snapshot.evaluation.windows
-    return acceptance_trace(windows[-1].window, now) if windows else None
-
-
 def paths(its: Trace) -> tuple[str, str]:
     """Return the lines of a chart 600 wide and 100 high, and the area below; an unknown value is a gap."""
     lines, areas = [], []
     points = [
         "" if ratio is None else f"{x} {max(100 - 100 * ratio, 0.0):.0f}"
-        for x, ratio in zip(_places(its.ages, its.seconds), its.ratios, strict=True)
+        for x, ratio in zip((_place(age, its.seconds) for age in its.ages), its.ratios, strict=True)
     ]
     for run in (list(run) for is_known, run in groupby(points, bool) if is_known):
         begin, end, line = run[0].split()[0], run[-1].split()[0], "L".join(run)
@@ -209,31 +176,20 @@ def paths(its: Trace) -> tuple[str, str]:
     return "".join(lines), "".join(areas)
 
 
-@lru_cache(maxsize=8)  # the charts of a page have the same places
-def _places(ages: tuple[float, ...], seconds: float) -> tuple[str, ...]:
-    """Return the places of ages on the time axis, which is ``seconds`` long."""
-    return tuple(_place(age, seconds) for age in ages)
-
-
+@lru_cache(maxsize=512)  # the charts of a page have the same places
 def _place(age: float, seconds: float) -> str:
+    """Return the place of an age on the time axis, which is ``seconds`` long."""
     return f"{600 * (1 - min(age / seconds, 1.0)):.0f}"
-
-
-def chart_title(its: Trace, write: Callable[[float], str]) -> str:
-    """Return a chart in words; ``write`` writes a ratio."""
-    known = [ratio for ratio in its.ratios if ratio is not None]
-    minutes = f"{its.seconds / 60:g} min"
-    if not known:
-        return f"Nothing was drafted in the last {minutes}."
-    when = "last" if its.ratios[-1] is None else "now"
-    now, low, high = map(write, (known[-1], min(known), max(known)))
-    return f"Acceptance rate over the last {minutes}: {now} {when}, between {low} and {high}."
 
 
 def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple[str, str, str]]:
     """Return place, tone and text of the events of the last ``seconds``; ``now`` is Unix time."""
     return [
-        (_place(max(now - event.time, 0.0), seconds), EVENTS[event.type].tone, event_sentence(event))
+        (
+            _place(max(now - event.time, 0.0), seconds),
+            EVENTS[event.type].tone,
+            event_text(event.type, event.fields),
+        )
         for event in events
         if now - event.time <= seconds
     ]
@@ -267,27 +223,14 @@ def in_order(
     return [(group, {label: its.get(group.key) for label, its in ratios.items()}) for group in own]
 
 
-def prompt_bucket(label: str) -> str:
-    """Return the text of a bucket's label: ``0-1000`` is "up to 1,000", ``>64000`` "above 64,000"."""
-    words, _, bound = bucket_text(label).rpartition(" ")
-    return f"{words} {int(bound):,}"
-
-
 # fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
-    bucket_text, chart_title, counts, engine_headline, event_sentence, finding_text, grouped, id_of, in_order,
-    lengths_by_load, marks, paths, prompt_bucket, quote, selected, shared_ways, target_problem,
+    bucket_text, counts, engine_headline, event_text, finding_text, grouped, id_of, in_order,
+    lengths_by_load, marks, paths, quote, selected, shared_ways, target_problem,
 )
-# fmt: on
 _VALUES: Final[dict[str, object]] = {
-    "MAX_EVENTS": MAX_EVENTS,
-    "MAX_FILTER": MAX_FILTER,
-    "MAX_ID": MAX_ID,
-    "MAX_ROWS": MAX_ROWS,
-    "BASES": BASES,
-    "SOURCES": SOURCES,
-    "EVENTS": EVENTS,
-    "STATES": STATES,
-    "VERDICTS": VERDICTS,
+    "BASES": BASES, "SOURCES": SOURCES, "EVENTS": EVENTS, "STATES": STATES, "VERDICTS": VERDICTS,
+    "MAX_EVENTS": MAX_EVENTS, "MAX_ROWS": MAX_ROWS, "MAX_TEXT": MAX_TEXT,
     "FIGURES": [figure for figure in FIGURES if not figure.index],
 }
+# fmt: on

@@ -17,30 +17,26 @@ from http import HTTPStatus
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import structlog
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 from pydantic import AfterValidator, ConfigDict, SecretStr, WithJsonSchema
 
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, MistakesError, Problem
 from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, NotEmpty, ReadableFile, Section, matches
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import PASSWORDS, WEB_CONFIGURATION
-from spec_decode_exporter.web.limits import error_response
-
-if TYPE_CHECKING:
-    from aiohttp.typedefs import Handler
-
-    from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.web.limits import MAX_CONNECTIONS, error_response
 
 VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
 MIN_BCRYPT_COST: Final = 4
 MAX_BCRYPT_COST: Final = 16  # a comparison takes about 5 s then; each step doubles the time
-MAX_CHECKS: Final = 64  # passwords that wait to be compared, as many as there are connections
 CHECK_INTERVAL: Final = 1.0  # seconds between two checks of the files
 _MAX_CACHED: Final = 1000  # right passwords
 _SIGNIFICANT_BYTES: Final = 72  # of a password: bcrypt ignores the rest
@@ -254,10 +250,6 @@ class LiveWebConfig:
             )
 
 
-class TooManyChecksError(Exception):
-    """Too many passwords wait to be compared."""
-
-
 class Passwords:
     """Compares passwords with bcrypt hashes in a thread, one at a time; caches digests of right ones.
 
@@ -271,15 +263,15 @@ class Passwords:
         self._lock, self._waiting = asyncio.Lock(), 0
 
     async def match(self, users: Mapping[str, SecretStr], name: str, password: bytes) -> bool:
-        """Return whether ``password`` is that of the user ``name``, or raise TooManyChecksError."""
+        """Return whether ``password`` is that of the user ``name``, or raise asyncio.QueueFull."""
         password = password[:_SIGNIFICANT_BYTES]
         chosen = int.from_bytes(self._digest(name.encode("utf-8", "surrogateescape"))) % len(users)
         hashed = (users.get(name) or list(users.values())[chosen]).get_secret_value()
         key = self._digest(hashed.encode() + password)  # all hashes have the same length
         if name in users and key in self._right:
             return True
-        if self._waiting >= MAX_CHECKS:
-            raise TooManyChecksError
+        if self._waiting >= MAX_CONNECTIONS:
+            raise asyncio.QueueFull
         self._waiting += 1
         try:
             async with self._lock:
@@ -316,7 +308,7 @@ class Guard:
         credentials = _credentials(request.headers.get(hdrs.AUTHORIZATION, ""))
         try:
             is_known = not users or (credentials and await self._passwords.match(users, *credentials))
-        except TooManyChecksError:
+        except asyncio.QueueFull:
             text = "Too many passwords wait to be checked; retry later."
             return error_response(HTTPStatus.SERVICE_UNAVAILABLE, text, close=True)
         if not is_known:

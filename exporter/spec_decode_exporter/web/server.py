@@ -15,31 +15,25 @@ import math
 import os
 import re
 import socket
+import ssl
 import termios
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.core.urls import MAX_PORT
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, error_response
-
-if TYPE_CHECKING:
-    import ssl
-
-    from aiohttp import StreamReader
+from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, MAX_CONNECTIONS, error_response
 
 UNIX_PREFIX: Final = "unix:"
-MAX_CONNECTIONS: Final = 64  # with TLS, each takes a third of a megabyte
 MAX_LINE_BYTES: Final = 8190  # of a request line, and of a header with its name
 MAX_HEADERS: Final = 64
 MAX_HEAD_BYTES: Final = 32 * 1024  # of an unfinished head, after which no more is read
@@ -164,8 +158,7 @@ def _text(address: Address) -> str:
     return f"{UNIX_PREFIX}{address}" if isinstance(address, Path) else str(address)
 
 
-@dataclass(frozen=True, slots=True)
-class Tls:
+class Tls(NamedTuple):
     """TLS of new connections, asked at the begin of each."""
 
     context: Callable[[], ssl.SSLContext | None] = lambda: None  # None without TLS

@@ -25,8 +25,7 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
-from spec_decode_exporter.views.fleet_view import TargetView, target_view
-from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
+from spec_decode_exporter.web.hosts import AllowedHosts
 
 SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
 _SLICE: Final = 32  # engines between two yields to the event loop: less than a millisecond of work
@@ -52,16 +51,20 @@ class ExporterState:
         self.events, self.clock, self.errors = shared.events, shared.clock, shared.errors
         self.metrics = MetricsPage(lambda: fleet.config.metrics, self.errors, collectors)
         shared.prepare = self.metrics.prepare
-        self.reload: Callable[[], Awaitable[None]] | None = (
-            None  # with the lifecycle API; or raises ConfigError
-        )
-        self.allowed_hosts: AllowedHosts = EVERY_HOST
+        # With the lifecycle API; it raises ConfigError.
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        self.allowed_hosts = AllowedHosts()
         self._experiments = ExperimentMonitor(self.errors)
         self._receiver = RequestReceiver(fleet.config.requests, self._costs, self.clock, self.errors)
-        self._status = status or self._plain_status
+        self._status = status or (
+            lambda: ExporterStatus(
+                targets={CONFIGURED: len([*fleet])}, reload_success_timestamp=self.adopted_at
+            )
+        )
         self._numbers, self._lock, self._changes = count(1), asyncio.Lock(), 0
         self._shared: Snapshot | None = None
         self._shared_until = -inf
+        self.config_text = ""  # active configuration as YAML, without its secrets
         self.adopt(fleet.config)
 
     def adopt(self, config: Config) -> None:
@@ -70,7 +73,7 @@ class ExporterState:
         self._experiments.adopt(config.experiments)
         if config.requests != self._receiver.settings:
             self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
-        self._config_text = active_yaml(config)
+        self.config_text = active_yaml(config)
         self.adopted_at = self.clock.wall()
 
     async def snapshot(self) -> Snapshot:
@@ -128,10 +131,6 @@ class ExporterState:
         await self.errors.attempt_async("comparison", work)
         return requests
 
-    async def metrics_text(self) -> str:
-        """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
-        return self.metrics.text(await self.take())
-
     def labels(self) -> list[str]:
         """Return the names of the labels that engines have."""
         return [*ENGINE.labels, *self._own_labels()]
@@ -144,24 +143,11 @@ class ExporterState:
         """Return the receiver of single requests; None if the configuration disables it."""
         return self._receiver if self._receiver.settings.ingest else None
 
-    def targets(self) -> list[TargetView]:
-        """Return the view of every target."""
-        return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
-
-    def config_text(self) -> str:
-        """Return the active configuration as YAML, without its secrets."""
-        return self._config_text
-
     def _costs(self) -> TargetCosts:
         return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)
 
     def _own_labels(self) -> list[str]:
         return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
-
-    def _plain_status(self) -> ExporterStatus:
-        return ExporterStatus(
-            targets={CONFIGURED: len([*self.fleet])}, reload_success_timestamp=self.adopted_at
-        )
 
 
 STATE: Final = web.AppKey("state", ExporterState)

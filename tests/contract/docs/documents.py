@@ -98,13 +98,12 @@ def wrong_request(line):
 @cache
 def _api():
     """Return the schemas of the API's description, and the parameters of each path."""
-    from spec_decode_exporter.web.api import ENDPOINTS
-    from spec_decode_exporter.web.openapi import document
+    from spec_decode_exporter.web.api import ENDPOINTS, document
 
     parameters = defaultdict(set)
     for endpoint in ENDPOINTS:
         parameters[endpoint.path] |= {each.name for each in endpoint.parameters}
-    return json.loads(document(ENDPOINTS))["components"]["schemas"], parameters
+    return json.loads(document())["components"]["schemas"], parameters
 
 
 def wrong_field(name):

@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS, Batch
 from spec_decode_exporter.requests.record import read as read_body
-from spec_decode_exporter.web import api, application, openapi
+from spec_decode_exporter.web import api, application
 from spec_decode_exporter.web import server as web_server
 from spec_decode_exporter.web.server import NO_TLS, parse_listen_address, serve
 from tests.robustness.inputs.row import RejectedError, Row
@@ -114,7 +114,7 @@ _REQUESTS: Final = Row(
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "lines that are no JSON": lambda: posted(
-            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), openapi.NDJSON
+            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), api.NDJSON
         ),
     },
     beyond={

@@ -57,7 +57,7 @@ def outputs():
     from spec_decode_exporter.reports.text import TextStyle
     from spec_decode_exporter.views.engine_view import EngineView
     from spec_decode_exporter.views.fleet_view import group_view
-    from spec_decode_exporter.web.query import PageQuery
+    from spec_decode_exporter.web.fleet import PageQuery
     from tests.unit.metrics.written_page import page_of
     from tests.unit.web.pages import shown
 

@@ -112,7 +112,8 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording(rest
 
     async def text_of(*flags):
         observation = replayed(parsed("--replay", restart, "--format", "prometheus", *flags), {})
-        return await ExporterState(observation.fleet).metrics_text()
+        state = ExporterState(observation.fleet)
+        return state.metrics.text(await state.take())
 
     text = await text_of()
     standard, full = engine_lines(text), engine_lines(await text_of("--metrics.profile", "full"))

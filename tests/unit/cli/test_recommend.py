@@ -10,7 +10,7 @@ from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.saved_snapshot import SavedFileError
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import SnapshotView
+from spec_decode_exporter.views.fleet_view import SnapshotView, target_view
 from tests.unit.web.api.conftest import target
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
@@ -38,7 +38,8 @@ def test_a_saved_snapshot_is_read_whatever_the_file_of_a_running_exporter(
 
 
 def test_a_server_without_an_engine_is_an_error(program, file, snapshot):
-    unreachable = target("chat-1").model_copy(update={"up": False, "error": "timeout: no answer"})
+    _, status = target("chat-1")
+    unreachable = target_view(status).model_copy(update={"up": False, "error": "timeout: no answer"})
     observation = ObservationView(**dict(snapshot), seconds=30.0, targets=(unreachable,), events=())
     file.write_text(json_report(observation))
     status, _, error = program("recommend", "--snapshot", str(file))

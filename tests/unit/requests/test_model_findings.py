@@ -147,8 +147,7 @@ def test_an_average_hides_the_mix(mix):
     lengths = low.length.value, high.length.value
     assert lengths == pytest.approx((2.52, 4.28))
     assert model.advice[0] == (
-        "Their average hides that speculation gives chat requests 2.52 tokens a draft, and code requests 4.28 tokens a "
-        "draft."
+        "Their average hides that speculation gives 2.52 tokens a draft to chat requests, and 4.28 to code requests."
     )
 
 

@@ -5,8 +5,8 @@ import random
 import pytest
 
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.views.load_lengths import lengths_by_load
-from tests.fakes.evaluations import curve, knowledge
+from spec_decode_exporter.views.trace import lengths_by_load
+from tests.fakes.evaluations import knowledge
 from tests.fakes.windows import summed
 
 DRAFTS, K = 100, 4
@@ -26,9 +26,9 @@ def poll(running, accepted):
     }
 
 
-def evaluated(polls, *measured):
+def evaluated(polls):
     window = summed(polls, length=300.0, seconds=float(len(polls)), gauges=(8.0, 0.0, 0.2))
-    return WindowEvaluation(window, knowledge(*measured))
+    return WindowEvaluation(window, knowledge())
 
 
 def falling():
@@ -44,16 +44,6 @@ def test_each_load_has_its_own_length_with_bounds():
     assert (low.drafts, high.drafts) == pytest.approx((18_000, 12_000), rel=0.1)
     assert low.length.lower < 1.8 < low.length.upper < 1.9
     assert 1.3 < high.length.lower < 1.4 < high.length.upper
-
-
-@pytest.mark.parametrize("measured", [(), (curve((6, 0.1), (40, 0.3)),)], ids=["unknown", "measured"])
-def test_a_speed_up_needs_a_cost_of_this_engine(measured):
-    low, high = lengths_by_load(evaluated(falling(), *measured))
-    if not measured:
-        assert (low.speedup, high.speedup) == (None, None)
-    else:
-        assert (low.speedup.value, high.speedup.value) == pytest.approx((1.8 / 1.4, 1.4 / 2.2), rel=0.02)
-        assert low.speedup.lower < low.speedup.value < low.speedup.upper
 
 
 def test_one_load_or_one_of_a_few_polls_is_no_comparison():

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.web.fleet import PageQuery
 from spec_decode_exporter.web.page import content, page_facts
-from spec_decode_exporter.web.query import PageQuery
 from tests.fakes.moved_fleet import Server, moved_fleet
 from tests.unit.web.plain_state import plain_state
 

@@ -1,11 +1,10 @@
-"""The application: headers of every response, rejected polls and reloads, and internal errors."""
+"""The application: headers of every response, reloads, and internal errors."""
 
 import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
-from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
 
@@ -60,21 +59,14 @@ async def test_an_unknown_path_of_the_api_is_a_problem_in_a_browser_too(client):
     assert (answer.status, answer.content_type) == (404, "application/problem+json")
 
 
-async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):
-    for path in ("/", "/metrics", "/api/v1/targets", "/-/healthy"):
-        answer = await client.get(path, headers={"User-Agent": f"{USER_AGENT_PREFIX}1.2.3"})
-        assert answer.status == 400
-        assert "model server" in await answer.text()
-
-
 @pytest.mark.parametrize(
-    ("path", "content_type"), [("/config", "text/plain"), ("/api/v1/snapshot", "application/problem+json")]
+    ("path", "content_type"), [("/metrics", "text/plain"), ("/api/v1/snapshot", "application/problem+json")]
 )
 async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state, path, content_type):
-    def fail():
+    async def fail():
         raise RuntimeError("password=secret")
 
-    client = await aiohttp_client(create_app(make_state(config_text=fail, snapshot=fail)))
+    client = await aiohttp_client(create_app(make_state(snapshot=fail)))
     with capture_logs() as logs:
         answer = await client.get(path)
     assert (answer.status, answer.content_type) == (500, content_type)

@@ -36,7 +36,7 @@ async def test_requests_of_a_snapshot_share_one_rendering_of_each_format():
     snapshot = Snapshot(number=1)
     wanted = [(TEXT, False), (TEXT, True), (Format.TEXT_1_0_0, False), (OPEN, False), (OPEN, True)] * 20
     found = await asyncio.gather(*(shared.rendering(snapshot, each, gzip=small) for each, small in wanted))
-    assert page.rendered in ([TEXT, OPEN], [TEXT, TEXT, OPEN, OPEN])
+    assert sorted(page.rendered) == sorted([TEXT, TEXT, OPEN, OPEN])
     assert len(set(found)) == 4
     assert gzip.decompress(b"".join(found[1].pieces)) == b"".join(found[0].pieces)
     await shared.rendering(Snapshot(number=2), TEXT, gzip=False)

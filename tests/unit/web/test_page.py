@@ -30,8 +30,7 @@ from spec_decode_exporter.views.fleet_view import (
 )
 from spec_decode_exporter.views.latency_view import ComparedQuantileView, LatencyComparisonView
 from spec_decode_exporter.web import fleet
-from spec_decode_exporter.web.fleet import Events
-from spec_decode_exporter.web.query import SORTS, PageQuery
+from spec_decode_exporter.web.fleet import SORTS, Events, PageQuery
 from tests.fakes.mixed_requests import mixed_requests
 from tests.unit.views.test_templating import Reading
 from tests.unit.web.pages import changed, shown, statuses
@@ -378,7 +377,7 @@ async def test_requests_of_a_mix_begin_with_those_that_lose_and_are_counted_with
     for part in (
         "Mixed workload",
         "Serve creative requests at temperature up to 1",
-        "Their average hides that speculation gives creative requests ",
+        " tokens a draft to creative requests, and ",
         "Since the start 10 requests were received; 3 of them report a rate only; rejected: 2 malformed, ",
         ", 3 000 over the rate limit, 2 dropped by the sender, ",
         "; counted as other: 7 by request_type.",

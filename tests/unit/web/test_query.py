@@ -6,7 +6,7 @@ import pytest
 from multidict import MultiDict
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, SORTS, PageQuery, terms
+from spec_decode_exporter.web.fleet import MAX_OPEN, MAX_TEXT, SORTS, PageQuery, terms
 from tests.unit.web.pages import changed
 
 TERMS = [
@@ -49,7 +49,7 @@ def test_engines_without_a_value_are_last_in_both_orders(engines):
 def test_the_oldest_open_engine_closes_at_the_limit():
     query = read("&".join(f"engine={number}" for number in range(20)))
     assert query.opened == tuple(map(str, range(20 - MAX_OPEN, 20)))
-    assert len(read(f"q={'x' * 5000}").text) == MAX_FILTER
+    assert len(read(f"q={'x' * 5000}").text) == MAX_TEXT
 
 
 MATCHING = [

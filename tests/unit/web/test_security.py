@@ -18,12 +18,11 @@ from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import (
     CHECK_INTERVAL,
     IF_GIVEN,
-    MAX_CHECKS,
+    MAX_CONNECTIONS,
     VERIFIED,
     Guard,
     LiveWebConfig,
     Passwords,
-    TooManyChecksError,
     read_web_config,
 )
 from tests.conftest import settle
@@ -308,7 +307,7 @@ async def test_only_a_user_with_a_password_reads_pages(client_of, users_text):
 
 async def test_a_full_check_queue_returns_503_with_retry_after(client_of, users_text, monkeypatch):
     async def busy(*_, **__):
-        raise TooManyChecksError
+        raise asyncio.QueueFull
 
     client = await client_of(users_text)
     monkeypatch.setattr(Passwords, "match", busy)
@@ -366,10 +365,10 @@ async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, m
     passwords, go_on, real = Passwords(), threading.Event(), module._matches
     assert await passwords.match(users, "alice", b"wonderland")
     monkeypatch.setattr(module, "_matches", lambda *both: go_on.wait(timeout=10) and real(*both))
-    guesses = [passwords.match(users, "alice", b"%d" % number) for number in range(MAX_CHECKS)]
+    guesses = [passwords.match(users, "alice", b"%d" % number) for number in range(MAX_CONNECTIONS)]
     asked = [asyncio.create_task(guess) for guess in guesses]
     await settle()
-    with pytest.raises(TooManyChecksError):
+    with pytest.raises(asyncio.QueueFull):
         await passwords.match(users, "alice", b"one more")
     assert await passwords.match(users, "alice", b"wonderland")
     go_on.set()
@@ -379,7 +378,7 @@ async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, m
 async def test_right_passwords_are_cached_and_wrong_ones_are_not(users, compared, monkeypatch):
     monkeypatch.setattr(module, "_MAX_CACHED", 2)
     passwords = Passwords()
-    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CHECKS)]
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CONNECTIONS)]
     assert all(await asyncio.gather(*asked))
     assert len(compared) == 1
     for _ in range(2):

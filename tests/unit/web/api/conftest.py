@@ -7,7 +7,6 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
-from spec_decode_exporter.views.fleet_view import target_view
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0
@@ -68,7 +67,7 @@ def events():
 
 def target(name):
     record = PollRecord(up=True, polls=POLLS, version="0.32.0", engines=1)
-    return target_view(TargetStatus(record, engine_kind="vllm", name=name, labels={"target": name}))
+    return {"target": name}, TargetStatus(record, engine_kind="vllm", name=name, labels={"target": name})
 
 
 @pytest.fixture
@@ -76,13 +75,13 @@ def sources(engines, events):
     """The data sources of ExporterState for three engines, two targets and six events."""
 
     async def taken():
-        return Snapshot([(own, watch.snapshot) for own, watch in engines], last_event=events.last)
+        rows = [(own, watch.snapshot) for own, watch in engines]
+        return Snapshot(rows, [target("chat"), target("code")], last_event=events.last)
 
     return {
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
         "snapshot": taken,
-        "targets": lambda: [target("chat"), target("code")],
         "events": events,
     }
 

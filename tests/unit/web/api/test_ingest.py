@@ -17,6 +17,7 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web import api
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.endpoint import RequestError
+from spec_decode_exporter.web.limits import MAX_REQUESTS
 from tests.unit.requests.test_record import RECORD, changed
 
 PATH = "/api/v1/requests"
@@ -126,11 +127,10 @@ async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver,
 async def test_an_incomplete_body_is_rejected_and_not_logged(error):
     """Otherwise a client could fill the log with tracebacks."""
 
-    async def parts():
-        yield b"["
+    async def read():
         raise error
 
-    cut = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
+    cut = SimpleNamespace(read=read)
     with pytest.raises(RequestError) as rejected:
         await api._body(cut)
     assert rejected.value.status == 400
@@ -147,7 +147,7 @@ async def test_a_body_above_the_concurrency_limit_is_rejected_before_it_is_read(
         begun.put_nowait(None)
         await never.wait()
 
-    sent = [client.post(PATH, data=parts(), headers={"Content-Type": JSON}) for _ in range(api.MAX_BODIES)]
+    sent = [client.post(PATH, data=parts(), headers={"Content-Type": JSON}) for _ in range(MAX_REQUESTS)]
     slow = [asyncio.create_task(each) for each in sent]
     for _ in slow:
         await begun.get()
