@@ -335,6 +335,7 @@ class Client:
         self._resolver, self._is_command = resolver, is_command
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
+        self._last: tuple[object, Url, bytes] | None = None  # address and secrets, URL, head of a request
         self._spent = [0.0]
 
     @property
@@ -370,14 +371,17 @@ class Client:
 
     def _request(self, address: str) -> tuple[Url, bytes]:
         """Return an address and the head of its request, with the secrets of this moment."""
-        try:
-            url = Url.of(address)
-        except ValueError as error:
-            raise PollError("malformed", f"the URL {error}") from None
-        agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
-        headers = {"Host": url.authority, **_HEADERS, **agent, **credentials.headers(self._http)}
-        lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        return url, "\r\n".join([*lines, "", ""]).encode("ascii")
+        sent = credentials.headers(self._http)
+        if self._last is None or self._last[0] != (address, sent):
+            try:
+                url = Url.of(address)
+            except ValueError as error:
+                raise PollError("malformed", f"the URL {error}") from None
+            agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
+            headers = {"Host": url.authority, **_HEADERS, **agent, **sent}
+            lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+            self._last = (address, sent), url, "\r\n".join([*lines, "", ""]).encode("ascii")
+        return self._last[1:]
 
     async def _get(self, url: Url, head: bytes, max_body: int) -> HttpResponse:
         """Send the request on the open connection; on a new one if the server has just closed that."""
