@@ -209,7 +209,7 @@ class Service:
             reload_problem=self._reloader.problem,
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self.state.adopted_at,
-            config_hash=int.from_bytes(blake2b(self.state.config_text().encode(), digest_size=6).digest()),
+            config_hash=int.from_bytes(blake2b(self.state.config_text.encode(), digest_size=6).digest()),
             external_url=self._options.external_url,
             simulated=self._options.simulated,
             log_lines_dropped=self._options.log_lines_dropped(),

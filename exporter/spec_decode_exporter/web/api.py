@@ -34,9 +34,11 @@ from spec_decode_exporter.views.fleet_view import (
     experiment_views,
     group_view,
     grouped,
+    target_view,
 )
 from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
 from spec_decode_exporter.web.endpoint import (
+    INGEST_PATH,
     JSON,
     Endpoint,
     Parameter,
@@ -50,7 +52,6 @@ from spec_decode_exporter.web.state import STATE
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
-INGEST_PATH: Final = "/api/v1/requests"
 MAX_BODY_BYTES: Final = 1024 * 1024
 BODY_SECONDS: Final = 10.0
 """Seconds for a client to send a body."""
@@ -132,7 +133,7 @@ async def engine(request: web.Request, _query: Query) -> bytes:
     """Return one engine."""
     state = request.app[STATE]
     for labels, its in (await state.snapshot()).engines:
-        if id_of(labels) == request.match_info["engine_id"]:
+        if id_of(labels) == request.path.rpartition("/")[2]:
             if body := state.errors.attempt("snapshot", labels, partial(_engine, labels, its)):
                 return body
             detail = "This engine cannot be shown because of an internal error; see the exporter's log."
@@ -147,7 +148,7 @@ def _engine(labels: Mapping[str, str], its: EngineSnapshot, shown: tuple[str, ..
 async def targets(request: web.Request, _query: Query) -> bytes:
     """Return every target."""
     state = request.app[STATE]
-    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
+    views = state.fleet.each("targets", lambda monitor: encoded(target_view(monitor.status())))
     return await joined({"targets": views}, time=state.clock.wall())
 
 

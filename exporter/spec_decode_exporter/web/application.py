@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -10,45 +11,31 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
-from spec_decode_exporter.web import page
-from spec_decode_exporter.web.api import (
-    ENDPOINTS,
-    INGEST_PATH,
-    MAX_BODIES,
-    count_rejected,
-)
-from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, not_found, to_index
+from spec_decode_exporter.web.endpoint import INGEST_PATH, problems
 from spec_decode_exporter.web.endpoint import ROOT as API
-from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.state import STATE, ExporterState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aiohttp.typedefs import Handler
 
     from spec_decode_exporter.web.security import Guard
 
-METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
 _log = structlog.get_logger()
 
 
-def _saying(text: str) -> Handler:
-    async def handle(_request: web.Request) -> web.Response:
-        return web.Response(text=text)
-
-    return handle
+async def _say(text: str, _request: web.Request) -> web.Response:
+    return web.Response(text=text)
 
 
 async def config(request: web.Request) -> web.Response:
     """Return the active configuration without its secrets."""
-    return web.Response(text=request.app[STATE].config_text())
+    return web.Response(text=request.app[STATE].config_text)
 
 
 async def reload(request: web.Request) -> web.Response:
@@ -65,6 +52,15 @@ async def reload(request: web.Request) -> web.Response:
     return web.Response(text="The configuration was reloaded.\n")
 
 
+_PROGRAMS: Final[dict[str, Handler]] = {
+    "/metrics": metrics,
+    "/-/healthy": partial(_say, "spec-decode-exporter is healthy.\n"),
+    # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
+    "/-/ready": partial(_say, "spec-decode-exporter is ready.\n"),
+}
+"""What Prometheus and Kubernetes request."""
+
+
 def create_app(state: ExporterState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler."""
     guards = [host_guard(state.allowed_hosts), *([guard.middleware] if guard else [])]
@@ -76,33 +72,42 @@ def create_app(state: ExporterState, guard: Guard | None = None) -> web.Applicat
         response.headers.update(DEFAULT_HEADERS)
 
     app.on_response_prepare.append(add_headers)
-    app.router.add_routes(_routes())
+    routes = cache(_routes)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await (await routes().resolve(request)).handler(request)
+
+    app.router.add_routes([web.get(*route) for route in _PROGRAMS.items()])
+    app.router.add_route(hdrs.METH_ANY, "/{path:.*}", handle)
     return app
 
 
-def _routes() -> Iterator[web.RouteDef]:
-    """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
-    large, bodies = Limit(), Limit(MAX_BODIES)
+def _routes() -> web.UrlDispatcher:
+    """Return every route. Large responses and bodies have limits; /metrics has none, as it is shared.
+
+    Pages and API take 1.5 MB of memory: they are imported for the first request of a person.
+    """
+    from spec_decode_exporter.web import page
+    from spec_decode_exporter.web.api import ENDPOINTS, MAX_BODIES, count_rejected
+    from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, to_index
+
+    large, bodies, routes = Limit(), Limit(MAX_BODIES), web.UrlDispatcher()
     pages: dict[str, Handler] = {
         "/": large.limit(page.page),
         "/fragment": large.limit(page.fragment),
         **{f"/static/{name}": page.static for name in page.STATIC},
         ROUTE: documentation,
         ROOT.removesuffix("/"): to_index,
-        METRICS_PATH: metrics,
         "/config": config,
-        "/-/healthy": _saying("spec-decode-exporter is healthy.\n"),
-        # It listens only after it has loaded its configuration. A vLLM that is down leaves the pod ready.
-        "/-/ready": _saying("spec-decode-exporter is ready.\n"),
+        **_PROGRAMS,
     }
-    for path, handler in pages.items():
-        yield web.get(path, handler)
+    routes.add_routes([web.get(*route) for route in pages.items()])
     for endpoint in ENDPOINTS:
         is_ingest = endpoint.method == hdrs.METH_POST
         limited = count_rejected(bodies.limit(endpoint.handle)) if is_ingest else large.limit(endpoint.handle)
-        yield web.route(endpoint.method, endpoint.path, limited)
-    for method in (hdrs.METH_POST, hdrs.METH_PUT):
-        yield web.route(method, "/-/reload", reload)
+        routes.add_routes([web.route(endpoint.method, endpoint.path, limited)])
+    routes.add_routes([web.post("/-/reload", reload), web.put("/-/reload", reload)])
+    return routes
 
 
 @web.middleware
@@ -116,6 +121,8 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPException as error:
         is_browser = "text/html" in request.headers.get(hdrs.ACCEPT, "")
         if error.status == HTTPStatus.NOT_FOUND and is_browser and not request.path.startswith(API):
+            from spec_decode_exporter.web.documentation import not_found
+
             return await not_found(request)
         raise
     except Exception:  # noqa: BLE001  it is logged with its traceback

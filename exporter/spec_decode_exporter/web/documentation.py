@@ -65,7 +65,7 @@ async def to_index(_: web.Request) -> web.Response:
 
 async def documentation(request: web.Request) -> web.StreamResponse:
     """Serve a document, a list of files or a file, if the path is one of those known."""
-    path = request.match_info["path"]
+    path = request.path.removeprefix(ROOT)
     if path not in ("", FILES) and path not in served():
         raise web.HTTPNotFound
     if path.startswith(FILES) and path != FILES:

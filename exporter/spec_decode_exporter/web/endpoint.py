@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multidict import MultiMapping
 
 ROOT: Final = "/api"
+INGEST_PATH: Final = "/api/v1/requests"
 JSON: Final = "application/json"
 PROBLEM: Final = "application/problem+json"
 MAX_PARAMETERS: Final = 128  # with repeated ones: each value is compared with every engine

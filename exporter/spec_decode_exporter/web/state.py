@@ -28,7 +28,6 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
-from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 
 SHARED_SECONDS: Final = 1.0  # for which requests share a snapshot
@@ -76,7 +75,7 @@ class ExporterState:
         self._experiments.adopt(config.experiments)
         if config.requests != self._receiver.settings:
             self._receiver = RequestReceiver(config.requests, self._costs, self.clock, self.errors)
-        self._config_text = active_yaml(config)
+        self.config_text = active_yaml(config)  # without its secrets
         self.adopted_at = self.clock.wall()
 
     async def snapshot(self) -> Snapshot:
@@ -149,14 +148,6 @@ class ExporterState:
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
         return self._receiver if self._receiver.settings.ingest else None
-
-    def targets(self) -> list[TargetView]:
-        """Return the view of every target."""
-        return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
-
-    def config_text(self) -> str:
-        """Return the active configuration as YAML, without its secrets."""
-        return self._config_text
 
     def _costs(self) -> TargetCosts:
         return ((monitor.target.name, monitor.costs()) for monitor in self.fleet)

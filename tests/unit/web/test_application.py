@@ -68,16 +68,16 @@ async def test_a_poll_of_an_exporter_is_rejected_before_rendering(client):
 
 
 async def test_an_unexpected_error_stays_in_the_log(aiohttp_client, make_state):
-    def fail():
+    async def fail():
         raise RuntimeError("password=secret")
 
-    client = await aiohttp_client(create_app(make_state(config_text=fail)))
+    client = await aiohttp_client(create_app(make_state(reload=fail)))
     with capture_logs() as logs:
-        answer = await client.get("/config")
+        answer = await client.post("/-/reload")
     assert answer.status == 500
     assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
-    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/config")]
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/-/reload")]
 
 
 async def test_a_failed_reload_reports_the_position_of_the_error(aiohttp_client, make_state):
