@@ -357,7 +357,7 @@ class EngineMonitor:
     def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
         found = cache(partial(self._found, evaluation, self._broken, drops))
-        used = cache(partial(self.learned.used.sums, self.history.wall))
+        used = partial(self.learned.used.sums, self.history.wall)
         return replace(snapshot, compute_findings=found, compute_token_use=used)
 
     def _absent(self) -> EngineSnapshot:

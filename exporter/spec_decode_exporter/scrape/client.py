@@ -237,6 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
         self._is_usable = True
+        self._timer: asyncio.TimerHandle | None = None
+        """Timer of this request or of an earlier one: to cancel one for each takes 4 % of a poll."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the socket is closed."""
 
@@ -245,14 +247,15 @@ class Connection(asyncio.BufferedProtocol):
         """State of the connection: True if another request can be sent, as far as is known."""
         return self._is_usable and not (self.lost.done() or self._transport.is_closing())
 
-    async def get(self, head: bytes, response: ResponseParser) -> HttpResponse:
+    async def get(self, head: bytes, response: ResponseParser, deadline: float) -> HttpResponse:
         """Send a request without a body; return its response. After an exception, ``abort``.
 
         Raises:
             PollError: The response is unusable.
-            OSError: The connection broke.
+            OSError: The connection broke, or there is no whole response at the deadline of the loop's time.
         """
-        self._response, self._ended = response, self._loop.create_future()
+        self._response, self._ended, self._deadline = response, self._loop.create_future(), deadline
+        self._timer = self._timer or self._loop.call_at(deadline, self._check_time)
         began, worked = self._loop.time(), thread_time()
         try:
             self._transport.write(head)
@@ -269,6 +272,13 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close without waiting."""
         self._transport.abort()
+
+    def _check_time(self) -> None:
+        self._timer = None
+        if self._ended is not None and self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._check_time)
+        else:
+            self._finish(TimeoutError(), thread_time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -352,10 +362,18 @@ class Client:
             PollError: There is no response with status 200 within the limits.
         """
         limit = self._max_body if max_body is None else min(max_body, self._max_body)
+        deadline, connection = asyncio.get_running_loop().time() + self._timeout, self._connection
         url, head = self._request(address)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._get(url, head, limit)
+            if connection is not None and connection.is_open and url[:3] == self._origin:
+                # A server may close an idle connection at the moment of its next use: no failure.
+                with contextlib.suppress(UnansweredError):
+                    return await connection.get(head, ResponseParser(limit, head), deadline)
+            async with asyncio.timeout_at(deadline):
+                self._drop()
+                await yield_to_event_loop()  # closes the old socket: its descriptor may be the only free one
+                self._connection, self._origin = await self._connect(url), url[:3]
+                return await self._connection.get(head, ResponseParser(limit, head), deadline)
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError | UnicodeError):
@@ -382,18 +400,6 @@ class Client:
             lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
             self._last = (address, sent), url, "\r\n".join([*lines, "", ""]).encode("ascii")
         return self._last[1:]
-
-    async def _get(self, url: Url, head: bytes, max_body: int) -> HttpResponse:
-        """Send the request on the open connection; on a new one if the server has just closed that."""
-        connection = self._connection
-        if connection is not None and connection.is_open and url[:3] == self._origin:
-            # A server may close an idle connection at the moment of its next use: no failure.
-            with contextlib.suppress(UnansweredError):
-                return await connection.get(head, ResponseParser(max_body, head))
-        self._drop()
-        await yield_to_event_loop()  # closes the previous socket: its descriptor may be the only free one
-        self._connection, self._origin = await self._connect(url), url[:3]
-        return await self._connection.get(head, ResponseParser(max_body, head))
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config

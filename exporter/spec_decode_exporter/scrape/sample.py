@@ -251,6 +251,9 @@ def _counts(
 def _gauges(values: Sequence[float], series: Iterable[Sequence[int]]) -> Iterator[float | None]:
     """Add up each gauge's series, or average shares and lengths. NaN and implausible values are absent."""
     for (gauge, limit), places in zip(MAX_GAUGES.items(), series, strict=True):
+        if not places:
+            yield None
+            continue
         plausible = [values[place] for place in places if 0 <= values[place] <= limit]
         value = sum(plausible) / (1 if gauge in _ADDED else len(plausible)) if plausible else inf
         yield value if value <= limit else None
