@@ -169,8 +169,7 @@ class Poller:
         ``SampleReader``.
         """
         self._name, self._url, self._client, self._poll = name, url, client, poll
-        self._histogram_phase = histogram_phase
-        self._budget, self._clock = budget, clock
+        self._histogram_phase, self._budget, self._clock = histogram_phase, budget, clock
         self._receive, self._emit, self._attempted, self._recorded = receive, emit, attempted, recorded
         self._offset = floor(phase(url) * PHASES) / PHASES
         self._longest = floor(shortest_window * MAX_WINDOW_SHARE / poll.interval + _TOLERANCE) * poll.interval
