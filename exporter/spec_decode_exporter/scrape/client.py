@@ -237,8 +237,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
         self._is_usable = True
-        self._timer: asyncio.TimerHandle | None = None
-        """Timer of this request or of an earlier one: to cancel one for each takes 4 % of a poll."""
+        self._timer: asyncio.TimerHandle | None = None  # an earlier request's too: one for each is dear
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the socket is closed."""
 
@@ -274,10 +273,9 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _check_time(self) -> None:
-        self._timer = None
-        if self._ended is not None and self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._check_time)
-        else:
+        is_early = self._ended is not None and self._loop.time() < self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._check_time) if is_early else None
+        if not is_early:
             self._finish(TimeoutError(), thread_time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -307,6 +305,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Complete the awaited response: the end of the connection can be its end."""
         self.lost.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._response is None:
             return
         error = exc
