@@ -209,7 +209,7 @@ class Chain:
             *(EngineView(labels=labels, snapshot=snapshot) for labels, snapshot in taken.engines),
             *experiment_views(taken.experiments, errors, "page"),
             *(group_view(*group) for group in grouped(taken.engines, ["model_name"])),
-            *self.overview.targets(),
+            *(target_view(status) for _, status in taken.targets),
             *(view for views in lists(taken.requests, errors).values() for view in views),
         ]
         for model in models:
