@@ -16,9 +16,9 @@ BUDGETS = {
     "config": 1836,  # one check of targets, and of the state file where it is written (1,958 before); schedules, memory of the drafter
     "scrape": 2479,  # one rule for intervals by cost in place of permits that rest (2,626 before); streams of asyncio would double the CPU of a request; bounds and events of polls stay; why a page has no engine, and what to do about a failed poll
     "discovery": 1134,  # limits of every list, precedence of labels, command lines of vLLM; 1,540 was for a watch of pods
-    "window": 889,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, narrow columns, and products for mean loads
+    "window": 886,  # drafted tokens by position, counters of ended requests, K by a gauge; groups of engines, sums over time for histories, narrow columns, and products for mean loads
     "figures": 996,  # one way to read columns (1,045 before); 850 was for traffic without prompts and bursts: prefills that share steps, loads that polls do not see, contexts
-    "costs": 1899,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; steps of a poll are sums at once, names say no sizes of targets
+    "costs": 1898,  # one package with what is learned (698 + 1,339 before); published rows instead of a model; steps of a poll are sums at once, names say no sizes of targets
     "analysis": 2195,  # no verdict for each band of load (2,280 before); pure functions: counters that a page lacks are live state, in monitor; ways to know, return on memory, fine steps of bands
     "drops": 797,  # one detector; falls over hours and regular ones are alert rules (1,125 before)
     "experiments": 700,  # the load of a token, what a queue hides, and differences that fixed arrivals amplify (757 before)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from ipaddress import IPv6Address
+from sys import intern
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit, urlunsplit
 
@@ -48,7 +48,11 @@ class Url(NamedTuple):
         Raises:
             ValueError: See ``normalise``.
         """
-        return _parsed(text)
+        parts = _checked(text)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        port = parts.port or PORTS[parts.scheme]
+        # Targets share one string: that of a filtered page has a thousand characters.
+        return cls(parts.scheme, parts.hostname or "", port, intern(quote(target, safe=_UNQUOTED)))
 
     @property
     def address(self) -> str:
@@ -66,14 +70,6 @@ class Url(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.target}"
-
-
-@lru_cache(maxsize=1024)
-def _parsed(text: str) -> Url:
-    parts = _checked(text)
-    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    port = parts.port or PORTS[parts.scheme]
-    return Url(parts.scheme, parts.hostname or "", port, quote(target, safe=_UNQUOTED))
 
 
 def normalise(text: str, path: str = "/metrics") -> str:

@@ -158,27 +158,27 @@ class Learned:
 
         Nothing is learned of steps whose drafts are not counted: they would pass for steps without a draft.
         """
-        self._wall = history.wall
+        self._wall, knows_steps = history.wall, history.knows_steps
         counters = increment.counters
         is_uncounted = not counters.drafts and exceeds_steps(
             counters.generation_tokens - counters.first_tokens, counters.decode_steps, increment.load
         )
         is_unknown = speculates is None or (speculates and sample[Counter.DRAFTS] is None)
-        if is_unknown or (history.knows_steps and is_uncounted):
+        if is_unknown or (knows_steps and is_uncounted):
             return
         if speculates != self._speculates:
             self._speculates, self._latencies = bool(speculates), None
         pays = self._speculates and drafts_what_it_finds(self._method.method)
         read = self._reader.read
-        steps = read(increment, self._wall, every_step_drafts=pays) if history.knows_steps else None
+        steps = read(increment, self._wall, every_step_drafts=pays) if knows_steps else None
         if not self._speculates:
             self._learn_baseline(steps, increment, sample)
             return
-        if increment.counters.drafts:
+        if counters.drafts:
             self.baseline.drafting()
         if steps:
             (self.drafting if steps.drafting else self._plain).add(steps)
-        poll = Piece.of(increment, knows_steps=history.knows_steps)
+        poll = Piece.of(increment, knows_steps=knows_steps)
         tokens = None if poll is None else self._tokens_of(poll, history.tokens)
         if poll is not None and tokens is not None:
             self.used.add(tokens, poll, self._wall)

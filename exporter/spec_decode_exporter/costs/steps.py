@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from itertools import repeat
 from math import exp2, inf, log, sqrt
-from operator import add, attrgetter, mul
+from operator import add, mul
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -44,7 +44,6 @@ SLOW_SECONDS: Final = 60.0
 """Time constant of this variation, the stay of requests."""
 UNCOUNTED_SHARE: Final = 0.02
 """Tokens beyond one a decode step, as a share of the steps, that accepted drafts alone explain."""
-_wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
@@ -109,7 +108,7 @@ class StepSums(NamedTuple):
 
     def plus(self, other: StepSums) -> StepSums:
         """Return the sums of both, with their weights at the later time."""
-        older, newer = sorted((self, other), key=_wall)
+        older, newer = (self, other) if self.wall <= other.wall else (other, self)
         age = newer.wall - older.wall
         triangle = tuple(faded(older.triangle, age, newer.triangle))
         return StepSums._make((triangle, *faded(older[1:-1], age, newer[1:-1]), newer.wall))

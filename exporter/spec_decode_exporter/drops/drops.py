@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import mul
 from typing import Final
 
@@ -115,8 +115,8 @@ class Drops:
             if detector.state.time.elapsed:
                 detector.restore(DetectorState())
             return None
-        detector.steps, drafts = steps, increment.units
-        its = replace(increment, units=steps.number, squares=drafts, drafted=drafts, requests=steps.requests)
+        detector.steps, number, drafts = steps, steps.number, increment.units
+        its = Sums(increment.seconds, number, increment.accepted, drafts, drafts, requests=steps.requests)
         if not steps.drafts_always:
             self._counts.setdefault(DropKind.DRAFTING, 0)
             return detector.observe(its)

@@ -68,7 +68,7 @@ class WindowFigures:
         self.counts_verified = counts_verified
         self.positions = Positions(window, are_verified=counts_verified)
 
-    @property
+    @cached_property
     def label(self) -> str:
         """Value of the ``window`` label."""
         return format_duration(self.window.length)
@@ -379,12 +379,12 @@ class WindowFigures:
         pairs = zip(*columns(self.window.increments, "draft_tokens", "accepted_tokens"), strict=True)
         return sorted((accepted / drafted, drafted) for drafted, accepted in pairs if drafted > 0)
 
-    def poll_rate_quantile(self, share: float) -> float | None:
-        """Return the lowest rate of a poll that ``share`` of the draft tokens do not exceed."""
+    def poll_rate_quantiles(self, shares: Sequence[float]) -> list[float | None]:
+        """Return the lowest rate of a poll that each of ``shares`` of the draft tokens does not exceed."""
         if not self.poll_rates:
-            return None
-        weights = list(accumulate(drafted for _, drafted in self.poll_rates))
-        return self.poll_rates[bisect_left(weights, share * weights[-1])][0]
+            return [None] * len(shares)
+        weights = list(accumulate([drafted for _, drafted in self.poll_rates]))
+        return [self.poll_rates[bisect_left(weights, share * weights[-1])][0] for share in shares]
 
     @cached_property
     def poll_rate_deviation(self) -> float | None:

@@ -27,7 +27,6 @@ STEP_PER_TOKEN: Final = 0.1
 _LATE: Final = frozenset({"rust", "ray"})
 """Front ends that show counters of drafts with the first draft, or at 0 without speculation too."""
 _STEPS: Final = (Counter.GENERATION_TOKENS, Counter.FIRST_TOKENS, Counter.DECODE_STEPS)
-_DRAFT_COUNTERS: Final = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS)
 
 
 class DraftCounters:
@@ -66,6 +65,8 @@ class DraftCounters:
         if sample[Counter.ACCEPTED_TOKENS] is None and 0 < len(sample.positions) < MAX_POSITIONS:
             sample = _with(sample, Counter.ACCEPTED_TOKENS, sum(sample.positions))
         drafts, drafted, *_ = sample.counters
+        if (drafts is None) == (drafted is None):
+            return sample
         speculation, tokens = self._speculation, self._speculation.tokens or len(sample.positions)
         varies = (
             speculation.chooses_tokens or speculation.schedule or drafts_what_it_finds(speculation.method)
@@ -75,9 +76,7 @@ class DraftCounters:
             return sample
         if drafts is None and drafted is not None:
             return _with(sample, Counter.DRAFTS, drafted // tokens)
-        if drafted is None and drafts is not None:
-            return _with(sample, Counter.DRAFT_TOKENS, drafts * tokens)
-        return sample
+        return sample if drafts is None else _with(sample, Counter.DRAFT_TOKENS, drafts * tokens)
 
     def _with_steps(self, sample: Sample) -> Sample:
         """Return a sample with S = G - F - A if the engine counts each token as a step (vLLM pull 47382)."""
@@ -101,10 +100,10 @@ class DraftCounters:
 
     def _drafting(self, sample: Sample) -> Drafting:
         """Return what a page says, by the counters of its process since its start."""
-        counts = [*(sample[counter] for counter in _DRAFT_COUNTERS), *sample.positions]
-        is_counted = any(count is not None for count in counts)
+        counts = *sample.counters[:3], *sample.positions
         if any(counts) or self._reports(sample):
             return Drafting.DRAFTS
+        is_counted = any(count is not None for count in counts)
         match sample.kind.absence:
             case Absence.NO_STEPS:
                 return Drafting.OFF if sample.gauge(Gauge.DRAFT_STEPS) == 0 else Drafting.UNKNOWN
@@ -122,10 +121,8 @@ class DraftCounters:
         steps = sample.gauge(Gauge.DRAFT_STEPS)
         if steps is not None:
             return steps > 0
-        rate, length = (
-            sample.gauge(gauge)
-            for gauge in (Gauge.REPORTED_ACCEPTANCE_RATIO, Gauge.REPORTED_ACCEPTANCE_LENGTH)
-        )
+        rate = sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO)
+        length = sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH)
         is_shown = rate is not None and sample.kind.absence is Absence.NO_COUNTERS  # by vLLM V0, if it drafts
         self._has_reported |= bool(rate) or bool(length) or is_shown
         return self._has_reported
@@ -152,7 +149,7 @@ class DraftCounters:
 
 def _known(sample: Sample, *counters: Counter) -> list[int] | None:
     """Return counters; None if one is unknown."""
-    counts = [count for counter in counters if (count := sample[counter]) is not None]
+    counts = [count for counter in counters if (count := sample.counters[counter]) is not None]
     return counts if len(counts) == len(counters) else None
 
 
@@ -167,6 +164,7 @@ def _race_tolerance(sample: Sample) -> float:
 
 def _appears(before: Sample, sample: Sample) -> bool:
     """Return whether counters of drafts appear that began long before: an allow-list has them from now on."""
+    if before[Counter.DRAFTS] is not None:
+        return False
     generated = (sample[Counter.GENERATION_TOKENS] or 0) - (before[Counter.GENERATION_TOKENS] or 0)
-    is_first = before[Counter.DRAFTS] is None
-    return is_first and (sample[Counter.DRAFTS] or 0) > max(0, generated) + _race_tolerance(sample)
+    return (sample[Counter.DRAFTS] or 0) > max(0, generated) + _race_tolerance(sample)

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, Faste
 from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import NO_ITEM, Item
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation, Item
 from spec_decode_exporter.costs.baseline import Baseline, BaselineSummary
 from spec_decode_exporter.costs.cost import CostByLoad, CostRange
 from spec_decode_exporter.costs.learned import Learned, LearnedState
@@ -54,6 +54,7 @@ class EngineMonitor:
         *,
         labels: Item = NO_ITEM,
         phase: float = 0.0,
+        errors: Isolation | None = None,
     ) -> None:
         """Monitor an engine.
 
@@ -64,8 +65,9 @@ class EngineMonitor:
             remembered: What an earlier process learned about it.
             labels: Its ``target``, ``model_name`` and ``engine``.
             phase: Position of its evaluations in their interval, 0 to 1.
+            errors: Isolates internal errors of the findings, which readers compute.
         """
-        self.labels, self.phase = labels, phase
+        self.labels, self.phase, self._errors = labels, phase, errors or Isolation()
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
         self.counters = DraftCounters()
@@ -355,7 +357,7 @@ class EngineMonitor:
     def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
         found = cache(partial(self._found, evaluation, self._broken, drops))
-        used = cache(partial(self.learned.used.sums, self.history.wall))
+        used = partial(self.learned.used.sums, self.history.wall)
         return replace(snapshot, compute_findings=found, compute_token_use=used)
 
     def _absent(self) -> EngineSnapshot:
@@ -388,10 +390,11 @@ class EngineMonitor:
 
     def _found(
         self, evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus
-    ) -> tuple[Finding, ...]:
-        """Return the findings, and drop the columns of increments that they needed."""
+    ) -> tuple[Finding, ...] | None:
+        """Return the findings, None after an internal error, and drop the columns that they needed."""
         sample = self.history.sample
         length = sample.gauge(Gauge.REPORTED_ACCEPTANCE_LENGTH) if sample else None
-        found = findings(evaluation, broken, drops, length)
+        find = partial(findings, evaluation, broken, drops, length)
+        found = self._errors.attempt("findings", self.labels, find)
         evaluation.release_columns()
         return found

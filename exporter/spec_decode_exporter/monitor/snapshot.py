@@ -60,7 +60,7 @@ class EngineSnapshot:
     compute_findings: Callable[[], tuple[Finding, ...] | None] = tuple
     """Return the findings, computed once; None after an internal error."""
     compute_token_use: Callable[[], Mapping[int, Blocks]] = dict
-    """Return the last days by number of draft tokens in use, ascending, computed once."""
+    """Return the last days by number of draft tokens in use, ascending."""
     lines: dict[tuple[str, ...], tuple[object, Sequence[str]]] = field(default_factory=dict)
     """Rows of /metrics that were written with the evaluation, and their lines, by labels."""
 

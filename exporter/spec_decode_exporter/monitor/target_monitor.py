@@ -139,10 +139,8 @@ class TargetMonitor:
     def snapshots(self) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the labels and the snapshot of every engine that was evaluated, by its last evaluation."""
         self._note_gone()
-        for labels, snapshot in self._each("snapshots", attrgetter("snapshot")):
-            if snapshot is not None:
-                compute = partial(self._shared.errors.attempt, "findings", labels, snapshot.compute_findings)
-                yield labels, replace(snapshot, compute_findings=compute)
+        known = self._each("snapshots", attrgetter("snapshot"))
+        return ((labels, snapshot) for labels, snapshot in known if snapshot is not None)
 
     def snapshots_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the same over the last ``seconds`` alone: see ``EngineMonitor.snapshot_over``."""
@@ -173,7 +171,7 @@ class TargetMonitor:
             front_end=self._server.front_end,
             engines_not_monitored=self._not_monitored,
             name=target.name,
-            address=f"{address(target.url)}{urlsplit(target.url).path}",
+            address=self._address,
             labels=self.labels,
             discovery=target.discovery,
             engines=tuple(
@@ -206,6 +204,7 @@ class TargetMonitor:
         self.target = target
         self.item: Item = {"target": target.name}
         """Log fields that name the target."""
+        self._address = f"{address(target.url)}{urlsplit(target.url).path}"
         self._config = config
         self._client = Client(
             target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
@@ -338,6 +337,7 @@ class TargetMonitor:
             remembered.engine(EngineKey(self.target.name, *name), polled.wall),
             labels=labels,
             phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
+            errors=shared.errors,
         )
         self._take_places(self._places_of(name))
         self.record_event(Event("engine_found", {"kind": polled.reading.engine_kind}), labels)

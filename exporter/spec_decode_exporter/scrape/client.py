@@ -233,6 +233,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
         self._is_usable = True
+        self._timer: asyncio.TimerHandle | None = None  # an earlier request's too: one for each is dear
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the socket is closed."""
 
@@ -241,14 +242,15 @@ class Connection(asyncio.BufferedProtocol):
         """State of the connection: True if another request can be sent, as far as is known."""
         return self._is_usable and not (self.lost.done() or self._transport.is_closing())
 
-    async def get(self, head: bytes, response: ResponseParser) -> HttpResponse:
+    async def get(self, head: bytes, response: ResponseParser, deadline: float) -> HttpResponse:
         """Send a request without a body; return its response. After an exception, ``abort``.
 
         Raises:
             PollError: The response is unusable.
-            OSError: The connection broke.
+            OSError: The connection broke, or there is no whole response at the deadline of the loop's time.
         """
-        self._response, self._ended = response, self._loop.create_future()
+        self._response, self._ended, self._deadline = response, self._loop.create_future(), deadline
+        self._timer = self._timer or self._loop.call_at(deadline, self._check_time)
         began, worked = self._loop.time(), thread_time()
         try:
             self._transport.write(head)
@@ -265,6 +267,12 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close without waiting."""
         self._transport.abort()
+
+    def _check_time(self) -> None:
+        is_early = self._ended is not None and self._loop.time() < self._deadline
+        self._timer = self._loop.call_at(self._deadline, self._check_time) if is_early else None
+        if not is_early:
+            self._finish(TimeoutError(), thread_time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
@@ -293,6 +301,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Complete the awaited response: the end of the connection can be its end."""
         self.lost.set_result(None)
+        if self._timer is not None:
+            self._timer.cancel()
         if self._response is None:
             return
         error = exc
@@ -329,6 +339,7 @@ class Client:
         self._http, self._timeout, self._max_body, self._resolver = http, timeout, max_body, resolver
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None  # scheme, host and port of the connection
+        self._last: tuple[object, Url, bytes] | None = None  # address and secrets, URL, head of a request
         self._spent = [0.0]
 
     @property
@@ -345,10 +356,18 @@ class Client:
             PollError: There is no response with status 200 within the limits.
         """
         limit = self._max_body if max_body is None else min(max_body, self._max_body)
+        deadline, connection = asyncio.get_running_loop().time() + self._timeout, self._connection
         url, head = self._request(address)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._get(url, head, limit)
+            if connection is not None and connection.is_open and url[:3] == self._origin:
+                # A server may close an idle connection at the moment of its next use: no failure.
+                with contextlib.suppress(UnansweredError):
+                    return await connection.get(head, ResponseParser(limit, head), deadline)
+            async with asyncio.timeout_at(deadline):
+                self._drop()
+                await yield_to_event_loop()  # closes the old socket: its descriptor may be the only free one
+                self._connection, self._origin = await self._connect(url), url[:3]
+                return await self._connection.get(head, ResponseParser(limit, head), deadline)
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError | UnicodeError):
@@ -364,25 +383,16 @@ class Client:
 
     def _request(self, address: str) -> tuple[Url, bytes]:
         """Return an address and the head of its request, with the secrets of this moment."""
-        try:
-            url = Url.of(address)
-        except ValueError as error:
-            raise PollError("malformed", f"the URL {error}") from None
-        headers = {"Host": url.authority, **_HEADERS, **credentials.headers(self._http)}
-        lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
-        return url, "\r\n".join([*lines, "", ""]).encode("ascii")
-
-    async def _get(self, url: Url, head: bytes, max_body: int) -> HttpResponse:
-        """Send the request on the open connection; on a new one if the server has just closed that."""
-        connection = self._connection
-        if connection is not None and connection.is_open and url[:3] == self._origin:
-            # A server may close an idle connection at the moment of its next use: no failure.
-            with contextlib.suppress(UnansweredError):
-                return await connection.get(head, ResponseParser(max_body, head))
-        self._drop()
-        await yield_to_event_loop()  # closes the previous socket: its descriptor may be the only free one
-        self._connection, self._origin = await self._connect(url), url[:3]
-        return await self._connection.get(head, ResponseParser(max_body, head))
+        sent = credentials.headers(self._http)
+        if self._last is None or self._last[0] != (address, sent):
+            try:
+                url = Url.of(address)
+            except ValueError as error:
+                raise PollError("malformed", f"the URL {error}") from None
+            headers = {"Host": url.authority, **_HEADERS, **sent}
+            lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+            self._last = (address, sent), url, "\r\n".join([*lines, "", ""]).encode("ascii")
+        return self._last[1:]
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config

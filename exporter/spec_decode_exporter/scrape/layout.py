@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import starmap
 from typing import Final, NamedTuple
 
@@ -110,23 +111,17 @@ def lines_of(page: bytes, starts: Sequence[bytes], compared: Iterable[int] = ())
     return lines if all(starmap(bytes.startswith, pairs)) else None
 
 
-def values_at(lines: Sequence[bytes], places: Iterable[Place]) -> list[float]:
-    """Return the values at some places: a plain number at once, anything else by ``_read_value``.
+def values_at(lines: Sequence[bytes], places: Collection[Place]) -> list[float]:
+    """Return the values at some places: plain numbers at once, anything else by ``_read_value``.
 
     Raises:
         PageError: One is not a number.
     """
-    values: list[float] = []
-    for number, column in places:
-        text = lines[number][column:]
-        if len(text) <= MAX_NUMBER_CHARACTERS and b"_" not in text:
-            try:
-                values.append(float(text))
-                continue
-            except ValueError:
-                pass
-        values.append(_read_value(text, number))
-    return values
+    texts = [lines[number][column:] for number, column in places]
+    if max(map(len, texts), default=0) <= MAX_NUMBER_CHARACTERS and b"_" not in b"".join(texts):
+        with suppress(ValueError):
+            return list(map(float, texts))
+    return [_read_value(text, number) for text, (number, _) in zip(texts, places, strict=True)]
 
 
 def _check_page(page: bytes) -> None:

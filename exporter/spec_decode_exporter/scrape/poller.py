@@ -80,21 +80,13 @@ class PollBudget:
     def interval(self, target: object, cost: float, configured: float) -> float:
         """Return the interval of a target that takes ``cost`` processor seconds a poll.
 
-        It keeps to ``TARGET_SHARE``, and all costly targets together to ``COSTLY_SHARE``: those above an even
-        part of it get that part.
+        It keeps to ``TARGET_SHARE``, and all costly targets together to ``COSTLY_SHARE``.
         """
         if cost <= ORDINARY_SHARE * configured:
             self.release(target)
             return configured
-        self._shares[target] = min(cost / configured, TARGET_SHARE)
-        part, left = TARGET_SHARE, COSTLY_SHARE
-        if sum(self._shares.values()) > COSTLY_SHARE:
-            for number, share in enumerate(sorted(self._shares.values())):
-                part = left / (len(self._shares) - number)
-                if share >= part:
-                    break
-                left -= share
-        return max(configured, cost / part)
+        share = self._shares[target] = min(cost / configured, TARGET_SHARE)
+        return max(configured, cost / share * max(1.0, sum(self._shares.values()) / COSTLY_SHARE))
 
     def release(self, target: object) -> None:
         """Leave the part of a target to the others."""
@@ -177,8 +169,7 @@ class Poller:
         ``SampleReader``.
         """
         self._name, self._url, self._client, self._poll = name, url, client, poll
-        self._histogram_phase = histogram_phase
-        self._budget, self._clock = budget, clock
+        self._histogram_phase, self._budget, self._clock = histogram_phase, budget, clock
         self._receive, self._emit, self._attempted, self._recorded = receive, emit, attempted, recorded
         self._offset = floor(phase(url) * PHASES) / PHASES
         self._longest = floor(shortest_window * MAX_WINDOW_SHARE / poll.interval + _TOLERANCE) * poll.interval

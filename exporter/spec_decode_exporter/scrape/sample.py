@@ -6,7 +6,6 @@ page's layout. So it is found once, and used until the layout changes.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass
@@ -70,6 +69,7 @@ COMPARED_EVERY: Final = 10  # readings until lines that are not wanted are compa
 
 _SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
 _Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
+_NO_DIFFERENCES: Final = frozenset[Counter]()
 _ADDED: Final = frozenset({Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS})
 _GAUGE_COLUMNS: Final = {gauge: column for column, gauge in enumerate(Gauge)}
 _V0: Final = {EngineMark.V0, Gauge.REPORTED_ACCEPTANCE_RATIO}
@@ -174,10 +174,12 @@ class EnginePlaces:
         self.positions = _by_position(places, EngineMark.POSITION_ACCEPTED)
         self.drafted = _by_position(places, EngineMark.POSITION_DRAFTED)
         self.beyond = [places.get((EngineMark.POSITION_ACCEPTED, MAX_POSITIONS), ())]
-        self.histograms: defaultdict[Quantity, list[tuple[float, list[int]]]] = defaultdict(list)
-        for (quantity, bound), found in places.items():
+        buckets: defaultdict[Quantity, dict[float, list[int]]] = defaultdict(dict)
+        for (quantity, bound), found in sorted(places.items(), key=lambda item: item[0][1]):
             if quantity in engines.HISTOGRAMS:
-                insort(self.histograms[quantity], (bound, found))
+                buckets[quantity][bound] = found
+        self.histograms = {name: (tuple(row), [*row.values()]) for name, row in buckets.items()}
+        """Upper bounds of each histogram's buckets, which all samples share, and their indices."""
 
     def sample(self, values: Sequence[float], start: float | None, *, with_latencies: bool) -> Sample:
         """Return the sample; ``start`` is that of the process, for an engine without creation times."""
@@ -189,7 +191,7 @@ class EnginePlaces:
         drafted = tuple([count or 0 for count in _counts(values, self.drafted)]) if self.drafted else ()
         if any(drafted) and not drafted[0]:
             positions, drafted = (), ()  # each draft has the first position: the page lacks it, and so D
-        differences = frozenset[Counter]()
+        differences = _NO_DIFFERENCES
         if self.kind.counts_at_end or counters[Counter.PREFIX_CACHE_QUERIES] is None:
             *others, steps, verified, cap = gauges
             gauges = (*others, steps_of(steps, verified), verified, cap)
@@ -211,8 +213,7 @@ class EnginePlaces:
 
     def _histograms(self, values: Sequence[float]) -> Iterator[tuple[Quantity, Buckets]]:
         """Yield each histogram, unless the page lacks its +Inf, the number of observations."""
-        for histogram, buckets in self.histograms.items():
-            bounds, places = zip(*buckets, strict=True)
+        for histogram, (bounds, places) in self.histograms.items():
             if bounds[-1] == inf:
                 yield histogram, Buckets(bounds, tuple([count or 0 for count in _counts(values, places)]))
 
@@ -250,6 +251,9 @@ def _counts(
 def _gauges(values: Sequence[float], series: Iterable[Sequence[int]]) -> Iterator[float | None]:
     """Add up each gauge's series, or average shares and lengths. NaN and implausible values are absent."""
     for (gauge, limit), places in zip(MAX_GAUGES.items(), series, strict=True):
+        if not places:
+            yield None
+            continue
         plausible = [values[place] for place in places if 0 <= values[place] <= limit]
         value = sum(plausible) / (1 if gauge in _ADDED else len(plausible)) if plausible else inf
         yield value if value <= limit else None
@@ -409,7 +413,7 @@ def engine_name(labels: Mapping[str, str]) -> EngineName:
 def _check_sizes(places: Mapping[EngineName, EnginePlaces]) -> None:
     """Reject a page whose engines would exceed the limits of windows, memory or the exported page."""
     characters = sum(len(text) for name in places for text in name)
-    buckets = [len(each) for engine in places.values() for each in engine.histograms.values()]
+    buckets = [len(bounds) for engine in places.values() for bounds, _ in engine.histograms.values()]
     positions = sum(len(engine.positions) + len(engine.drafted) for engine in places.values())
     for count, limit, text in (
         (len(places), MAX_ENGINES, "the page shows {} engines; at most {} are watched"),

@@ -215,10 +215,10 @@ class SettingView(View):
 
 
 def _spread(its: WindowEvaluation) -> dict[str, float | None] | None:
-    rates = its.poll_rates
-    if not rates:
+    if not (rates := its.poll_rates):
         return None
-    quantiles = {name: its.poll_rate_quantile(share) for name, share in SPREAD_QUANTILES}
+    found = its.poll_rate_quantiles([share for _, share in SPREAD_QUANTILES])
+    quantiles = {name: rate for (name, _), rate in zip(SPREAD_QUANTILES, found, strict=True)}
     return {**quantiles, "min": rates[0][0], "max": rates[-1][0], "stddev": its.poll_rate_deviation}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, zip_longest
@@ -158,7 +157,7 @@ class History:
         self._has_positions = False
         self._tokens_before: int | None = None
         self._process_since = self._interval = 0.0
-        self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
+        self._creations: list[float] = []
         self._alternated: float | None = None
         self._totals: list[int] = [0] * _POSITIONS
         self._poll_buckets = [0] * (_TENTHS + 1)
@@ -200,7 +199,7 @@ class History:
             self.varies_tokens |= now not in (0, self.poll.steps)
         self.poll = taken.poll
         if sample.created is not None and sample.created not in self._creations:
-            self._creations.append(sample.created)
+            self._creations = [*self._creations, sample.created][-_MAX_CREATIONS:]
         self._learn_tokens(taken.poll, speculates=sample[Counter.DRAFTS] is not None)
         if taken.increment:
             self._add(taken.increment, sample)

@@ -6,7 +6,6 @@ scale cancels.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice, pairwise, repeat
@@ -82,7 +81,7 @@ class Histograms:
 
     def clear(self) -> None:
         """Empty the window."""
-        self._increments = deque[tuple[float, Sequence[int]]]()  # begins and counts
+        self._increments = list[tuple[float, Sequence[int]]]()  # begins and counts
         self._sums: Sequence[int] = ()
 
     def restart(self, begin: float | None) -> None:
@@ -117,7 +116,7 @@ class Histograms:
         # If the window ended now, it would lose its oldest increment before the next page arrives.
         edge = moment - self.keep - interval / 2
         while self._increments and self._increments[0][0] < edge:
-            _, old = self._increments.popleft()
+            _, old = self._increments.pop(0)
             self._sums = narrow(list(map(sub, self._sums, old)))
 
     def latencies(self, now: float) -> dict[Latency, Buckets]:

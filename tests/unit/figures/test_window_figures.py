@@ -155,12 +155,12 @@ def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(incre
     its = rates(*increments)
     each = sorted(accepted / drafted for drafted, accepted in increments for _ in range(drafted))
     if not each:
-        assert its.poll_rate_deviation is its.poll_rate_quantile(0.5) is None
+        assert its.poll_rate_deviation is its.poll_rate_quantiles([0.5])[0] is None
         return
     assert its.poll_rate_deviation == pytest.approx(pstdev(each))
     for share in (0.1, 0.5, 0.9):
         rank = next(n for n in range(1, len(each) + 1) if n >= share * len(each))
-        assert its.poll_rate_quantile(share) == each[rank - 1]
+        assert its.poll_rate_quantiles([share]) == [each[rank - 1]]
 
 
 @pytest.mark.parametrize(

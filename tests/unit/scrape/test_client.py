@@ -309,6 +309,19 @@ async def test_after_a_timeout_the_next_poll_has_a_new_connection(make_client, f
     assert server.connections == 2
 
 
+async def test_each_request_of_a_connection_has_the_whole_timeout(make_client, fault_server):
+    async def late(writer):
+        await asyncio.sleep(0.6)
+        writer.write(OK)
+
+    server = await fault_server(in_turn(sends(OK), late, late, hang))
+    client = make_client(timeout=1.0)
+    for _ in range(3):
+        assert (await client.get(server.url())).body == PAGE
+    assert (await failure(client, server.url())).reason == "timeout"
+    assert server.connections == 1
+
+
 async def test_a_failed_response_is_released_without_garbage_collection(client, fault_server, until):
     server = await fault_server(answer(b"x" * MAX_BODY * 2))
     gc.disable()
