@@ -40,8 +40,6 @@ SLOW = (
     "tests/unit/history/test_history_reader.py",
     "tests/unit/metrics/test_page.py",
     "tests/unit/monitor/test_deep_pair_trace.py",
-    "tests/unit/monitor/test_recorded_traces.py",
-    "tests/unit/monitor/test_simulated_truth.py",
     "tests/unit/reports/test_comparison.py",
     "tests/unit/reports/test_observation.py",
     "tests/unit/reports/test_observation_report.py",

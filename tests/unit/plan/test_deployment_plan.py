@@ -3,12 +3,9 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.plan.deployment_plan import GPUS, DeploymentPlan, PlanOutcome, gpu_of, memory
-from spec_decode_exporter.plan.model_config import DTYPES, Model, Weights
+from spec_decode_exporter.plan.deployment_plan import GPUS, PlanOutcome, gpu_of, memory
 from tests.fakes.model_configs import LLAMA_8B
 from tests.unit.plan.conftest import planned
 
@@ -94,37 +91,6 @@ def test_the_cost_is_that_of_the_sequences_that_fit_or_of_all_if_none_fits(llama
     assert planned(*llamas, "--batch", "16").load == 16
     assert planned(*llamas, "--batch", "100").load == 32
     assert planned(*llamas, "--batch", "100", "--gpus", "1").load == 100
-
-
-sizes = st.integers(10**6, 10**12)
-dtypes = st.sampled_from([*DTYPES])
-
-
-def of_size(size, dtype="bfloat16"):
-    weights = Weights(size)
-    size = weights.bytes_in(dtype)
-    return Model(name="m", weights=weights, dtype=dtype, weight_bytes=size)
-
-
-def deployed(target, draft, **more):
-    """Return the plan of two models on GPUs of 80 GB with an overhead of 1 GB."""
-    given = {
-        "model_name": "m",
-        "gpus": 1,
-        "gpu_memory_bytes": 80 * GB,
-        "overhead_bytes": GB,
-        "method": "draft_model",
-    }
-    return DeploymentPlan(target=target, draft=draft, **given | more)
-
-
-@given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
-def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft):
-    found = deployed(of_size(target, of_target), of_size(draft, of_draft), gpus=gpus)
-    room, alone = found.with_draft, found.without_draft
-    assert room.weight_bytes + room.kv_cache_bytes + gpus * GB == gpus * 72 * GB
-    assert room.weight_bytes == found.target.weight_bytes + found.draft.weight_bytes
-    assert room.weight_bytes - alone.weight_bytes == alone.kv_cache_bytes - room.kv_cache_bytes
 
 
 # Architecture of the target

@@ -1,6 +1,5 @@
 """Expected speed-ups of plans: the live exporter's formulas, costs and verdicts, and plans by a model's name."""
 
-import re
 from math import isfinite
 
 import pytest
@@ -12,14 +11,12 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
-from spec_decode_exporter.plan.models import METHODS, SEARCHES
-from spec_decode_exporter.plan.report import as_json, as_text
+from spec_decode_exporter.plan.models import SEARCHES
 from spec_decode_exporter.plan.speedup_plan import (
     TABLE_TOKENS,
     SpeedupPlan,
     token_acceptance,
 )
-from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.costs import cost_between, make_cost
 from tests.fakes.windows import window
 from tests.unit.plan.conftest import planned
@@ -128,39 +125,6 @@ def test_an_acceptance_length_is_kept_at_its_number_of_tokens(tokens, share):
         model_name="m", method="eagle3", draft_tokens=tokens, acceptance=token_acceptance(tokens, length)
     )
     assert plan.acceptance_length_tokens == pytest.approx(length)
-
-
-names = st.one_of(
-    st.text(max_size=80),
-    st.from_regex(
-        r"[A-Z][a-z]{2,8}-?\d(\.\d)?-\d{1,3}B(-A\d{1,2}B)?(-(AWQ|GPTQ-Int4|FP8|NVFP4|Q4_K_M|4bit))?",
-        fullmatch=True,
-    ),
-)
-methods = st.sampled_from(
-    [*METHODS, "medusa", "mlp_speculator", "dflash", "deepseek_mtp", "[ngram]", "other"]
-)
-
-
-@given(
-    names, methods, st.integers(1, 16), st.floats(0, 1), st.floats(0.1, 1000),
-    st.sampled_from([None, 1, 300, 50_000, 10**6]), st.booleans(),
-)  # fmt: skip
-def test_any_name_load_and_context_has_ordered_bounds_and_one_sentence(
-    name, method, tokens, acceptance, running, context, in_parallel
-):
-    plan = SpeedupPlan(
-        model_name=name, method=method, draft_tokens=tokens, acceptance=acceptance, running_requests=running,
-        context_tokens=context, drafts_in_parallel=in_parallel,
-    )  # fmt: skip
-    text = as_json(plan)
-    assert not re.search(r": -?(NaN|Infinity)\b", text)
-    assert plan.verdict_text.endswith(".")
-    if plan.speedup_ratio is not None:
-        assert 0 < plan.speedup_ratio_lower <= plan.speedup_ratio <= plan.speedup_ratio_upper <= tokens + 1
-    else:
-        assert plan.verdict is Verdict.UNCLEAR
-    assert as_text(plan, TextStyle())
 
 
 @pytest.mark.parametrize("method", ["ngram", "[ngram]", "ngram_gpu", "suffix"])
