@@ -4,8 +4,6 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -87,24 +85,6 @@ def test_an_engine_that_verifies_what_it_chooses_has_no_ratio_to_its_drafts_and_
     running = replace(GOOD, mean=Means(1.0))
     known = WindowEvaluation(running, Knowledge(ADAPTIVE, CostSources(measured=curves)))
     assert tokens_of(known.cost) == (0.1, 0.1, 0.1)
-
-
-counts = st.integers(1, 10**9)
-
-
-@given(counts, counts, st.integers(1, 16), st.floats(0, 1), st.floats(0, 2), st.floats(0, 2), st.booleans())
-def test_it_pays_where_the_acceptance_rate_is_above_break_even(
-    steps, drafts, length, share, c, c0, every_step
-):
-    drafts = min(drafts, steps)
-    drafted = drafts * length
-    accepted = int(drafted * share)
-    steps_of = {"decode_steps": steps, "generation_tokens": steps + accepted, "first_tokens": 0}
-    found = evaluated(window(drafts, drafted, accepted, **steps_of), at(c, c0, every_step=every_step))
-    rate, break_even = accepted / drafted, found.break_even_acceptance_ratio
-    assume(abs(rate - break_even) > 1e-9 * max(1, break_even))
-    pays = found.estimated_speedup_ratio > 1
-    assert pays == (rate > break_even) == (c < found.break_even_cost_ratio)
 
 
 def second(chance, *, shows_steps=True, tokens=3):

@@ -268,13 +268,6 @@ class TestUseByDraftTokens:
         assert (used[3].number, used[3].running_requests) == (2, 8.0)
         assert used[0].sums.drafts == 0
 
-    def test_a_poll_that_mixes_two_numbers_counts_for_none(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(10)
-        server.counts[1] += 100_000
-        server.run(1).run(109)
-        assert not server.learned.used.kept
-        assert server.run(2).learned.used.kept.keys() == {4}
-
     @pytest.mark.parametrize("known", [DRAFT_MODEL, DraftingMethod("ngram")])
     def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, make_sample, known):
         server = Engine(make_sample, known)

@@ -268,14 +268,6 @@ class TestTheCost:
         surest = min(each.token.high - each.token.low for each in kept.points)
         assert [each.token.high - each.token.low > UNSURE * surest for each in left_out] == [True]
 
-    @pytest.mark.parametrize("source", [CostSource.EXPERIMENT, CostSource.BASELINE])
-    def test_the_most_certain_source_comes_first(self, source):
-        server, far = Server(), Server()
-        own = [server.times(mixed()), far.times(always(load=200.0))]
-        others = [StepsWithoutSpeculation(source, [Server().times(always(share=0.0, load=200.0))])]
-        order = [each for each in CostSource if each in {CostSource.MEASURED, source}]
-        assert [curve.source for curve in costs(own, others, "")] == order
-
     @pytest.mark.parametrize(
         ("wide", "is_kept"),
         [((0.04, 0.18, 0.24), False), ((0.05, 0.18, 0.24), True), ((0.0, 0.03, 0.06), True)],
@@ -303,8 +295,3 @@ class TestTheCost:
             kappa, highest = (1 + tokens * point.token.high for point in (before, after))
             share = (kappa - 1) / (TOKENS - 1)
             assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
-
-    def test_plain_steps_of_others_have_no_drafter(self):
-        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
-        drafting, passed = Server().times(always()), Interval(0.02, 0.05, 0.1)
-        assert costs([drafting], others, "", undrafted=passed) == costs([drafting], others, "")

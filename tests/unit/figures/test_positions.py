@@ -76,12 +76,6 @@ def test_the_minimum_of_drafts_that_reach_a_position(drafted, expected):
     assert [found.highest_acceptance(position) for position in range(4)] == highest
 
 
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
-def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position):
-    found = positions_of(len(lengths), sum(lengths), 0, *[0] * 8)
-    assert found.least_drafted(position) <= sum(length > position for length in lengths)
-
-
 def increment(lengths, accepted, tokens=4):
     return {
         "drafts": len(lengths),

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from spec_decode_exporter.config.cost_settings import Architecture
-from spec_decode_exporter.plan.deployment_plan import GPUS, PlanOutcome, gpu_of, memory
+from spec_decode_exporter.plan.deployment_plan import PlanOutcome, gpu_of, memory
 from tests.fakes.model_configs import LLAMA_8B
 from tests.unit.plan.conftest import planned
 
@@ -147,10 +147,6 @@ def test_a_gpu_has_the_memory_that_its_driver_shows(text):
     assert gpu_of(text) == ("H100", 81_559 * 2**20)
     assert gpu_of("rtx 4090").name == "RTX-4090"
     assert gpu_of("141GB") == ("", 141 * 10**9)
-
-
-def test_every_gpu_has_less_memory_than_a_terabyte_and_more_than_a_desktop():
-    assert all(16 * 2**10 < size < 2**20 for size in GPUS.values())
 
 
 @pytest.mark.parametrize(

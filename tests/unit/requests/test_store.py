@@ -73,17 +73,6 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     assert sum(found.since_start[key].acceptance_length_tokens_histogram.counts) == 1
 
 
-def test_a_window_has_the_requests_that_ended_in_it(make_store, take, evaluate):
-    store, windows = make_store(), (300.0, 600.0)
-    evaluate(store, 0.0, windows)
-    for second in range(1460):
-        take(store, float(second))
-        if second >= 1400 and second % 5 == 0:
-            found = evaluate(store, float(second), windows)
-            assert list(in_windows(found).values()) == [301, 601]
-            assert not partial(found)
-
-
 def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones(make_store, take, evaluate):
     store = make_store(keep=100)
     for second in range(400):

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.scenario import Scenario, load_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.every import every
-from tests.fakes.simulated_scenarios import SCENARIOS
 
 
 def test_the_seed_decides_the_page(make_simulation):
@@ -75,21 +74,3 @@ def test_each_included_scenario_generates_tokens(name):
     simulation = Simulation(load_scenario(name))
     simulation.advance(65 if name == "idle" else 15)
     assert simulation.engines[0].counts.generation_tokens
-
-
-@settings(max_examples=40, deadline=None)
-@given(SCENARIOS, st.integers(0, 2**32), st.lists(st.floats(0.01, 5), min_size=1, max_size=6))
-def test_the_identities_of_vllm_hold_at_every_moment(keys, seed, waits):
-    simulation = Simulation(Scenario.model_validate(keys), seed)
-    tokens = keys["speculation"]["tokens"]
-    for wait in waits:
-        simulation.advance(wait)
-        counts = simulation.engines[0].counts
-        by_position = counts.accepted_by_position
-        assert sum(by_position) == counts.accepted_tokens <= counts.draft_tokens <= tokens * counts.drafts
-        assert by_position == sorted(by_position, reverse=True)
-        assert all(accepted <= counts.drafts for accepted in by_position)
-        assert counts.drafts <= counts.step.count
-        emitted = counts.generation_tokens - counts.first_token.count
-        assert counts.step.count <= emitted <= counts.step.count + counts.accepted_tokens
-        assert counts.cache_hits <= counts.cache_queries
