@@ -212,17 +212,6 @@ async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
     assert "a:1 does not" not in message
 
 
-async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
-    network.servers["a:1"] = server = Server(clock, "steady", running=60)
-    work = asyncio.ensure_future(take(observed_config([{"url": "http://a:1"}], 60), 60, clock))
-    await clock.advance(40)
-    server.away = True
-    await clock.advance(20)
-    await settle(100)
-    with pytest.raises(NotMeasuredError, match="a:1 does not answer"):
-        await work
-
-
 async def test_a_page_without_engines_is_an_error(network, clock, monkeypatch):
     network.servers["a:1"] = server = Server(clock, "steady", running=60)
     monkeypatch.setattr(server, "answer", lambda _: b"up 1\n")

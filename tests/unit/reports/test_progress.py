@@ -2,8 +2,7 @@ import io
 
 import pytest
 
-from spec_decode_exporter.reports.progress import ERASE_LINE, ProgressBar, progress_words
-from tests.fakes.references import observation
+from spec_decode_exporter.reports.progress import ERASE_LINE, ProgressBar
 
 
 class Pipe(io.StringIO):
@@ -28,9 +27,3 @@ def test_progress_is_one_line_on_a_terminal_that_is_erased_at_the_end(err, envir
     assert "\n" not in err.getvalue()
     bar.warn("no answer")
     assert err.getvalue().endswith("spec-decode-exporter: no answer\n")
-
-
-def test_progress_has_the_time_and_the_drafts():
-    words = progress_words(observation("steady", None, seconds=12), 600.0)
-    assert words.startswith("12 s of 10m  ")
-    assert " drafts" in words
