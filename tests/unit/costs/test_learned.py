@@ -188,12 +188,6 @@ class TestWhatIsSaved:
         again.run(60, tokens=3)
         assert again.baseline == pytest.approx(3.0, abs=0.05)
 
-    def test_of_an_engine_that_shows_no_positions_is_recalled_by_its_draft_tokens(self, again):
-        again.run(20, pause=True, shows=False)
-        assert again.baseline is None
-        again.run(1, shows=False)
-        assert again.baseline is not None
-
 
 class TestTheBaseline:
     def test_speculation_that_is_enabled_later_has_one(self, make_sample):

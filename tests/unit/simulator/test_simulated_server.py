@@ -1,6 +1,5 @@
 """HTTP server of a simulation: outages, errors of ports, filters and formats, and what it says about itself."""
 
-import re
 from dataclasses import replace
 
 import aiohttp
@@ -38,28 +37,11 @@ async def page(server):
         return await answer.text()
 
 
-def value(text, name):
-    return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
-
-
 async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
     server = await make_server(make_simulation(phases=RESTARTING))
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
         await page(server)
-
-
-async def test_creation_times_are_the_clocks_whatever_the_speed(make_server, make_simulation, clock):
-    phases = [{"at": "30s", "restart": {"down": "30s"}}]
-    server = await make_server(make_simulation(phases=phases), speed=60.0)
-    started = clock.wall()
-    await clock.advance(0.75)
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await page(server)
-    await clock.advance(0.75)
-    text = await page(server)
-    assert value(text, "process_start_time_seconds") == pytest.approx(started + 0.5, abs=0.02)
-    assert value(text, "vllm:generation_tokens_created") == pytest.approx(started + 1.0, abs=0.02)
 
 
 async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server, make_simulation):
