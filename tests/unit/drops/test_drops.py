@@ -16,6 +16,7 @@ from spec_decode_exporter.window.engine_windows import History
 from tests.fakes.engines import trace
 from tests.fakes.windows import increment
 from tests.paths import DATA
+from tests.unit.drops.conftest import fed, restarted
 
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
@@ -47,7 +48,7 @@ def kinds(found):
 
 
 @pytest.fixture(name="drops")
-def drops_fixture(fed):
+def drops_fixture():
     """An hour with a length of 2.1 at ten drafts a second."""
     drops = Drops(DropPolicy())
     assert fed(drops, seconds(3600)) == []
@@ -76,7 +77,7 @@ def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
     assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1 + 16_728 / 6561, abs=0.02)
 
 
-def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
+def test_sigma_counts_the_standard_errors_below_the_baseline(drops):
     fed(drops, seconds(10, accepted=10))
     # Four intervals are held and none is incomplete: 10 s with 11 and 10 s with 10 tokens a second.
     recent, known = 1 + (10 * 11 + 10 * 10) / 200, drops.state.sudden.baseline.effective
@@ -123,7 +124,7 @@ def test_a_burst_is_no_other_load():
     assert kinds(enumerate(found)) == [(DropKind.SUDDEN, Transition.BEGAN)]
 
 
-def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(restarted):
+def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline():
     drops = Drops(DropPolicy())
     for each in seconds(3600):
         drops.observe(each, load=20)
@@ -131,7 +132,7 @@ def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(re
     assert [other.observe(each, load=20) for each in seconds(60, accepted=1)] != [()] * 60
 
 
-def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
+def test_a_restored_detector_continues_without_the_counts(drops):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
     assert other.status().total == {SUDDEN: 0}
@@ -140,7 +141,7 @@ def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted)
     assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
 
 
-def test_a_restored_sum_needs_half_of_its_threshold_again(restarted):
+def test_a_restored_sum_needs_half_of_its_threshold_again():
     drops = Drops(DropPolicy())
     for each in seconds(3600):
         drops.observe(each, load=20)

@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
+from tests.unit.simulator.conftest import make_simulation
 
 LOCAL = "127.0.0.1"
 RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
@@ -37,14 +38,14 @@ async def page(server):
         return await answer.text()
 
 
-async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
+async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, clock):
     server = await make_server(make_simulation(phases=RESTARTING))
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
         await page(server)
 
 
-async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server, make_simulation):
+async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server):
     server = await make_server(make_simulation())
     with pytest.raises(PortError, match="in use"):
         await make_server(make_simulation(), port=server.port)
@@ -53,7 +54,7 @@ async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(ma
 
 
 @pytest.fixture
-async def get(make_simulation, clock):
+async def get(clock):
     """Function that returns an answer, with its text, of a server after 30 simulated seconds."""
     clients = []
 

@@ -10,9 +10,10 @@ from spec_decode_exporter.simulator.scenario import load_scenario, scenario_name
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.every import every
+from tests.unit.simulator.conftest import make_simulation
 
 
-def test_the_seed_decides_the_page(make_simulation):
+def test_the_seed_decides_the_page():
     pages = []
     for seed in (7, 7, 8):
         simulation = make_simulation(seed=seed)
@@ -37,9 +38,7 @@ def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
     ("restart", "tokens", "drafts"),
     [({"tokens": 6}, 6, True), ({}, 5, True), ({"tokens_per_batch_size": [[1, 64, 0]]}, 5, False)],
 )
-def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
-    make_simulation, restart, tokens, drafts
-):
+def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(restart, tokens, drafts):
     phases = [{"at": "30s", "restart": {"down": "10s", **restart}}]
     simulation = make_simulation(speculation={"tokens": 5}, phases=phases, repeat="60s")
     serving = []
@@ -56,7 +55,7 @@ def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
     assert simulation.restarts == 3
 
 
-def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
+def test_a_change_reaches_the_requests_that_arrive_after_it():
     phases = [{"at": "60s", "acceptance": {"mean": 0.1}}]
     simulation = make_simulation(acceptance={"mean": 0.9, "spread": 0}, phases=phases)
     found = [(0, 0)]
