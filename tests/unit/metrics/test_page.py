@@ -34,9 +34,9 @@ from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.every import every
+from tests.fakes.engines import recorded_engine
 from tests.fakes.golden import is_golden_page
 from tests.paths import DATA
-from tests.unit.analysis.added_figure import snapshot as recorded_engine
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
