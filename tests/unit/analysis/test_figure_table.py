@@ -33,7 +33,7 @@ def test_every_figure_with_a_value_appears_in_every_output(busy):
     shown_page = asyncio.run(shown(Snapshot([(labels, busy)]), PageQuery("", (view.id,))))
     observed = observation_report.report(observation, TextStyle())
     comparison = as_text(compared(saved, saved, 0.05), TextStyle())
-    document, group = view.model_dump_json(), group_view({}, [(labels, busy)]).model_dump_json()
+    document, group = observation.model_dump_json(), group_view({}, [(labels, busy)]).model_dump_json()
     its = busy.evaluation.longest
     figures = [each for each in FIGURE.values() if not each.index and each.of(its) is not None]
     assert len(figures) > 25

@@ -1,6 +1,6 @@
 """Cost of a draft token from regressions over step times whose truth is known."""
 
-from math import inf, log
+from math import inf, isfinite, log
 from random import Random
 from statistics import mean
 
@@ -295,3 +295,16 @@ class TestTheCost:
             kappa, highest = (1 + tokens * point.token.high for point in (before, after))
             share = (kappa - 1) / (TOKENS - 1)
             assert highest == pytest.approx(kappa * (1 + (share / (1 - share) if is_limited else 5.0)))
+
+    def test_sums_of_a_restored_state_that_contradict_each_other_give_finite_costs_or_none(self):
+        others = [StepsWithoutSpeculation(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        ((place, sums),) = Server().times(always()).places.items()
+        changes = [{name: value} for name in sums._fields[1:-1] for value in (0.0, 5e-324, 1e30)]
+        for number in range(len(sums.triangle)):
+            before, after = sums.triangle[:number], sums.triangle[number + 1 :]
+            changes += [{"triangle": (*before, value, *after)} for value in (0.0, 5e-324, 1e30)]
+        for change in changes:
+            for curve in costs([StepTimes({place: sums._replace(**change)})], others, ""):
+                for point in curve.points:
+                    assert isfinite(point.running_requests), change
+                    assert 0 <= point.token.low <= point.token.guess <= point.token.high < inf, change
