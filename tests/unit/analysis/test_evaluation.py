@@ -45,14 +45,7 @@ class TestWorkedExamples:
             (at(0.3, ""), POOR, {}, Verdict.HARMFUL, Action.DECREASE, 1),
             (at(0.7), POOR, {}, Verdict.HARMFUL, Action.DISABLE, 0),
             # One token is 1.077 times as fast at the best guess; at 16 requests it may cost four times as much.
-            (
-                at(0.3, architecture=Architecture.DENSE),
-                POOR,
-                {"running": 16.0},
-                Verdict.HARMFUL,
-                Action.DISABLE,
-                0,
-            ),
+            (at(0.3, architecture=Architecture.DENSE), POOR, {"running": 16.0}, Verdict.HARMFUL, Action.DISABLE, 0),
             # A dead drafter that costs anything.
             (at(None, "dspark"), (0.005,), {}, Verdict.HARMFUL, Action.DISABLE, 0),
             # 1.61 tokens a step at c = .1, which pays; at a quarter or at four times of it, it may not.
@@ -62,7 +55,7 @@ class TestWorkedExamples:
             # 1 % of the steps draft 3.3 tokens: at most 1.023 times as fast.
             (at(None, "suffix"), GOOD, {"coverage": 0.01}, Verdict.POOR, Action.MEASURE_COST, None),
         ],
-    )
+    )  # fmt: skip
     def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
         its = evaluation(known, survival, **more)
         assert its.decision == Decision(verdict, Advice(action, tokens))

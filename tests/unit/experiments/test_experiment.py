@@ -157,20 +157,13 @@ class TestFasterMethod:
     @pytest.mark.parametrize(
         ("ngram", "eagle"),
         [
-            (member("ngram", window_of(SLOWER), model_name="n"), EAGLE_ENGINE),
-            (NGRAM_ENGINE, member("eagle", window_of(EAGLE | {"end_to_end_nanoseconds": 8_800_000_000}))),
-            (NGRAM_ENGINE, member("eagle", window_of(waving))),
-            (NGRAM_ENGINE, member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))),
-            (member("ngram", window_of(times(SLOWER, 4), running=24.0)), EAGLE_ENGINE),
+            pytest.param(member("ngram", window_of(SLOWER), model_name="n"), EAGLE_ENGINE, id="one for another model"),
+            pytest.param(NGRAM_ENGINE, member("eagle", window_of(EAGLE | {"end_to_end_nanoseconds": 8_800_000_000})), id="one that decodes faster and answers later"),
+            pytest.param(NGRAM_ENGINE, member("eagle", window_of(waving)), id="one whose whole requests are not surely faster"),
+            pytest.param(NGRAM_ENGINE, member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"})), id="one without times of whole requests"),
+            pytest.param(member("ngram", window_of(times(SLOWER, 4), running=24.0)), EAGLE_ENGINE, id="one whose load explains the difference"),
         ],
-        ids=[
-            "one for another model",
-            "one that decodes faster and answers later",
-            "one whose whole requests are not surely faster",
-            "one without times of whole requests",
-            "one whose load explains the difference",
-        ],
-    )
+    )  # fmt: skip
     def test_none_is(self, ngram, eagle):
         assert faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
 

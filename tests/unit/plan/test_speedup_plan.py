@@ -136,6 +136,17 @@ def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_dra
     assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
 
 
+def test_without_a_typical_cost_there_are_no_numbers():
+    plan = planned("--model-name", "Qwen/Qwen3-32B", "--method", "custom_class")
+    assert (plan.verdict, list(plan.depths), plan.speedup_ratio, plan.cost_source) == (
+        Verdict.UNCLEAR,
+        [],
+        None,
+        None,
+    )
+    assert plan.verdict_text.startswith("Too few published what drafting by custom_class costs")
+
+
 @pytest.mark.parametrize(
     ("older", "method"), [("deepseek_mtp", "mtp"), ("[ngram]", "ngram"), ("EAGLE3", "eagle3")]
 )
