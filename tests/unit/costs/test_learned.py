@@ -174,12 +174,6 @@ class TestWhatIsSaved:
         assert fed.learned.state.tokens == 4
         assert fed.learned.state.drops.sudden.baseline.units > 1000
 
-    def test_waits_for_positions_that_are_created_one_by_one(self, fed, again):
-        again.run(20, tokens=3)
-        assert again.baseline is None
-        again.run(1)
-        assert again.baseline == pytest.approx(fed.baseline, abs=0.05)
-
     def test_is_ignored_if_the_engine_keeps_drafting_with_fewer_positions(self, saved, again):
         again.run(60, tokens=3)
         assert again.learned.state == saved

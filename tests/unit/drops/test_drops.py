@@ -11,31 +11,13 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
-from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-from spec_decode_exporter.window.engine_windows import History
-from tests.fakes.engines import trace
 from tests.fakes.windows import increment
 from tests.paths import DATA
 from tests.unit.drops.conftest import fed, restarted
 
-WALL = 1_795_225_677.0
-"""Unix time of the restart trace's beginning, see its README."""
 STATE = TypeAdapter(DropState)
 SUDDEN, DRAFTING = DropKind.SUDDEN, DropKind.DRAFTING
 BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
-
-
-def replayed(name, model, engine="0"):
-    """Replay a trace as the exporter does; return the detectors and the drops with their moments."""
-    reader, history, drops, found = SampleReader(), History(300.0), Drops(DropPolicy()), []
-    for row in trace(name):
-        samples = reader.read(row["page"].encode(), with_latencies=False).samples
-        taken = history.observe(samples[EngineName(model, engine)], row["t"], WALL + row["t"], 1.0)
-        if taken.reset:
-            drops.start_again()
-        if taken.increment:
-            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment))]
-    return drops, found
 
 
 def seconds(number, accepted=11, drafts=10):
@@ -53,28 +35,6 @@ def drops_fixture():
     drops = Drops(DropPolicy())
     assert fed(drops, seconds(3600)) == []
     return drops
-
-
-def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_end_within_19():
-    # The first request with temperature 1 came at 108.4 s, the first with 0 again at 183.6 s.
-    drops, found = replayed("temperature", "tiny")
-    assert [(moment, drop.kind, drop.transition) for moment, drop in found] == [
-        (113.062, SUDDEN, BEGAN),
-        (202.015, SUDDEN, ENDED),
-    ]
-    drop, status = found[0][1], drops.status()
-    assert drop.baseline_length == pytest.approx(4.07, abs=0.01)
-    assert drop.length == pytest.approx(1.73, abs=0.01)
-    assert (status.dropped, status.total) == ({SUDDEN: False}, {SUDDEN: 1})
-    assert status.baseline_acceptance_length_tokens == pytest.approx(4.07, abs=0.03)
-    assert abs(status.sigma) < 2
-
-
-def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
-    drops, found = replayed("restart_k3_k5", "tiny-llama")
-    assert found == []
-    # K = 5: 16 728 of 6561 drafts; what is newer than 20 s is not in the baseline, and older weighs a little less.
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1 + 16_728 / 6561, abs=0.02)
 
 
 def test_sigma_counts_the_standard_errors_below_the_baseline(drops):
