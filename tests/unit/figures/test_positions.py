@@ -1,14 +1,12 @@
 """Acceptance by position, also if a schedule changes the number of draft tokens (regimes)."""
 
 import random
-from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.positions import Positions, Regime
-from spec_decode_exporter.figures.window_figures import acceptance_length
 from tests.fakes.windows import summed, window
 
 
@@ -41,21 +39,6 @@ def test_figures_of_positions(positions, acceptance, conditional, decay, lengths
     assert positions.conditional == conditional
     assert positions.decay == decay
     assert positions.lengths == pytest.approx(lengths)
-
-
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=200), st.integers(1, 8))
-def test_accepted_lengths_equal_those_of_counted_single_drafts(lengths, tokens):
-    lengths = [min(length, tokens) for length in lengths]
-    drafts = len(lengths)
-    counts = [sum(length > place for length in lengths) for place in range(tokens)]
-    found = positions_of(drafts, tokens * drafts, sum(lengths), *counts)
-    shares = [sum(length == exactly for length in lengths) / drafts for exactly in range(tokens + 1)]
-    assert found.lengths == pytest.approx(shares)
-    mean = sum(length * share for length, share in enumerate(found.lengths))
-    assert acceptance_length(sum(lengths), drafts) == pytest.approx(1 + mean)
-    for place, survival in enumerate(found.acceptance):
-        if survival:
-            assert survival == pytest.approx(prod(found.conditional[: place + 1]))
 
 
 @pytest.mark.parametrize(
