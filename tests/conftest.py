@@ -34,7 +34,6 @@ SLOW = (
     "tests/service",
     "tests/unit/benchmarks",
     "tests/unit/experiments/test_experiment_tracker.py",
-    "tests/unit/experiments/test_pace.py",
     "tests/unit/history/test_baseline_reader.py",
     "tests/unit/history/test_history_baselines.py",
     "tests/unit/history/test_history_reader.py",
