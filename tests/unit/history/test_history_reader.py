@@ -286,12 +286,3 @@ async def test_a_server_that_takes_exact_names_only_has_the_same_history():
     stored.refuse = lambda address: PollError("refused", "no names") if "values" in address else None
     with pytest.raises(HistoryError, match=r"metric names are not supported.* check --match"):
         await history_of(stored)
-
-
-async def test_a_time_that_is_too_short_for_a_verdict_is_no_reason_to_wait():
-    stored = simulated(STEADY, 900)
-    its = await history_of(stored, end=START + 75)
-    text = history_text(its, TextStyle())
-    assert "--since 30d" in text
-    assert "--for" not in text
-    assert "bserve it again" not in text
