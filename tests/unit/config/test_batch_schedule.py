@@ -1,4 +1,4 @@
-"""Batch schedules: limits, validation as a whole, and look-up without a scan."""
+"""Batch schedules: limits, validation as a whole, and look-up."""
 
 import pytest
 

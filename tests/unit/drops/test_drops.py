@@ -1,4 +1,4 @@
-"""All detectors of an engine: recordings, status, and the persisted state."""
+"""All detectors of an engine: status, and the persisted state."""
 
 from math import sqrt
 

@@ -1,4 +1,4 @@
-"""Memory of plans, what a step reads of it, observations, and the return: published figures and invariants."""
+"""Memory of plans, what a step reads of it, observations, and the return: published figures."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A simulated server: its seed and time steps, restarts, phases and engines, and identities of its counters."""
+"""A simulated server: its seed and time steps, restarts, phases and engines."""
 
 from itertools import pairwise
 
