@@ -162,8 +162,11 @@ class TestBoundsWithPrefills:
         assert later.speedup_bounds == (kept if is_kept else alone.speedup_bounds)
         assert kept != alone.speedup_bounds
 
+    @pytest.mark.parametrize("share", [0.4, 1.0])
     @pytest.mark.parametrize(("later", "raised"), [(0.5, True), (1.3, False)], ids=["mixture", "dense"])
-    def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(self, later, raised):
+    def test_plain_steps_may_take_as_long_as_those_that_draft_where_the_cost_falls(
+        self, later, raised, share
+    ):
         model = CostSources(
             measured=(
                 CostByLoad(
@@ -174,9 +177,9 @@ class TestBoundsWithPrefills:
         )
         alone, mixed = (WindowEvaluation(whole(run(300)), Knowledge(cost=model)) for _ in range(2))
         alone.drafting_requests = mixed.drafting_requests = 20.0
-        mixed.prefill_steps_ratio = 0.4
+        mixed.prefill_steps_ratio = share
         upper = alone.speedup_bounds.upper
-        gain = 0.4 * (1 - upper / alone.speedup_ceiling_ratio)
+        gain = share * (1 - upper / alone.speedup_ceiling_ratio)
         assert mixed.speedup_bounds.upper == pytest.approx(min(1.0, upper + gain) if raised else upper)
 
 
