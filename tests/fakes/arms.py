@@ -1,7 +1,5 @@
 """Windows and arms of experiments for tests."""
 
-from math import exp, sqrt
-
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings, Member
@@ -79,24 +77,6 @@ def window_of(every, length=300.0, *, seconds=None, running=6.0, now=NOW, positi
     increments = Increments.of(rows, [now - number + second for second in range(number)])
     unknown = {*hidden, *(() if running is not None else ("running_requests",))}
     return window_over(increments, length, depth=len(positions), hidden=unknown, **more)
-
-
-KEPT = exp(-1 / 3)
-
-
-def second_of(random, per_token, state, _second):
-    """Return the work of a server in a second with differing requests, and the time of each per token.
-
-    Six requests run for 3 s each, so what a second is like has changed by then.
-    """
-    state[0] = KEPT * state[0] + sqrt(1 - KEPT**2) * random.gauss(0, 0.3)
-    tokens = max(1, round(random.gauss(240, 30)))
-    seconds = tokens * per_token * (1 + state[0])
-    return {
-        "generation_tokens": tokens + 2,
-        "first_tokens": 2,
-        "decode_nanoseconds": round(seconds * NANO),
-    }
 
 
 def arm_with(*windows, **more):

@@ -14,7 +14,7 @@ from spec_decode_exporter.costs.baseline import Baseline
 from spec_decode_exporter.costs.steps import StepReader
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.scrape.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets, EngineName, SampleReader
 from tests.fakes.windows import increment
 from tests.paths import DATA
 
@@ -25,6 +25,15 @@ def trace(name):
     """Return the polls of a recorded trace that were answered."""
     with gzip.open(DATA / "traces" / f"{name}.jsonl.gz", "rt") as lines:
         return [row for row in map(json.loads, lines) if "page" in row]
+
+
+def recorded_engine():
+    """Return the snapshot of an engine after the first 25 s of the recording of a restart."""
+    wall, engine, reader = 1_795_225_677.0, EngineMonitor((10.0, 300.0)), SampleReader()
+    for row in (row for row in trace("restart_k3_k5") if row["t"] < 25):
+        reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
+        poll(engine, reading.samples[EngineName("tiny-llama", "0")], row["t"], wall, 10.0)
+    return engine.snapshot
 
 
 def poll(watch, sample, moment, wall=WALL, histograms=1.0):

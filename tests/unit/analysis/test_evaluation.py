@@ -4,8 +4,6 @@ from dataclasses import replace
 from math import log
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, FallbackEvaluation
 from spec_decode_exporter.analysis.knowledge import Drafting, Knowledge
@@ -16,7 +14,6 @@ from spec_decode_exporter.analysis.verdict import (
     SpeedupRange,
     State,
     Verdict,
-    claimed_speedup,
 )
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_PAYS, WindowEvaluation, probably_pays
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -48,14 +45,7 @@ class TestWorkedExamples:
             (at(0.3, ""), POOR, {}, Verdict.HARMFUL, Action.DECREASE, 1),
             (at(0.7), POOR, {}, Verdict.HARMFUL, Action.DISABLE, 0),
             # One token is 1.077 times as fast at the best guess; at 16 requests it may cost four times as much.
-            (
-                at(0.3, architecture=Architecture.DENSE),
-                POOR,
-                {"running": 16.0},
-                Verdict.HARMFUL,
-                Action.DISABLE,
-                0,
-            ),
+            (at(0.3, architecture=Architecture.DENSE), POOR, {"running": 16.0}, Verdict.HARMFUL, Action.DISABLE, 0),
             # A dead drafter that costs anything.
             (at(None, "dspark"), (0.005,), {}, Verdict.HARMFUL, Action.DISABLE, 0),
             # 1.61 tokens a step at c = .1, which pays; at a quarter or at four times of it, it may not.
@@ -65,7 +55,7 @@ class TestWorkedExamples:
             # 1 % of the steps draft 3.3 tokens: at most 1.023 times as fast.
             (at(None, "suffix"), GOOD, {"coverage": 0.01}, Verdict.POOR, Action.MEASURE_COST, None),
         ],
-    )
+    )  # fmt: skip
     def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
         its = evaluation(known, survival, **more)
         assert its.decision == Decision(verdict, Advice(action, tokens))
@@ -165,26 +155,6 @@ class TestContradiction:
     )
     def test_bounds_of_the_speed_up_exclude_a_verdict(self, verdict, speedup, is_so):
         assert bounded(speedup=speedup).contradicts(bounded(verdict=verdict)) is is_so
-
-    @given(
-        st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4),
-        st.floats(0.0, 0.4),
-        st.sampled_from([0.3, 1.0]),
-        st.sampled_from([Verdict.OPTIMAL, Verdict.POOR, Verdict.HARMFUL]),
-    )
-    def test_they_are_those_of_all_bounds_though_few_are_computed(self, survival, cost, coverage, verdict):
-        falling = tuple(sorted(survival, reverse=True))
-        its = WindowEvaluation(busy_window(falling, length=30.0, coverage=coverage), at(cost))
-        longer = WindowEvaluation(busy_window(), at(cost))
-        longer.verdict = verdict
-        lowest, highest = claimed_speedup(verdict, longer.known.policy.speedup)
-        ranges = (
-            (its.acceptance_length_bounds, *longer.acceptance_length_bounds[1:3]),
-            (its.tokens_per_step_bounds, *longer.tokens_per_step_bounds[1:3]),
-            (its.speedup_bounds, lowest, highest),
-        )
-        expected = any(own.upper < low or own.lower > high for own, low, high in ranges)
-        assert its.contradicts(longer) is expected
 
 
 class TestSharePaying:

@@ -1,48 +1,51 @@
-"""The figure table: what every row must have, and the outputs that one row more appears in."""
+"""The figure table: what every row must have, and the outputs that it appears in."""
 
-import json
-import re
-import subprocess
-import sys
+import asyncio
 from dataclasses import replace
 
 import pytest
+from spec_decode_exporter.web.fleet import PageQuery
 
-from docs.generate.metrics import series_of
 from spec_decode_exporter.analysis.figure_table import FIGURE, Unit, columns_of, term
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.reports import observation_report
-from spec_decode_exporter.reports.observation_view import sum_of_windows
+from spec_decode_exporter.reports.comparison import as_text, compared
+from spec_decode_exporter.reports.observation_view import ObservationView, sum_of_windows
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.engines import Counter
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import group_view
 from spec_decode_exporter.web import page
 from tests.every import every
 from tests.fakes.windows import polled, summed, window
-from tests.paths import CHECKOUT
-from tests.unit.analysis.added_figure import METRIC, ROW
+from tests.unit.web.pages import shown
+
+OF_REFERENCES = {"requests_per_second", "output_tokens_per_request"}
+"""Figures that are shown where servers are compared with a saved measurement, and nowhere else."""
 
 
-def test_a_figure_and_its_metric_appear_in_every_output():
-    command = [sys.executable, "-m", "tests.unit.analysis.added_figure"]
-    finished = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-    outputs = json.loads(finished.stdout)
-    engine, group = (json.loads(outputs[name])["windows"][-1] for name in ("snapshot", "group"))
-    value, counts = engine[ROW.key], engine["counts"]
-    assert value == pytest.approx((counts["generation_tokens"] - counts["first_tokens"]) / counts["drafts"])
-    assert group[ROW.key] == value
-    assert f"# HELP {METRIC} {ROW.help}\n# TYPE {METRIC} gauge\n" in outputs["metrics"]
-    shown = re.findall(rf'^{METRIC}{{.*window="(\w+)"}} (\S+)$', outputs["metrics"], re.MULTILINE)
-    assert [name for name, _ in shown] == ["10s", "5m"]
-    assert float(shown[-1][1]) == value
-    (row,) = [row for row in outputs["page"].split("<tr") if METRIC in row]
-    assert ROW.label in row
-    assert "in drafts:" in row
-    assert re.search(rf"{ROW.report.name} +\| +{value:.2f}", outputs["observe"])
-    line = rf"{ROW.compared.name} +\| +{value:.2f} +\| +{value:.2f} +\| +\+0\.00"
-    assert re.search(line, outputs["compare"])
-    (documented,) = [each for each in outputs["documentation"].splitlines() if f"`{METRIC}{{" in each]
-    assert ROW.help.removesuffix(" in the window.") in documented, "the document says it once"
-    assert all(f"`{series_of(name)}`" in documented for name in ROW.sources)
+def test_every_figure_with_a_value_appears_in_every_output(busy):
+    """``tests/unit/metrics`` has its metric."""
+    labels = {"target": "one", "model_name": "m", "engine": "0"}
+    view = EngineView(labels=labels, snapshot=busy)
+    observation = ObservationView(time=0.0, version="1", engines=(view,), seconds=9.0, targets=(), events=())
+    saved = SavedSnapshot.model_validate(observation)
+    shown_page = asyncio.run(shown(Snapshot([(labels, busy)]), PageQuery("", (view.id,))))
+    observed = observation_report.report(observation, TextStyle())
+    comparison = as_text(compared(saved, saved, 0.05), TextStyle())
+    document, group = view.model_dump_json(), group_view({}, [(labels, busy)]).model_dump_json()
+    its = busy.evaluation.longest
+    figures = [each for each in FIGURE.values() if not each.index and each.of(its) is not None]
+    assert len(figures) > 25
+    for figure in figures:
+        assert figure.key in OF_REFERENCES or f'"{figure.key}":' in document
+        assert figure.key in OF_REFERENCES or figure.label in shown_page
+        assert not figure.groups or f'"{figure.key}":' in group
+        assert not figure.report or figure.report.name in observed
+        assert not figure.compared or figure.compared.name in comparison
 
 
 @pytest.fixture(name="its", scope="module")

@@ -119,18 +119,13 @@ TYPICAL = {"method": "eagle3", "engine_kind": "vllm"}
         ({}, ["method", *STEPS]),
         (TYPICAL, STEPS),
         ({**TYPICAL, "schedule": BatchSchedule((1, 9), (3, 0))}, ["schedule_in_force", *STEPS]),
+        ({**TYPICAL, "baseline": BaselineSummary()}, ["baseline_loads", "replica", "by_hand"]),
     ],
-    ids=["nothing known", "typical", "a schedule that pauses"],
+    ids=["nothing known", "typical", "a schedule that pauses", "a baseline at other loads"],
 )  # fmt: skip
 def test_ways_to_know_apply_where_they_can_help_cheapest_first(known, names):
     assert [way.name for way in ways_to_know(WindowEvaluation(busy_window(), knowledge(**known)))] == names
     assert [name for name in WAYS if name in names] == names
-
-
-def test_a_baseline_at_other_loads_is_no_reason_to_read_one_again():
-    known = replace(knowledge(**TYPICAL), baseline=BaselineSummary())
-    found = ways_to_know(WindowEvaluation(busy_window(), known))
-    assert [way.name for way in found] == ["baseline_loads", "replica", "by_hand"]
 
 
 def test_no_way_of_a_history_is_to_wait():

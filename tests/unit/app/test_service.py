@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 
 import aiohttp
 import pytest
@@ -12,7 +11,6 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server import parse_listen_address
 from tests.conftest import PAGES_AT_ONCE
@@ -159,30 +157,6 @@ class TestLearnedState:
         await until(lambda: not service._saver.file.problem)
         await clock.advance(2.0)
         assert await exported(service, "state_last_save_successful") == 1
-
-    async def test_is_written_by_one_writer_at_a_time_also_at_the_end(
-        self, remembering, service, clock, until, monkeypatch
-    ):
-        save, go_on, writing, most = StateFile.save, threading.Event(), [], []
-
-        def slow(file, data):
-            writing.append(data)
-            most.append(len(writing))
-            go_on.wait(10)
-            save(file, data)
-            writing.pop()
-
-        monkeypatch.setattr(StateFile, "save", slow)
-        await clock.advance(62.0)
-        await until(lambda: writing)
-        closing = asyncio.create_task(service.close())
-        await until(lambda: all(task.cancelled() for task in service._tasks.values()))
-        await clock.advance(0.0, turns=2000)
-        assert not closing.done()
-        go_on.set()
-        await closing
-        assert most == [1, 1]
-        assert remembering.exists()
 
 
 def saved_engines(file):

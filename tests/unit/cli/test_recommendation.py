@@ -92,16 +92,6 @@ def test_the_ways_to_know_of_eight_engines_stand_once(engine, form):
     assert len(text.split()) <= 400
 
 
-def test_eight_engines_with_settings_fit_on_a_screen_and_one_setting_stands_once(engine):
-    by_load, none = engine(), engine(SpeculationSetting(0, is_change=True))
-    engines = [(by_load if n < 5 else none).model_copy(update={"target": f"chat-{n}"}) for n in range(8)]
-    text = written(engines, "text", TextStyle())
-    assert text.count("--speculative-config '") == 1
-    assert text.count("Model Runner V1") == 1
-    assert all(f"chat-{n}" in text for n in range(8))
-    assert len(text.split()) <= 400
-
-
 def test_json_has_the_setting_of_each_engine(engine):
     (shown,) = json.loads(written([engine()], "json", TextStyle()))["engines"]
     assert shown["target"] == "chat-0"

@@ -41,12 +41,6 @@ def test_the_command_line_overrides_the_environment_and_that_the_local_vllm():
     assert ([target.called for target in found.targets], found.poll.interval) == (["b:2"], 3.0)
 
 
-def test_a_flag_overrides_one_key_of_the_file(file):
-    words = file("poll:\n  interval: 5s\ncost:\n  draft_cost_ratio: 0.1\n  running_requests: 8\n")
-    found = config(*words, "--poll.interval", "2s", "--cost.draft-cost-ratio", "0.2")
-    assert (found.poll.interval, found.cost.draft_cost_ratio, found.cost.running_requests) == (2.0, 0.2, 8.0)
-
-
 def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     file = tmp_path / "sub" / "exporter.yml"

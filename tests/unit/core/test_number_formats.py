@@ -3,8 +3,6 @@
 from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.core import number_formats as numbers
 from tests.every import every
@@ -70,19 +68,3 @@ def test_an_absent_value_is_a_dash(write):
 )
 def test_a_template_writes_counts_with_their_nouns_times_and_ages(template, values, text):
     assert numbers.fill(template, values) == text
-
-
-def parsed(text):
-    """Return the number of a text and its unit."""
-    number, _, unit = text.partition(" ")
-    return float(number.replace(",", "")), unit
-
-
-@given(st.floats(1e-9, 1e12))
-def test_a_rounded_number_is_near_its_value(value):
-    """Three digits: within half of a percent, or within the last of the decimals."""
-    text = numbers.three_digits(value, 3)
-    assert parsed(text)[0] == pytest.approx(value, rel=0.00501, abs=0.00051)
-    assert numbers.three_digits(-value, 3) == f"-{text}"
-    number, unit = parsed(numbers.duration(value))
-    assert number * {"s": 1.0, "ms": 1e-3}[unit] == pytest.approx(value, rel=0.00501, abs=6e-7)

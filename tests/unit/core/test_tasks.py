@@ -14,7 +14,6 @@ from spec_decode_exporter.core.tasks import (
     RESTARTED_AFTER,
     STATE,
     TARGET_LISTS,
-    Background,
     Pace,
     ThreadPool,
     cancel,
@@ -81,23 +80,6 @@ async def test_a_function_gets_its_arguments_and_the_context_of_its_caller():
     variable = contextvars.ContextVar("variable")
     variable.set("a")
     assert await ThreadPool("test", 1).run(lambda x, y: (variable.get(), x, y), 1, y=2) == ("a", 1, 2)
-
-
-async def test_background_tasks_are_kept_until_they_end_or_are_cancelled():
-    done, background = [], Background()
-
-    async def endless():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            done.append("cancelled")
-
-    background.start(asyncio.sleep(0))
-    background.start(endless())
-    await settle()
-    assert done == []
-    await background.cancel()
-    assert done == ["cancelled"]
 
 
 async def test_long_work_lets_other_tasks_run_after_each_slice():

@@ -174,12 +174,6 @@ class TestWhatIsSaved:
         assert fed.learned.state.tokens == 4
         assert fed.learned.state.drops.sudden.baseline.units > 1000
 
-    def test_waits_for_positions_that_are_created_one_by_one(self, fed, again):
-        again.run(20, tokens=3)
-        assert again.baseline is None
-        again.run(1)
-        assert again.baseline == pytest.approx(fed.baseline, abs=0.05)
-
     def test_is_ignored_if_the_engine_keeps_drafting_with_fewer_positions(self, saved, again):
         again.run(60, tokens=3)
         assert again.learned.state == saved
@@ -187,12 +181,6 @@ class TestWhatIsSaved:
         assert again.learned.state.tokens == 3
         again.run(60, tokens=3)
         assert again.baseline == pytest.approx(3.0, abs=0.05)
-
-    def test_of_an_engine_that_shows_no_positions_is_recalled_by_its_draft_tokens(self, again):
-        again.run(20, pause=True, shows=False)
-        assert again.baseline is None
-        again.run(1, shows=False)
-        assert again.baseline is not None
 
 
 class TestTheBaseline:
@@ -267,13 +255,6 @@ class TestUseByDraftTokens:
         assert (used[4].number, used[4].begin, used[4].end) == (1, WALL + 1, WALL + 121)
         assert (used[3].number, used[3].running_requests) == (2, 8.0)
         assert used[0].sums.drafts == 0
-
-    def test_a_poll_that_mixes_two_numbers_counts_for_none(self, make_sample):
-        server = Engine(make_sample, DRAFT_MODEL).run(10)
-        server.counts[1] += 100_000
-        server.run(1).run(109)
-        assert not server.learned.used.kept
-        assert server.run(2).learned.used.kept.keys() == {4}
 
     @pytest.mark.parametrize("known", [DRAFT_MODEL, DraftingMethod("ngram")])
     def test_drafts_whose_tokens_are_unknown_count_for_no_number(self, make_sample, known):

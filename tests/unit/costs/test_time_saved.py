@@ -41,12 +41,6 @@ def test_bounds_are_ordered_and_only_time_with_bounds_is_counted(polls):
     assert all(number >= 0 for number in total), "no sum falls"
 
 
-@given(polls, st.integers(0, 20))
-def test_sums_of_parts_add_up(polls, number):
-    parts = added(polls[:number]).total, added(polls[number:]).total
-    assert parts[0].plus(parts[1]) == pytest.approx(added(polls).total)
-
-
 def test_a_new_day_begins_at_midnight_and_the_sums_of_the_process_continue():
     saved = TimeSaved()
     for n, wall in enumerate((MIDNIGHT - 2.0, MIDNIGHT - 1.0, MIDNIGHT, MIDNIGHT + 1.0), 1):

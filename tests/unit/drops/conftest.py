@@ -1,6 +1,5 @@
 """Feeding of drop detectors, and a restart of the exporter."""
 
-import pytest
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.config.policy import DropPolicy
@@ -10,43 +9,28 @@ from spec_decode_exporter.drops.drops import Drops, DropState
 STATES = {each: TypeAdapter(each) for each in (DetectorState, DropState)}
 
 
-@pytest.fixture(name="fed", scope="session")
-def fed_fixture():
+def fed(detector, increments):
     """Feed increments; return the drops that begin or end, each with the number of increments so far."""
-
-    def fed(detector, increments):
-        found = ((place, detector.observe(each)) for place, each in enumerate(increments, 1))
-        return [(place, drop) for place, drop in found if drop]
-
-    return fed
+    found = ((place, detector.observe(each)) for place, each in enumerate(increments, 1))
+    return [(place, drop) for place, drop in found if drop]
 
 
-@pytest.fixture(name="restarted", scope="session")
-def restarted_fixture():
+def restarted(detector):
     """Return the same detectors in another process: their state was saved as JSON."""
-
-    def restarted(detector):
-        state = STATES[type(detector.state)]
-        is_one = isinstance(detector, Detector)
-        other = Detector(detector.settings, DropPolicy()) if is_one else Drops(DropPolicy())
-        other.restore(state.validate_json(state.dump_json(detector.state, exclude_defaults=True)))
-        return other
-
-    return restarted
+    state = STATES[type(detector.state)]
+    is_one = isinstance(detector, Detector)
+    other = Detector(detector.settings, DropPolicy()) if is_one else Drops(DropPolicy())
+    other.restore(state.validate_json(state.dump_json(detector.state, exclude_defaults=True)))
+    return other
 
 
-@pytest.fixture(name="thresholds", scope="session")
-def thresholds_fixture():
+def thresholds(detector, state=None):
     """Return the thresholds of a detector's sums: a restart halves sums that exceed them."""
-
-    def thresholds(detector, state=None):
-        state = state or detector.state
-        for cusum in state.cusums:
-            cusum.sum = 1e20
-        detector.restore(detector.state)
-        found = [2 * cusum.sum for cusum in state.cusums]
-        for cusum in state.cusums:
-            cusum.reset()
-        return found
-
-    return thresholds
+    state = state or detector.state
+    for cusum in state.cusums:
+        cusum.sum = 1e20
+    detector.restore(detector.state)
+    found = [2 * cusum.sum for cusum in state.cusums]
+    for cusum in state.cusums:
+        cusum.reset()
+    return found

@@ -6,6 +6,7 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import Drops
 from spec_decode_exporter.drops.sums import DropKind, LiveDrop, Sums, Transition
+from tests.unit.drops.conftest import thresholds
 
 HOUR = 3600
 BEGAN, ENDED = Transition.BEGAN, Transition.ENDED
@@ -123,7 +124,7 @@ def test_a_few_seconds_without_drafts_are_no_drop_of_a_method_that_always_drafts
     assert engine.found == []
 
 
-def test_two_detectors_share_the_budget_of_false_alarms(engine, thresholds):
+def test_two_detectors_share_the_budget_of_false_alarms(engine):
     alone, twice = Engine(), Engine(DropPolicy(false_alarm_period=14 * 86_400.0))
     for each in (alone, twice):
         each.run(HOUR, steps=None)

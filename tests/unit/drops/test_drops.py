@@ -1,10 +1,9 @@
-"""All detectors of an engine: recordings, status, and the persisted state."""
+"""All detectors of an engine: status, and the persisted state."""
 
-import random
-from math import isfinite, sqrt
+from math import sqrt
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,30 +11,13 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DecodeSteps
 from spec_decode_exporter.drops.drops import Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
-from spec_decode_exporter.scrape.sample import EngineName, SampleReader
-from spec_decode_exporter.window.engine_windows import History
-from tests.fakes.engines import trace
 from tests.fakes.windows import increment
 from tests.paths import DATA
+from tests.unit.drops.conftest import fed, restarted
 
-WALL = 1_795_225_677.0
-"""Unix time of the restart trace's beginning, see its README."""
 STATE = TypeAdapter(DropState)
 SUDDEN, DRAFTING = DropKind.SUDDEN, DropKind.DRAFTING
 BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
-
-
-def replayed(name, model, engine="0"):
-    """Replay a trace as the exporter does; return the detectors and the drops with their moments."""
-    reader, history, drops, found = SampleReader(), History(300.0), Drops(DropPolicy()), []
-    for row in trace(name):
-        samples = reader.read(row["page"].encode(), with_latencies=False).samples
-        taken = history.observe(samples[EngineName(model, engine)], row["t"], WALL + row["t"], 1.0)
-        if taken.reset:
-            drops.start_again()
-        if taken.increment:
-            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment))]
-    return drops, found
 
 
 def seconds(number, accepted=11, drafts=10):
@@ -48,36 +30,14 @@ def kinds(found):
 
 
 @pytest.fixture(name="drops")
-def drops_fixture(fed):
+def drops_fixture():
     """An hour with a length of 2.1 at ten drafts a second."""
     drops = Drops(DropPolicy())
     assert fed(drops, seconds(3600)) == []
     return drops
 
 
-def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_end_within_19():
-    # The first request with temperature 1 came at 108.4 s, the first with 0 again at 183.6 s.
-    drops, found = replayed("temperature", "tiny")
-    assert [(moment, drop.kind, drop.transition) for moment, drop in found] == [
-        (113.062, SUDDEN, BEGAN),
-        (202.015, SUDDEN, ENDED),
-    ]
-    drop, status = found[0][1], drops.status()
-    assert drop.baseline_length == pytest.approx(4.07, abs=0.01)
-    assert drop.length == pytest.approx(1.73, abs=0.01)
-    assert (status.dropped, status.total) == ({SUDDEN: False}, {SUDDEN: 1})
-    assert status.baseline_acceptance_length_tokens == pytest.approx(4.07, abs=0.03)
-    assert abs(status.sigma) < 2
-
-
-def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
-    drops, found = replayed("restart_k3_k5", "tiny-llama")
-    assert found == []
-    # K = 5: 16 728 of 6561 drafts; what is newer than 20 s is not in the baseline, and older weighs a little less.
-    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1 + 16_728 / 6561, abs=0.02)
-
-
-def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
+def test_sigma_counts_the_standard_errors_below_the_baseline(drops):
     fed(drops, seconds(10, accepted=10))
     # Four intervals are held and none is incomplete: 10 s with 11 and 10 s with 10 tokens a second.
     recent, known = 1 + (10 * 11 + 10 * 10) / 200, drops.state.sudden.baseline.effective
@@ -124,7 +84,7 @@ def test_a_burst_is_no_other_load():
     assert kinds(enumerate(found)) == [(DropKind.SUDDEN, Transition.BEGAN)]
 
 
-def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(restarted):
+def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline():
     drops = Drops(DropPolicy())
     for each in seconds(3600):
         drops.observe(each, load=20)
@@ -132,7 +92,7 @@ def test_the_first_load_after_a_restart_is_like_that_of_the_restored_baseline(re
     assert [other.observe(each, load=20) for each in seconds(60, accepted=1)] != [()] * 60
 
 
-def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
+def test_a_restored_detector_continues_without_the_counts(drops):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
     assert other.status().total == {SUDDEN: 0}
@@ -141,7 +101,7 @@ def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted)
     assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
 
 
-def test_a_restored_sum_needs_half_of_its_threshold_again(restarted):
+def test_a_restored_sum_needs_half_of_its_threshold_again():
     drops = Drops(DropPolicy())
     for each in seconds(3600):
         drops.observe(each, load=20)
@@ -218,51 +178,6 @@ def test_squares_follow_from_the_positions(accepted):
     assert (exact.seconds, exact.units, exact.accepted) == (2.0, len(accepted), sum(accepted))
     assert exact.squares == sum(count**2 for count in accepted)
     assert drafts_of(increment(**counts)).squares == sum(accepted) <= exact.squares
-
-
-def numbers(value, chance):
-    """Replace about one number in ten of a saved state."""
-    if isinstance(value, dict):
-        return {key: numbers(each, chance) for key, each in value.items()}
-    if isinstance(value, list):
-        return [numbers(each, chance) for each in value]
-    extremes = (0, 5e-324, 1e-9, 0.009, 1, 3600.0, 1e9, 9e9, 1e29)
-    return chance.choice(extremes) if value is not None and chance.random() < 0.1 else value
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 10**6))
-def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(saved, fed, seed):
-    try:
-        state = STATE.validate_python(numbers(saved, random.Random(seed)))
-    except ValidationError:
-        return
-    drops = Drops(DropPolicy())
-    drops.restore(state)
-    for _ in range(8):
-        fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600)] * 2)
-        status = drops.status()
-        figures = (
-            status.baseline_acceptance_length_tokens,
-            status.baseline_acceptance_length_tokens_stddev,
-            status.sigma,
-        )
-        assert all(figure is None or isfinite(figure) for figure in figures)
-        assert STATE.validate_json(STATE.dump_json(drops.state)) == drops.state
-
-
-@pytest.fixture(name="saved", scope="module")
-def saved_fixture(fed):
-    """A saved state after some hours, in which both detectors know enough, and a drop."""
-    drops = Drops(DropPolicy())
-    steps = DecodeSteps(600, searches=True, requests=9)
-    for place in range(4 * HOUR_POLLS):
-        drops.observe(Sums(30.0, 300, 330 + place % 7, 400), steps)
-    fed(drops, seconds(10, accepted=1))
-    return STATE.dump_python(drops.state, mode="json")
-
-
-HOUR_POLLS = 120
 
 
 def test_a_part_of_one_unit_is_none_since_a_mean_over_it_is_infinite(drops):

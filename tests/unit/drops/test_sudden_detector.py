@@ -9,6 +9,7 @@ import pytest
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import SUDDEN, Detector
 from spec_decode_exporter.drops.sums import Drop, DropKind, Sums, Transition
+from tests.unit.drops.conftest import fed, restarted, thresholds
 
 HOUR = 3600
 WEEK = 7 * 86_400
@@ -30,7 +31,7 @@ def silence(seconds, length=1.0):
 
 
 @pytest.fixture(name="detector")
-def detector_fixture(fed):
+def detector_fixture():
     """A detector that knows an hour with a length of 2.1."""
     detector = Detector(SUDDEN, DropPolicy())
     assert fed(detector, usual()) == []
@@ -38,14 +39,14 @@ def detector_fixture(fed):
 
 
 @pytest.fixture(name="dropped")
-def dropped_fixture(detector, fed):
+def dropped_fixture(detector):
     """The same after a drop to 1.4 that was just found."""
     [(_, drop)] = fed(detector, usual(6, accepted=4))
     assert drop.transition is BEGAN
     return detector
 
 
-def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_seconds(detector, fed):
+def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_seconds(detector):
     # A week has 6 048 000 drafts. The second sum, κ = 15 % of 2.1 = 0.315:
     # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 6 048 000) ≈ 22.2 tokens, and a second brings 10 · (1.1 - 0.315) - 4
     # = 3.85, less what the baseline is not known exactly: the sixth passes it.
@@ -55,7 +56,7 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_second
     assert fed(detector, usual(100, accepted=4)) == [(6, drop)]
 
 
-def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum(detector, fed):
+def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum(detector):
     # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
     # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
     error = sqrt(1 / detector.state.baseline.effective)
@@ -66,18 +67,18 @@ def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum(detector, fed):
 
 
 @pytest.mark.parametrize("part", [[second(9.5)] * 120, silence(3 * HOUR)])
-def test_neither_half_of_15_per_cent_nor_silence_is_a_drop(part, detector, fed):
+def test_neither_half_of_15_per_cent_nor_silence_is_a_drop(part, detector):
     assert fed(detector, part) == []
 
 
-def test_detection_begins_after_60_seconds_with_drafts(fed):
+def test_detection_begins_after_60_seconds_with_drafts():
     for seconds, knows in ((29, None), (31, False)):
         detector = Detector(SUDDEN, DropPolicy())
         assert fed(detector, usual(30) + silence(100) + usual(seconds)) == []
         assert detector.dropped is knows
 
 
-def test_the_baseline_is_frozen_during_a_drop_and_excludes_it_later(dropped, fed):
+def test_the_baseline_is_frozen_during_a_drop_and_excludes_it_later(dropped):
     baseline, noise = deepcopy(dropped.state.baseline), deepcopy(dropped.state.noise)
     assert fed(dropped, usual(1000, accepted=4)) == []
     assert (dropped.state.baseline, dropped.state.noise) == (baseline, noise)
@@ -85,7 +86,7 @@ def test_the_baseline_is_frozen_during_a_drop_and_excludes_it_later(dropped, fed
     assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
 
 
-def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):
+def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped):
     # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 40.0.
     fed(dropped, usual(100, accepted=4))
     end = Drop(DropKind.SUDDEN, ENDED, pytest.approx(2.1), pytest.approx(2.1), 25.0, 25.0)
@@ -98,7 +99,7 @@ def noisy(seconds, accepted, chance):
     return [second(max(0.0, accepted + chance.gauss(0, 4))) for _ in range(seconds)]
 
 
-def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts(fed, thresholds):
+def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts():
     # Sums over many drafts vary, so that the mirrored sum alone would need more time.
     chance, detector = random.Random(4), Detector(SUDDEN, DropPolicy(false_alarm_period=52 * WEEK))
     fed(detector, noisy(HOUR, 11, chance))
@@ -110,7 +111,7 @@ def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts(fed, thresholds):
     assert drop.age >= 30
 
 
-def test_the_baseline_has_a_memory_of_half_an_hour(detector, fed):
+def test_the_baseline_has_a_memory_of_half_an_hour(detector):
     fed(detector, usual(4 * HOUR))
     fed(detector, usual(1800 + 20, accepted=12))
     assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
@@ -118,7 +119,7 @@ def test_the_baseline_has_a_memory_of_half_an_hour(detector, fed):
     assert [each.length for each in detector.variances] == [32 << power for power in range(8, -1, -1)]
 
 
-def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped, fed):
+def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped):
     again = Drop(DropKind.SUDDEN, LEARNED_AGAIN, pytest.approx(2.1), pytest.approx(1.4), 1805.0)
     assert fed(dropped, usual(1800, accepted=4)) == [(1799, again)]
     assert dropped.dropped is None
@@ -127,7 +128,7 @@ def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped, fed):
     assert dropped.state.baseline.length == pytest.approx(1.4)
 
 
-def test_baseline_and_drop_survive_a_restart(detector, fed, restarted):
+def test_baseline_and_drop_survive_a_restart(detector):
     other = restarted(detector)
     assert other.variances == detector.variances
     assert [place for place, _ in fed(other, usual(6, accepted=4))] == [6]

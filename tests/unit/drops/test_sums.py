@@ -3,15 +3,8 @@
 from math import exp
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.drops.sums import Intervals, Sums
-
-increments = st.lists(
-    st.builds(Sums, st.floats(0.1, 60), st.integers(0, 1000), st.integers(0, 3000), st.integers(0, 9000)),
-    max_size=60,
-)
 
 
 def test_weighted_sums_of_a_worked_example():
@@ -49,18 +42,3 @@ def test_intervals_are_held_until_they_are_old_enough():
     assert [interval.end for interval in intervals.older_than(10.0)] == []
     intervals.add(Sums(60.0), 5.0)
     assert [interval.end for interval in intervals.older_than(10.0)] == [15.0, 20.0]
-
-
-@given(increments)
-def test_every_unit_counts_exactly_once(given_increments):
-    intervals, passed = Intervals(), Sums()
-    for increment in given_increments:
-        intervals.add(increment, 5.0)
-        for old in intervals.older_than(20.0):
-            passed.add(old)
-    for rest in (*intervals.held, intervals.filling):
-        passed.add(rest)
-    assert passed.units == sum(each.units for each in given_increments)
-    assert passed.accepted == sum(each.accepted for each in given_increments if each.units)
-    assert passed.seconds == pytest.approx(intervals.active)
-    assert len(intervals.held) <= 5

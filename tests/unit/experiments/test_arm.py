@@ -3,10 +3,7 @@
 from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.arm import Arm
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
@@ -25,21 +22,6 @@ class TestSums:
         assert measures[TIME].value == pytest.approx(6 * NANO / 480)
         assert measures[END].value == pytest.approx(1.7 * NANO)
         assert measures[THROUGHPUT].value == pytest.approx(6.0 / 484)
-
-    @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=300), st.floats(-400, 400))
-    def test_the_sums_do_not_depend_on_the_cells(self, tokens, shift):
-        window = window_of(
-            lambda second: {"generation_tokens": tokens[second], "decode_nanoseconds": 7 * tokens[second]},
-            seconds=len(tokens),
-            running=1.0,
-            now=len(tokens),
-        )
-        found = Arm((window,), 300.0, len(tokens) + shift).paces
-        if not sum(tokens):
-            assert found == {}
-        else:
-            assert found[TIME].value == pytest.approx(7.0)
-            assert found[THROUGHPUT].value == pytest.approx(len(tokens) / sum(tokens))
 
     def test_an_arm_without_engines_or_work_has_no_pace(self):
         assert arm_with().paces == {}

@@ -91,16 +91,6 @@ def test_a_standard_error_is_that_of_the_formula(residuals, cosines):
 INCREMENTS = st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 1000)), min_size=3, max_size=50)
 
 
-@given(INCREMENTS, st.integers(2, 20), st.integers(1, 1000))
-def test_an_estimate_has_the_units_of_its_sums_and_time_has_no_direction(increments, cosines, factor):
-    numerators, denominators = zip(*increments, strict=True)
-    found = estimate(numerators, denominators, cosines)
-    more = estimate([factor * one for one in numerators[::-1]], denominators[::-1], cosines)
-    less = estimate(numerators, [factor * one for one in denominators], cosines)
-    for scaled, times in ((more, factor), (less, 1 / factor)):
-        assert scaled[:4] == pytest.approx([times * one for one in found[:4]], abs=1e-9 * max(1, times))
-
-
 @given(INCREMENTS, st.integers(2, 12), st.integers(-3, 3))
 def test_an_estimate_by_projections_is_that_of_the_columns(increments, cosines, weight):
     numerators, denominators = zip(*increments, strict=True)
@@ -112,19 +102,14 @@ def test_an_estimate_by_projections_is_that_of_the_columns(increments, cosines, 
     assert found == pytest.approx(estimate(*columns, cosines, min_error=0.001), abs=1e-9)
 
 
-def wanderings(memory, number, increments=60):
-    """Yield series of increments with this correlation of neighbours (a seeded AR(1))."""
-    random = Random(20260726)
-    for _ in range(number):
-        level = random.gauss(0, 1)
-        series = []
-        for _ in range(increments):
-            level = memory * level + sqrt(1 - memory**2) * random.gauss(0, 1)
-            series.append(level)
-        yield series
-
-
 def test_bounds_hold_in_95_of_100_windows():
-    found = [estimate([one + 5 for one in series], [1] * 60, 3) for series in wanderings(0.5, 2000)]
-    held = [abs(each.value - 5) <= each.upper - each.value for each in found]
+    """Neighbouring increments are correlated: a seeded AR(1)."""
+    random, held = Random(20260726), []
+    for _ in range(2000):
+        level, series = random.gauss(0, 1), []
+        for _ in range(60):
+            level = 0.5 * level + sqrt(0.75) * random.gauss(0, 1)
+            series.append(level + 5)
+        found = estimate(series, [1] * 60, 3)
+        held.append(abs(found.value - 5) <= found.upper - found.value)
     assert fmean(held) == pytest.approx(0.95, abs=0.015)

@@ -1,14 +1,12 @@
 """Acceptance by position, also if a schedule changes the number of draft tokens (regimes)."""
 
 import random
-from math import prod
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.positions import Positions, Regime
-from spec_decode_exporter.figures.window_figures import acceptance_length
 from tests.fakes.windows import summed, window
 
 
@@ -43,21 +41,6 @@ def test_figures_of_positions(positions, acceptance, conditional, decay, lengths
     assert positions.lengths == pytest.approx(lengths)
 
 
-@given(st.lists(st.integers(0, 8), min_size=1, max_size=200), st.integers(1, 8))
-def test_accepted_lengths_equal_those_of_counted_single_drafts(lengths, tokens):
-    lengths = [min(length, tokens) for length in lengths]
-    drafts = len(lengths)
-    counts = [sum(length > place for length in lengths) for place in range(tokens)]
-    found = positions_of(drafts, tokens * drafts, sum(lengths), *counts)
-    shares = [sum(length == exactly for length in lengths) / drafts for exactly in range(tokens + 1)]
-    assert found.lengths == pytest.approx(shares)
-    mean = sum(length * share for length, share in enumerate(found.lengths))
-    assert acceptance_length(sum(lengths), drafts) == pytest.approx(1 + mean)
-    for place, survival in enumerate(found.acceptance):
-        if survival:
-            assert survival == pytest.approx(prod(found.conditional[: place + 1]))
-
-
 @pytest.mark.parametrize(
     ("drafted", "expected"),
     [
@@ -74,12 +57,6 @@ def test_the_minimum_of_drafts_that_reach_a_position(drafted, expected):
     counts = zip((50, 20, 15, 5), expected, strict=True)
     highest = [accepted / least if least else None for accepted, least in counts]
     assert [found.highest_acceptance(position) for position in range(4)] == highest
-
-
-@given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
-def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position):
-    found = positions_of(len(lengths), sum(lengths), 0, *[0] * 8)
-    assert found.least_drafted(position) <= sum(length > position for length in lengths)
 
 
 def increment(lengths, accepted, tokens=4):

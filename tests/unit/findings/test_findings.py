@@ -5,8 +5,6 @@ from dataclasses import replace
 from math import inf, isclose, sqrt
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Drafting, FasterMethod, Knowledge
@@ -208,16 +206,22 @@ EDGES = {
     **{f"broken_{check}": ({"broken": {check}}, {"broken": set()}) for check in Check},
 }  # fmt: skip
 """Engines on both sides of the threshold of each finding."""
+IN_OTHER_WORDS = {"began", "age", "requests"}
+"""Values that a text has as a time of day, in minutes, or in effective requests."""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_finding_holds_on_one_side_of_its_threshold_and_its_text_has_a_remedy(name):
     beyond, at = EDGES[name]
     assert name not in found(**at)
-    text = found(**beyond)[name].text
+    finding = found(**beyond)[name]
+    text = finding.text
     assert text.count(". ") + text.count(": ") + text.count("; ") >= 1
     assert text.endswith(".")
     assert "{" not in text
+    written = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]\d+)?", text)]
+    for value in (value for key, value in finding.values.items() if key not in IN_OTHER_WORDS):
+        assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
 
 
 def test_missing_drafts_have_a_text_for_each_kind_of_absence():
@@ -435,58 +439,6 @@ class TestChangingK:
 
     def test_drafts_that_lack_a_position_make_no_cliff_and_waste_nothing(self):
         assert self.changing() == {}
-
-
-def is_possible(counts):
-    generated, first = counts["generation_tokens"], counts["first_tokens"]
-    return generated is None or first is None or first <= generated
-
-
-COUNTS = st.none() | st.integers(0, 10**7)
-
-
-@given(
-    counts=st.lists(st.integers(0, 10**6), min_size=1, max_size=9).map(
-        lambda all_: sorted(all_, reverse=True)
-    ),
-    counters=st.fixed_dictionaries(
-        dict.fromkeys(("decode_steps", "generation_tokens", "first_tokens", "preemptions"), COUNTS)
-    ).filter(is_possible),
-    gauges=st.fixed_dictionaries({name: st.none() | st.floats(0, 500) for name in GAUGES}),
-    tokens=st.none() | st.integers(0, 9),
-    costs=st.sampled_from(
-        [
-            measured(0.1, 4.0),
-            measured(0.4, 9.0, 0.1, 0.9),
-            BY_LOAD,
-            configured(draft_cost_ratio=0.3),
-            {"measured": ()},
-        ]
-    ),
-    method=st.sampled_from(["", "eagle3", "ngram"]),
-    missing=st.integers(0, 10**6),
-    p99=st.floats(0.3, 50),
-)
-def test_findings_of_any_counters_have_finite_numbers(
-    counts, counters, gauges, tokens, costs, method, missing, p99
-):
-    drafts, *positions = counts
-    known = found(
-        drafts=drafts,
-        positions=tuple(positions),
-        draft_tokens=max(sum(positions), drafts * len(positions) - missing),
-        latencies={Latency.DECODE_STEP: tail(p99)},
-        speculation=Speculation(method),
-        **recommended(tokens),
-        **costs,
-        **counters,
-        **gauges,
-    )
-    for finding in known.values():
-        written = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[+-]\d+)?", finding.text)]
-        for value in finding.values.values():
-            assert 0 <= value < inf, finding
-            assert any(isclose(value, number, rel_tol=0.01, abs_tol=0.051) for number in written), finding
 
 
 def test_one_draft_token_is_written_as_one():

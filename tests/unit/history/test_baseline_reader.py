@@ -1,6 +1,5 @@
 """Baseline from a history: its server, the newest period without speculation, few queries, small slices."""
 
-import asyncio
 import re
 
 import pytest
@@ -100,17 +99,6 @@ async def test_without_such_a_period_the_lookback_is_named():
 async def test_without_known_metrics_the_keys_are_named():
     with pytest.raises(HistoryError, match=r"`baseline.prometheus.match` and `lookback`"):
         await reader(StoredHistory()).servers()
-
-
-async def test_the_event_loop_goes_on_after_each_slice_of_scrapes(monkeypatch):
-    monkeypatch.setattr(baseline_reader, "SCRAPES_SLICE", 4)
-    reading = asyncio.ensure_future(baselines(simulated(PLAIN, 1800)))
-    turns = 0
-    while not reading.done():
-        turns += 1
-        await asyncio.sleep(0)
-    assert await reading
-    assert turns > 0.9 * 120 / 4
 
 
 def readings(tokens, drafts):

@@ -214,49 +214,20 @@ async def test_a_scrape_with_a_number_that_no_counter_has_is_left_out_with_a_not
     )
 
 
-ROLLOUT = {"job": "vllm", "namespace": "prod"}
-BEFORE, AFTER = (
-    {"pod": "vllm-6c9f8d7b5-x2x9w", "instance": "10.0.0.1:8000"},
-    {"pod": "vllm-7d5b9c6f4-k8s2p", "instance": "10.0.0.2:8000"},
-)
-
-
-def rolled_out(first, second, *, at, seconds, **labels):
-    """A history of a pod until a time, and of another one from then on."""
-    stored = StoredHistory()
-    stored.simulate(first, at, **ROLLOUT, **BEFORE)
-    later = StoredHistory(start=stored.start + at)
-    later.simulate(second, seconds - at, seed=5, **{**ROLLOUT, **AFTER, **labels})
+async def test_a_pod_that_replaces_one_without_speculation_has_its_baseline():
+    """``test_baseline_reader.py`` has the pods that have none."""
+    rollout = {"job": "vllm", "namespace": "prod"}
+    before = {"pod": "vllm-6c9f8d7b5-x2x9w", "instance": "10.0.0.1:8000"}
+    after = {"pod": "vllm-7d5b9c6f4-k8s2p", "instance": "10.0.0.2:8000"}
+    stored, later = StoredHistory(), StoredHistory(start=START + 1800)
+    stored.simulate(PLAIN, 1800, **rollout, **before)
+    later.simulate(DRAFTING, 900, seed=5, **rollout, **after)
     stored.series |= later.series
     stored.now = later.now
-    return stored
-
-
-async def baselines(stored):
-    """Return what each engine's baseline is of, by the number of its server; None without one."""
-    engines = (await history_of(stored)).engines
-    return {
-        engine.target.labels["instance"]: engine.baseline_of if engine.baseline else None
-        for engine in engines
-    }
-
-
-async def test_a_pod_that_replaces_one_without_speculation_has_its_baseline():
-    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=2700)
-    before, after = BEFORE["instance"], AFTER["instance"]
-    assert await baselines(stored) == {before: "", after: f"{before} ({BEFORE['pod']})"}
-
-
-async def test_a_pod_of_another_job_has_a_baseline_of_its_own():
-    stored = rolled_out(PLAIN, DRAFTING, at=1800, seconds=2700, job="other")
-    assert await baselines(stored) == {BEFORE["instance"]: "", AFTER["instance"]: None}
-
-
-async def test_a_pod_beside_the_drafting_one_is_no_baseline():
-    stored = StoredHistory()
-    stored.simulate(PLAIN, 1800, **ROLLOUT, **BEFORE)
-    stored.simulate(DRAFTING, 1800, seed=5, **ROLLOUT, **AFTER)
-    assert await baselines(stored) == {BEFORE["instance"]: "", AFTER["instance"]: None}
+    first, second = (await history_of(stored)).engines
+    assert first.baseline
+    assert second.baseline
+    assert (first.baseline_of, second.baseline_of) == ("", "10.0.0.1:8000 (vllm-6c9f8d7b5-x2x9w)")
 
 
 async def test_the_newest_time_with_drafts_is_reported_as_an_observation_is(enabled):
@@ -315,12 +286,3 @@ async def test_a_server_that_takes_exact_names_only_has_the_same_history():
     stored.refuse = lambda address: PollError("refused", "no names") if "values" in address else None
     with pytest.raises(HistoryError, match=r"metric names are not supported.* check --match"):
         await history_of(stored)
-
-
-async def test_a_time_that_is_too_short_for_a_verdict_is_no_reason_to_wait():
-    stored = simulated(STEADY, 900)
-    its = await history_of(stored, end=START + 75)
-    text = history_text(its, TextStyle())
-    assert "--since 30d" in text
-    assert "--for" not in text
-    assert "bserve it again" not in text

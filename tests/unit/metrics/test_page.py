@@ -33,9 +33,9 @@ from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, Targ
 from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.every import every
 from tests.fakes.arms import labelled_arms
+from tests.fakes.engines import recorded_engine
 from tests.fakes.golden import is_golden_page
 from tests.paths import DATA
-from tests.unit.analysis.added_figure import snapshot as recorded_engine
 from tests.unit.metrics.test_request_metrics import FOUND
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 

@@ -3,13 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.knowledge import Drafting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.costs.steps import exceeds_steps
 from spec_decode_exporter.monitor.draft_counters import DraftCounters
 from spec_decode_exporter.scrape.engines import ENGINES, Counter, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, SampleReader
@@ -97,14 +94,6 @@ ZERO = {"generation_tokens": 200, "decode_nanoseconds": 30 * 10**9}
 )  # fmt: skip
 def test_an_engine_speculates_or_not_or_it_is_unknown(samples, more, state):
     assert drafting(*samples, **more) is state
-
-
-@given(st.integers(0, 10**9), st.integers(0, 10**9), st.floats(0, 1))
-def test_tokens_that_steps_alone_explain_are_no_drafts(steps, torn, share):
-    """One token a step; the page is rendered while it counts, so a few may be ahead."""
-    assert not exceeds_steps(steps, steps)
-    assert not exceeds_steps(max(0, steps - torn), steps)
-    assert exceeds_steps(steps + round((0.021 + share) * steps) + 17, steps)
 
 
 # Drafts that a page does not count

@@ -16,6 +16,7 @@ from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.window.poll import Check
+from tests.conftest import make_sample
 from tests.fakes.engines import WALL, poll
 from tests.fakes.evaluations import curve
 
@@ -60,23 +61,13 @@ def watched_fixture():
     return Watched()
 
 
-@pytest.fixture(name="good")
-def good_fixture(make_sample):
-    def good(n, *, created=None, **more):
-        return make_sample(
-            10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created, **more
-        )
-
-    return good
+def good(n, **more):
+    return make_sample(10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), **more)
 
 
-@pytest.fixture(name="torn")
-def torn_fixture(good):
-    def torn(n):
-        """A page whose positions were read before its accepted tokens."""
-        return changed(good(n), accepted_tokens=15 * n + 3)
-
-    return torn
+def torn(n):
+    """A page whose positions were read before its accepted tokens."""
+    return changed(good(n), accepted_tokens=15 * n + 3)
 
 
 def names_of(events):
@@ -99,7 +90,7 @@ def silent(sample, n, decoding=0):
 
 
 class TestChecks:
-    def test_need_two_successive_polls(self, watched, good, torn):
+    def test_need_two_successive_polls(self, watched):
         pages = good(1), torn(2), good(3), torn(4), torn(5), good(6)
         events = [names_of(watched.poll(page)) for page in pages]
         assert events == [*[[]] * 4, ["check_broken"], ["check_holds_again"]]
@@ -108,7 +99,7 @@ class TestChecks:
         assert watched.snapshot.findings[0].name == "broken_positions_add_up"
 
 
-def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
+def test_a_sudden_drop_begins_the_evaluated_window(watched, monkeypatch):
     """It is reported at the 40th of 60 polls, 6 s after its begin."""
     drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.50004, 1.8, 6.04, age=6.0)
     watched.polls(map(good, range(40)))
@@ -124,7 +115,7 @@ def test_a_sudden_drop_begins_the_evaluated_window(watched, good, monkeypatch):
     assert (event.name, event.fields) == ("acceptance_dropped", fields)
 
 
-def test_the_drafts_of_a_schedule_that_pauses_count_until_the_number_of_tokens_changes(make_sample, good):
+def test_the_drafts_of_a_schedule_that_pauses_count_until_the_number_of_tokens_changes():
     speculation = Speculation("eagle3", tokens=4, schedule=BatchSchedule((1, 8), (4, 0)))
     watched = Watched((30.0, 300.0), Assumptions(speculation))
     watched.polls(map(good, range(1, 290)))
@@ -137,7 +128,7 @@ def test_the_drafts_of_a_schedule_that_pauses_count_until_the_number_of_tokens_c
 
 
 class TestEvaluation:
-    def test_is_the_last_one_for_all_readers_and_only_totals_are_of_the_newest_poll(self, watched, good):
+    def test_is_the_last_one_for_all_readers_and_only_totals_are_of_the_newest_poll(self, watched):
         assert watched.snapshot is None
         watched.polls(map(good, range(1, 40)))
         first = watched.snapshot
@@ -169,14 +160,14 @@ class TestEvaluation:
 class TestUrgent:
     """Changes that are evaluated at once, whatever the pace is."""
 
-    def test_the_first_increment_is_and_nothing_on_steady_traffic(self, watched, good):
+    def test_the_first_increment_is_and_nothing_on_steady_traffic(self, watched):
         watched.poll(good(1))
         assert watched.is_urgent_after(good(2))
         watched.polls(map(good, range(3, 20)))
         assert not any(watched.is_urgent_after(good(n)) for n in range(20, 60))
 
     @pytest.mark.parametrize("change", ["reset", "state", "drop"])
-    def test_a_change_is(self, watched, good, make_sample, monkeypatch, change):
+    def test_a_change_is(self, watched, monkeypatch, change):
         watched.polls(make_sample() if change == "state" else good(n) for n in range(1, 20))
         after = good(20)
         if change == "reset":
@@ -188,7 +179,7 @@ class TestUrgent:
 
 
 class TestNoGain:
-    def test_pays_is_gone_at_once_even_if_no_drop_is_found(self, make_sample, monkeypatch):
+    def test_pays_is_gone_at_once_even_if_no_drop_is_found(self, monkeypatch):
         """A drop needs a baseline of a minute, and many requests; what a step gives is known before."""
         cost = CostSettings(draft_cost_ratio=0.1, running_requests=4)
         watched = Watched((30.0, 300.0), Assumptions(Speculation("ngram", tokens=4), cost))
@@ -210,7 +201,7 @@ class TestNoGain:
 
 
 class TestGone:
-    def test_it_has_its_totals_alone(self, watched, good):
+    def test_it_has_its_totals_alone(self, watched):
         watched.polls(map(good, range(1, 100)))
         watched.gone()
         gone, its = watched.snapshot, watched.its
@@ -223,9 +214,7 @@ class TestGone:
         assert watched.its.state is State.ACTIVE
 
 
-def test_after_an_internal_error_in_the_analysis_there_are_counts_and_the_state_by_them(
-    watched, good, monkeypatch
-):
+def test_after_an_internal_error_in_the_analysis_there_are_counts_and_the_state_by_them(watched, monkeypatch):
     monkeypatch.setattr(Evaluation, "verdict_window", property(lambda _: 1 / 0))
     for n in range(1, 100):
         watched.observe(good(n))
@@ -239,33 +228,29 @@ def test_after_an_internal_error_in_the_analysis_there_are_counts_and_the_state_
     assert its.known.wall == WALL + watched.moment  # of the times in its findings
 
 
+def working(n, positions=(340, 260, 170, 100)):
+    """The page after ``n`` seconds of 8 running requests."""
+    accepted = sum(positions)
+    return make_sample(
+        400 * n,
+        1600 * n,
+        accepted * n,
+        positions=[each * n for each in positions],
+        generation_tokens=(408 + accepted) * n,
+        first_tokens=8 * n,
+        decode_steps=400 * n,
+        decode_nanoseconds=8 * 10**9 * n,
+        running_requests=8.0,
+    )
+
+
 class TestDecision:
     """Events that reset the decision to show; ``tests/unit/monitor/test_decision.py`` has its rule."""
 
     COSTS = CostSettings(draft_cost_ratio=0.1, running_requests=8)
 
-    @pytest.fixture(name="working")
-    def working_fixture(self, make_sample):
-        def working(n, positions=(340, 260, 170, 100), *, drafts=400, step=0.02, created=None):
-            """The page after ``n`` seconds of 8 running requests."""
-            accepted = sum(positions) if drafts else 0
-            return make_sample(
-                drafts * n if drafts is not None else None,
-                4 * drafts * n,
-                accepted * n,
-                positions=[each * n for each in positions],
-                generation_tokens=(408 + accepted) * n,
-                first_tokens=8 * n,
-                decode_steps=400 * n,
-                decode_nanoseconds=round(400 * step * 1e9) * n,
-                running_requests=8.0,
-                created=created,
-            )
-
-        return working
-
     @pytest.fixture(name="kept")
-    def kept_fixture(self, working):
+    def kept_fixture(self):
         """An engine that pays, with advice."""
         its = Watched((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=4), self.COSTS))
         for n in range(1, 290):
@@ -274,13 +259,13 @@ class TestDecision:
         assert (its.its.verdict, its.its.action) == (Verdict.OPTIMAL, Action.KEEP)
         return its
 
-    def test_another_number_of_tokens_resets_it_and_is_an_event(self, kept, good):
+    def test_another_number_of_tokens_resets_it_and_is_an_event(self, kept):
         kept.watch.use((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=6), self.COSTS))
         [event] = [each for each in kept.poll(good(1)) if each.name == "configured_tokens_changed"]
         assert event.fields == {"configured_tokens": 6, "before": 4}
         assert (kept.its.verdict, kept.its.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
 
-    def test_a_stall_and_its_end_reset_it(self, kept, working):
+    def test_a_stall_and_its_end_reset_it(self, kept):
         last, seen = working(289), []
         for n in range(1, 130):
             kept.poll(silent(last, n))
@@ -293,9 +278,7 @@ class TestDecision:
         assert (kept.its.state, kept.its.computed_decision.verdict) == (State.ACTIVE, Verdict.HEALTHY)
         assert kept.its.verdict is Verdict.INSUFFICIENT, "from now on it is about the time since"
 
-    def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
-        self, kept, working, monkeypatch
-    ):
+    def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(self, kept, monkeypatch):
         seen = []
         for second in range(290, 1000):
             at = second in (300, 400, 500, 900)
@@ -310,14 +293,14 @@ class TestDecision:
         assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
 
 
-def test_costs_are_learned_each_half_minute_once_they_are_known(watched, good, monkeypatch):
+def test_costs_are_learned_each_half_minute_once_they_are_known(watched, monkeypatch):
     learned = []
     monkeypatch.setattr(Learned, "costs", lambda *_: learned.append(watched.moment) or (curve((8.0, 0.1)),))
     watched.polls(map(good, range(1, 70)))
     assert learned == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
 
 
-def test_an_engine_that_counts_no_drafts_shows_the_length_that_it_reports(make_sample):
+def test_an_engine_that_counts_no_drafts_shows_the_length_that_it_reports():
     its = Watched((30.0, 60.0), Assumptions(engine_kind="sglang"))
     for second in range(40):
         length = 2.35 if second < 20 else 1.48
@@ -327,7 +310,7 @@ def test_an_engine_that_counts_no_drafts_shows_the_length_that_it_reports(make_s
     assert finding.values == {"length": 1.48}
 
 
-def test_a_prefill_server_decodes_nothing_and_is_not_disabled(make_sample):
+def test_a_prefill_server_decodes_nothing_and_is_not_disabled():
     its, found = Watched(), []
     for second in range(5):
         served = {"generation_tokens": 20 * second, "first_tokens": 20 * second, "decode_steps": 0}
@@ -340,19 +323,16 @@ def test_a_prefill_server_decodes_nothing_and_is_not_disabled(make_sample):
 class TestTimeSaved:
     """Decode time of polls with bounds of the speed-up, beside that without speculation."""
 
-    @pytest.fixture(name="at_a_cost")
-    def at_a_cost_fixture(self):
-        def at_a_cost(cost=0.05):
-            settings = CostSettings(running_requests=20, draft_cost_ratio=cost)
-            return Watched((30.0, 300.0), Assumptions(Speculation("eagle3"), settings))
-
-        return at_a_cost
+    @staticmethod
+    def at_a_cost(cost=0.05):
+        settings = CostSettings(running_requests=20, draft_cost_ratio=cost)
+        return Watched((30.0, 300.0), Assumptions(Speculation("eagle3"), settings))
 
     @pytest.mark.parametrize(("cost", "sign"), [(0.05, 1), (2.0, -1)])
     def test_is_counted_from_the_first_bounds_on_and_negative_where_drafts_cost(
-        self, at_a_cost, busy_sample, cost, sign
+        self, busy_sample, cost, sign
     ):
-        its = at_a_cost(cost)
+        its = self.at_a_cost(cost)
         its.polls(busy_sample(n, 4) for n in range(25))
         assert its.snapshot.decode_time.actual == 0
         its.polls(busy_sample(n, 4) for n in range(25, 100))
@@ -376,9 +356,9 @@ class TestTimeSaved:
 
     @pytest.mark.parametrize(("tenths", "is_counted"), [(2, True), (3, False)])
     def test_is_not_counted_while_more_than_one_request_in_20_is_preempted(
-        self, at_a_cost, busy_sample, tenths, is_counted
+        self, busy_sample, tenths, is_counted
     ):
-        its = at_a_cost()  # five requests a second
+        its = self.at_a_cost()  # five requests a second
         samples = [changed(busy_sample(n, 4), preemptions=n * tenths // 10) for n in range(90)]
         its.polls(samples[:60])
         before = its.snapshot.decode_time.actual
@@ -386,8 +366,8 @@ class TestTimeSaved:
         assert its.its.verdict_window.speedup_bounds is not None
         assert its.snapshot.decode_time.actual == before + 20 * 30 * is_counted
 
-    def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
-        its = at_a_cost()
+    def test_is_not_counted_in_an_evaluation_that_fails(self, busy_sample, monkeypatch):
+        its = self.at_a_cost()
         its.polls(busy_sample(n, 4) for n in range(60))
         before = its.snapshot.decode_time.actual
         with monkeypatch.context() as broken:
@@ -397,8 +377,8 @@ class TestTimeSaved:
         its.poll(busy_sample(61, 4))
         assert its.snapshot.decode_time.actual == pytest.approx(before + 20)
 
-    def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):
-        before, after = at_a_cost(), at_a_cost()
+    def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, busy_sample):
+        before, after = self.at_a_cost(), self.at_a_cost()
         before.polls(busy_sample(n, 4) for n in range(60))
         after.watch.learned.remember(before.watch.learned.state)
         after.moment = 60.0
@@ -408,7 +388,7 @@ class TestTimeSaved:
         assert days[1].time.actual == pytest.approx(days[0].time.actual + after.snapshot.decode_time.actual)
 
 
-def test_verified_draft_tokens_bring_rates_back_under_adaptive_verification(make_sample):
+def test_verified_draft_tokens_bring_rates_back_under_adaptive_verification():
     """Without them T has drafts that vLLM did not verify: then no rate to T is known."""
     assumed = Assumptions(Speculation("dspark", tokens=7, is_adaptive=True))
     rates = []

@@ -150,16 +150,6 @@ async def test_many_targets_start_in_one_line_and_their_news_are_debug_lines_for
     await fleet.close()
 
 
-async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock):
-    with capture_logs() as logs:
-        for number in range(300):
-            target = Target(f"http://a:1/m?{number}", f"a#{number}", discovery="http", found_by="http x")
-            await watched(small, found("static", 2), [target])
-            await clock.advance(1.0, turns=0)
-    changed = [log for log in logs if log["event"] == "targets_changed"]
-    assert len(changed) <= 60 + 300 / 60
-
-
 # The limit by the memory of the container
 
 MIB = 2**20

@@ -1,12 +1,6 @@
 """Summary lines about engines."""
 
-import asyncio
-from types import SimpleNamespace
-
-from structlog.testing import capture_logs
-
-from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.summary_log import summary_line, write_summaries
+from spec_decode_exporter.monitor.summary_log import summary_line
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 
@@ -31,19 +25,3 @@ def test_a_line_is_about_the_longest_window_and_there_is_none_without_drafts(fin
     silent = [drafting[-1]] * 400
     assert summary_line(LABELS, findings_of(drafting + silent)) is None
     assert summary_line(LABELS, findings_of(drafting, later=60.0)) is None
-
-
-async def test_the_log_has_a_line_after_each_interval(clock, findings_of, make_sample):
-    shown = findings_of(pages(make_sample, 31))
-    with capture_logs() as logs:
-        task = asyncio.create_task(
-            write_summaries(10.0, SimpleNamespace(shared=Shared(clock), engines=lambda: [(LABELS, shown)]))
-        )
-        await clock.advance(9.0)
-        assert logs == []
-        await clock.advance(21.0)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-    assert [(log["event"], log["log_level"], log["drafts"]) for log in logs] == [
-        ("engine_summary", "info", 300)
-    ] * 3

@@ -12,19 +12,15 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.costs.cost import CostSource, CostSources, StepCost
-from spec_decode_exporter.plan.models import DTYPES, METHODS, SEARCHES, Model, Weights
+from spec_decode_exporter.plan.models import SEARCHES
 from spec_decode_exporter.plan.plans import (
-    GPUS,
     TABLE_TOKENS,
-    DeploymentPlan,
     PlanOutcome,
     SpeedupPlan,
     gpu_of,
     memory,
     token_acceptance,
 )
-from spec_decode_exporter.plan.report import as_json, as_text
-from spec_decode_exporter.reports.text import TextStyle
 from tests.fakes.costs import cost_between, make_cost
 from tests.fakes.model_configs import LLAMA_8B
 from tests.fakes.windows import window
@@ -136,39 +132,6 @@ def test_an_acceptance_length_is_kept_at_its_number_of_tokens(tokens, share):
     assert plan.acceptance_length_tokens == pytest.approx(length)
 
 
-names = st.one_of(
-    st.text(max_size=80),
-    st.from_regex(
-        r"[A-Z][a-z]{2,8}-?\d(\.\d)?-\d{1,3}B(-A\d{1,2}B)?(-(AWQ|GPTQ-Int4|FP8|NVFP4|Q4_K_M|4bit))?",
-        fullmatch=True,
-    ),
-)
-methods = st.sampled_from(
-    [*METHODS, "medusa", "mlp_speculator", "dflash", "deepseek_mtp", "[ngram]", "other"]
-)
-
-
-@given(
-    names, methods, st.integers(1, 16), st.floats(0, 1), st.floats(0.1, 1000),
-    st.sampled_from([None, 1, 300, 50_000, 10**6]), st.booleans(),
-)  # fmt: skip
-def test_any_name_load_and_context_has_ordered_bounds_and_one_sentence(
-    name, method, tokens, acceptance, running, context, in_parallel
-):
-    plan = SpeedupPlan(
-        model_name=name, method=method, draft_tokens=tokens, acceptance=acceptance, running_requests=running,
-        context_tokens=context, drafts_in_parallel=in_parallel,
-    )  # fmt: skip
-    text = as_json(plan)
-    assert not re.search(r": -?(NaN|Infinity)\b", text)
-    assert plan.verdict_text.endswith(".")
-    if plan.speedup_ratio is not None:
-        assert 0 < plan.speedup_ratio_lower <= plan.speedup_ratio <= plan.speedup_ratio_upper <= tokens + 1
-    else:
-        assert plan.verdict is Verdict.UNCLEAR
-    assert as_text(plan, TextStyle())
-
-
 @pytest.mark.parametrize("method", ["ngram", "[ngram]", "ngram_gpu", "suffix"])
 def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_draft(method):
     """vLLM's acceptance length of n-gram drafts is that of the steps with a draft."""
@@ -176,6 +139,13 @@ def test_a_search_is_not_said_to_pay_before_it_is_known_how_often_it_finds_a_dra
     assert plan.verdict is Verdict.UNCLEAR
     assert plan.speedup_ratio > 1.5
     assert plan.speedup_ratio_lower == pytest.approx(1 / (1 + plan.known_cost.high.step))
+
+
+def test_without_a_typical_cost_there_are_no_numbers():
+    plan = planned("--model-name", "Qwen/Qwen3-32B", "--method", "custom_class")
+    assert (plan.verdict, list(plan.depths)) == (Verdict.UNCLEAR, [])
+    assert (plan.speedup_ratio, plan.cost_source) == (None, None)
+    assert plan.verdict_text.startswith("Too few published what drafting by custom_class costs")
 
 
 @pytest.mark.parametrize(
@@ -284,37 +254,6 @@ def test_the_cost_is_that_of_the_sequences_that_fit_or_of_all_if_none_fits(llama
     assert planned(*llamas, "--batch", "100", "--gpus", "1").load == 100
 
 
-sizes = st.integers(10**6, 10**12)
-dtypes = st.sampled_from([*DTYPES])
-
-
-def of_size(size, dtype="bfloat16"):
-    weights = Weights(size)
-    size = weights.bytes_in(dtype)
-    return Model(name="m", weights=weights, dtype=dtype, weight_bytes=size)
-
-
-def deployed(target, draft, **more):
-    """Return the plan of two models on GPUs of 80 GB with an overhead of 1 GB."""
-    given = {
-        "model_name": "m",
-        "gpus": 1,
-        "gpu_memory_bytes": 80 * GB,
-        "overhead_bytes": GB,
-        "method": "draft_model",
-    }
-    return DeploymentPlan(target=target, draft=draft, **given | more)
-
-
-@given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
-def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft):
-    found = deployed(of_size(target, of_target), of_size(draft, of_draft), gpus=gpus)
-    room, alone = found.with_draft, found.without_draft
-    assert room.weight_bytes + room.kv_cache_bytes + gpus * GB == gpus * 72 * GB
-    assert room.weight_bytes == found.target.weight_bytes + found.draft.weight_bytes
-    assert room.weight_bytes - alone.weight_bytes == alone.kv_cache_bytes - room.kv_cache_bytes
-
-
 # Architecture of the target
 
 MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
@@ -369,10 +308,6 @@ def test_a_gpu_has_the_memory_that_its_driver_shows(text):
     assert gpu_of(text) == ("H100", 81_559 * 2**20)
     assert gpu_of("rtx 4090").name == "RTX-4090"
     assert gpu_of("141GB") == ("", 141 * 10**9)
-
-
-def test_every_gpu_has_less_memory_than_a_terabyte_and_more_than_a_desktop():
-    assert all(16 * 2**10 < size < 2**20 for size in GPUS.values())
 
 
 @pytest.mark.parametrize(

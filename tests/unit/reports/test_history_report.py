@@ -165,14 +165,6 @@ def test_without_a_speed_up_the_text_says_why(slot, words):
         assert words.split("`")[0] in " ".join(written(form, history(engine(slot))).split())
 
 
-def test_draft_tokens_without_drafts_name_the_missing_series():
-    lacks = HistoryTarget(
-        ENGINES[0], "vllm:", {}, frozenset({Counter.GENERATION_TOKENS, Counter.DRAFT_TOKENS})
-    )
-    text = written("text", history(replace(engine(UNCOUNTED), target=lacks)))
-    assert "their number is not: add `vllm:spec_decode_num_drafts_total` to the allow-list" in text
-
-
 def test_a_text_of_many_engines_has_an_overview_and_the_worst_five():
     engines = [engine(PAID, target=f"{place}:8000") for place in range(11)] + [engine(HURT, target="x:8000")]
     text = written("text", history(*engines))

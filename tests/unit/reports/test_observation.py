@@ -189,18 +189,3 @@ async def test_failures_that_waiting_cannot_cure_end_it_at_once(network, clock, 
     observation = Observation(observed_config(["a:1", "b:1"], 60), clock)
     await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60)))
     assert observation.observed().seconds == expected
-
-
-@pytest.mark.parametrize(("begin", "end"), [(0, 0), (0, 5), (8, 15)])
-async def test_one_server_that_answers_for_some_seconds_is_observed_to_the_end(network, clock, begin, end):
-    server = network.servers["a:1"] = Server(clock, "steady", running=60)
-    server.away = begin < end and begin == 0
-    observation = Observation(observed_config([described("steady"), "b:1"], 15), clock)
-    over = clock.sleep_until(clock.monotonic() + 15)
-    task = asyncio.ensure_future(observation.poll(over, gives_up=True))
-    await clock.advance(begin)
-    server.away = begin < end
-    await clock.advance(end - begin)
-    server.away = False
-    await finished(clock, 15 - end, task)
-    assert observation.observed().seconds == 15

@@ -14,14 +14,14 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import observation_view
 from spec_decode_exporter.reports.observation import HOPELESS_SECONDS, NotMeasuredError, observed_config
 from spec_decode_exporter.reports.observation_view import Measured, measured, sum_of_windows
-from spec_decode_exporter.window.engine_windows import columns, row_of
+from spec_decode_exporter.window.engine_windows import columns
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.ring import Increments
 from tests.conftest import make_sample, settle
 from tests.fakes.arms import window_over
 from tests.fakes.references import take
 from tests.fakes.simulated import Server
-from tests.fakes.windows import increment, increments, polled, window
+from tests.fakes.windows import increments, polled, window
 
 
 def seconds(number=60, seed=1):
@@ -87,28 +87,6 @@ def test_constant_figures_have_no_error(busy_server):
     for quantity, value in CONSTANT.items():
         one = found[quantity]
         assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3), quantity
-
-
-def gauged(engine, missed, number=300):
-    """A window of a server with 16 requests at a time, polled a second each, unevenly and not in ``missed``."""
-    dice, rows, begins, begin = random.Random(engine), [], [], 0.0
-    for second in range(1, number):
-        if second not in missed:
-            end = second + dice.uniform(-0.2, 0.2)
-            rows.append(
-                row_of(increment(begin, end, first_tokens=4, generation_tokens=100), (16.0, 0.0, 0.5))
-            )
-            begins.append(begin)
-            begin = end
-    return window_over(Increments.of(rows, begins), number)
-
-
-@pytest.mark.parametrize("missed", [(), (100, 101)])
-@pytest.mark.parametrize("engines", [1, 2])
-def test_a_constant_gauge_has_no_error_with_uneven_polls(engines, missed):
-    windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = of(sum_of_windows(windows))["running_requests"]
-    assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 
 def test_every_figure_is_there_with_bounds_around_it(busy_server):
@@ -210,17 +188,6 @@ async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
     assert message.startswith("b:1: ")
     assert message.endswith("Connection refused: start the server, or correct the port")
     assert "a:1: " not in message
-
-
-async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
-    network.servers["a:1"] = server = Server(clock, "steady", running=60)
-    work = asyncio.ensure_future(take(observed_config([{"url": "http://a:1"}], 60), 60, clock))
-    await clock.advance(40)
-    server.away = True
-    await clock.advance(20)
-    await settle(100)
-    with pytest.raises(NotMeasuredError, match=r"a:1: .*refused"):
-        await work
 
 
 async def test_a_page_without_engines_is_an_error(network, clock, monkeypatch):

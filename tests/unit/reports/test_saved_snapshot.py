@@ -76,23 +76,6 @@ def test_a_snapshot_of_the_api_is_no_observation(path):
         read_observation(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"model_name": 5},
-        {"engines": 0},
-        {"figures": {"draft_acceptance_ratio": {"value": 0.5, "lower": 0.6, "upper": 0.7}}},
-        {"figures": {"draft_acceptance_ratio": {"value": None, "lower": None, "upper": None}}},
-    ],
-)
-def test_an_invented_model_is_rejected(path, change):
-    observed = measured("steady").model_dump(mode="json")
-    observed["models"][0] |= change
-    path.write_text(json.dumps(observed))
-    with pytest.raises(SavedFileError, match=NEITHER):
-        read_observation(path)
-
-
 def test_a_missing_file_a_folder_and_a_pipe_are_rejected(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name in (".", "pipe"):

@@ -1,4 +1,4 @@
-"""Fixtures: requests, costs and stores."""
+"""Requests, stores of them, and what they find."""
 
 import asyncio
 
@@ -9,47 +9,28 @@ from spec_decode_exporter.requests.record import RequestRecord
 from spec_decode_exporter.requests.store import RequestStore
 from tests.fakes.costs import make_cost
 
+COST = make_cost()
+"""c = 0.1 and c0 = 0.1."""
+
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):
     return RequestRecord(model_name, drafts, tokens * drafts, accepted_tokens, tokens, **more)
 
 
-@pytest.fixture(name="make_request")
-def make_request_fixture():
-    return request_of
+def store_of(**settings):
+    return RequestStore(RequestSettings(ingest=True, **settings))
 
 
-@pytest.fixture(name="make_store")
-def make_store_fixture():
-    def make(**settings):
-        return RequestStore(RequestSettings(ingest=True, **settings))
-
-    return make
+def evaluate(store, now, windows=(30.0, 300.0)):
+    return asyncio.run(store.findings(windows, now))
 
 
-COST = make_cost()
-"""c = 0.1 and c0 = 0.1."""
-
-
-@pytest.fixture
-def taken(make_store, evaluate):
-    """Function that returns the findings about requests that ended at one moment, in five minutes."""
-
-    def taken(requests, cost=COST, **settings):
-        store = make_store(**settings)
-        for request in requests:
-            store.take(request, 1000.0, cost)
-        return evaluate(store, 1000.0).windows["5m"]
-
-    return taken
-
-
-@pytest.fixture(name="evaluate")
-def evaluate_fixture():
-    def evaluate(store, now, windows=(30.0, 300.0)):
-        return asyncio.run(store.findings(windows, now))
-
-    return evaluate
+def taken(requests, cost=COST):
+    """Return the findings about requests that ended at one moment, in five minutes."""
+    store = store_of()
+    for request in requests:
+        store.take(request, 1000.0, cost)
+    return evaluate(store, 1000.0).windows["5m"]
 
 
 @pytest.fixture(name="users")

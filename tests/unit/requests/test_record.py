@@ -329,22 +329,6 @@ def test_with_a_salt_any_string_is_a_user(user, salt, characters):
     assert not request.user or int(request.user, 16)
 
 
-def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
-    """vLLM 0.33.0, `/inference/v1/generate`: without a model, a usage and times."""
-    counts = {
-        "num_spec_steps": 7,
-        "num_accepted_draft_tokens": 25,
-        "num_draft_tokens": 28,
-        "num_spec_tokens": 4,
-    }
-    rates = {"mean_acceptance_length": 4.571428571428571, "draft_acceptance_rate": 0.8928571428571429}
-    unknown = {"per_step_accepted": None, "per_step_drafted": None}
-    speculation = {**rates, "acceptance_histogram": [0, 1, 0, 0, 6], **counts, **unknown}
-    response = {"request_id": "8d6859c6", "metrics": {"speculative_decoding": speculation}}
-    assert batch_of(response).refused == {Refusal.MALFORMED: 1}
-    assert batch_of({**response, "model": "tiny"}).requests == [RequestRecord("tiny", 7, 28, 25, 4)]
-
-
 def tokens_and_steps(drafts, accepted, tokens, answer_tokens):
     counts = (drafts, drafts * tokens, accepted, tokens)
     decoded = RequestRecord("m", *counts, completion_tokens=answer_tokens).decoded_tokens

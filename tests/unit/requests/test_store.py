@@ -17,22 +17,17 @@ from spec_decode_exporter.requests.store import (
 )
 from spec_decode_exporter.requests.summary import GroupKey, Percentiles
 from tests.fakes.costs import make_cost
+from tests.unit.requests.conftest import COST, evaluate, request_of, store_of
 
-COST = make_cost()
 
-
-@pytest.fixture(name="take")
-def take_fixture(make_request):
-    def take(store, now=1000.0, number=1, *, drafts=30, accepted_tokens=60, cost=COST, **request):
-        for _ in range(number):
-            store.take(make_request(drafts, accepted_tokens, **request), now, cost)
-
-    return take
+def take(store, now=1000.0, number=1, *, drafts=30, accepted_tokens=60, cost=COST, **request):
+    for _ in range(number):
+        store.take(request_of(drafts, accepted_tokens, **request), now, cost)
 
 
 @pytest.fixture
-def store(make_store):
-    return make_store()
+def store():
+    return store_of()
 
 
 def counts_of(summary):
@@ -57,7 +52,7 @@ def since_start(found):
 # Groups and windows.
 
 
-def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
+def test_a_request_is_in_its_group_and_in_its_model(store):
     take(store, request_type="chat", temperature=0.7, completion_tokens=101, decode_seconds=2.0)
     found = evaluate(store, 1000.0)
     key = GroupKey("llama", "chat", "0.3-0.7")
@@ -73,19 +68,8 @@ def test_a_request_is_in_its_group_and_in_its_model(store, take, evaluate):
     assert sum(found.since_start[key].acceptance_length_tokens_histogram.counts) == 1
 
 
-def test_a_window_has_the_requests_that_ended_in_it(make_store, take, evaluate):
-    store, windows = make_store(), (300.0, 600.0)
-    evaluate(store, 0.0, windows)
-    for second in range(1460):
-        take(store, float(second))
-        if second >= 1400 and second % 5 == 0:
-            found = evaluate(store, float(second), windows)
-            assert list(in_windows(found).values()) == [301, 601]
-            assert not partial(found)
-
-
-def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones(make_store, take, evaluate):
-    store = make_store(keep=100)
+def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones():
+    store = store_of(keep=100)
     for second in range(400):
         take(store, float(second))
     found = evaluate(store, 400.0)
@@ -95,9 +79,9 @@ def test_with_more_requests_than_are_kept_a_window_covers_the_newest_ones(make_s
     assert found.taken == found.since_start[GroupKey("llama", "unknown", "unknown")].requests == 400
 
 
-def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes(make_store, take):
+def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes():
     """The bound is the size that the key `requests.keep` documents."""
-    store, number = make_store(keep=1000), 2000
+    store, number = store_of(keep=1000), 2000
     long = {"model_name": "m" * 256, "request_type": "t" * 256, "user": "u" * 16}
     times = {"completion_tokens": 10**6, "decode_seconds": 1.5, "first_token_seconds": 0.5}
     numbers = {"prompt_tokens": 10**6, "cached_tokens": 10**5}
@@ -118,7 +102,7 @@ def test_a_kept_request_takes_bounded_memory_whatever_the_sender_writes(make_sto
     assert 300 * 1000 < kept < 700 * 1000
 
 
-def test_the_times_of_a_target_are_summed_by_type_and_temperature(store, take, evaluate):
+def test_the_times_of_a_target_are_summed_by_type_and_temperature(store):
     timed = {"completion_tokens": 101, "decode_seconds": 2.0, "request_type": "chat", "temperature": 0.0}
     for moment in (1010.0, 1070.0, 1100.0):
         take(store, moment, target="a", **timed)
@@ -134,7 +118,7 @@ def test_the_times_of_a_target_are_summed_by_type_and_temperature(store, take, e
     assert store.times("llama", "", 1010.0, 1100.0) == {}
 
 
-def test_a_window_that_a_reload_made_longer_is_partial(store, take, evaluate):
+def test_a_window_that_a_reload_made_longer_is_partial(store):
     evaluate(store, 0.0)
     for now in range(0, 7200, 60):
         take(store, float(now))
@@ -147,7 +131,7 @@ def test_a_window_that_a_reload_made_longer_is_partial(store, take, evaluate):
     assert (partial(found), in_windows(found)["1h"]) == (set(), 60)
 
 
-def test_each_request_is_evaluated_at_its_own_cost(store, take, evaluate):
+def test_each_request_is_evaluated_at_its_own_cost(store):
     for cost in (make_cost(0.05, 0.0), make_cost(0.5, 0.0), None):
         take(store, accepted_tokens=30, cost=cost)
     summary = evaluate(store, 1000.0).windows["30s"].models[0].summary
@@ -158,13 +142,13 @@ def test_each_request_is_evaluated_at_its_own_cost(store, take, evaluate):
 # Limits of groups.
 
 
-def test_types_and_combinations_beyond_the_limit_are_other(make_store, take, evaluate):
-    store = make_store(types=2)
+def test_types_and_combinations_beyond_the_limit_are_other():
+    store = store_of(types=2)
     for kind in ("a", "b", "c", "d", "a"):
         take(store, request_type=kind)
     found = evaluate(store, 1000.0)
     assert (since_start(found), found.folded["request_type"]) == ({"a": 2, "b": 1, "other": 2}, 2)
-    store = make_store(groups=1)
+    store = store_of(groups=1)
     for temperature in (0.0, 0.5, 2.0):
         take(store, temperature=temperature, request_type="chat")
     found = evaluate(store, 1000.0)
@@ -175,8 +159,8 @@ def test_types_and_combinations_beyond_the_limit_are_other(make_store, take, eva
     assert found.folded["group"] == 2
 
 
-def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end(make_store, take, evaluate):
-    store = make_store(types=1, models=1, groups=2)
+def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end():
+    store = store_of(types=1, models=1, groups=2)
     evaluate(store, 1000.0)
     for now, kind, temperature in (
         (1000.0, "old", 0.0),
@@ -196,16 +180,14 @@ def test_a_name_without_a_request_for_a_period_loses_its_slot_and_its_totals_end
     assert found.taken == 8
 
 
-def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
-    make_store, take, evaluate, users
-):
-    store = make_store(users=users)
+def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(users):
+    store = store_of(users=users)
     take(store, user="u1", model_name="qwen")
     for user in ("u1", "u2", "u1", ""):
         take(store, user=user)
     found = {(one.user, one.model_name): one.summary.requests for one in evaluate(store, 1000.0).users}
     assert found == {("u1", "llama"): 2, ("u1", "qwen"): 1, ("u2", "llama"): 1}
-    store = make_store(users=users)
+    store = store_of(users=users)
     for number in range(30):
         take(store, user=f"u{number}")
     found = evaluate(store, 1000.0)
@@ -216,7 +198,7 @@ def test_users_are_distinguished_by_model_and_those_beyond_the_limit_are_other(
 # Evaluations.
 
 
-async def test_findings_are_reused_until_something_changes(store, take):
+async def test_findings_are_reused_until_something_changes(store):
     take(store)
     # Concurrent readers share one evaluation.
     first, other = await asyncio.gather(*(store.findings((30.0,), 1000.0) for _ in range(2)))
@@ -227,7 +209,7 @@ async def test_findings_are_reused_until_something_changes(store, take):
     assert in_windows(await store.findings((30.0,), 1040.0)) == {"30s": 0}
 
 
-async def test_many_requests_are_evaluated_only_at_intervals(store, take):
+async def test_many_requests_are_evaluated_only_at_intervals(store):
     take(store, number=MAX_EAGER_REQUESTS + 1)
     first = await store.findings((30.0,), 1000.0)
     take(store, 1001.0)
@@ -283,18 +265,14 @@ def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, g
         assert len(window.groups) <= groups + models + 1
 
 
-@pytest.fixture(name="prompts")
-def prompts_fixture(make_store, take, evaluate):
-    def prompts(attributes):
-        store = make_store()
-        for each in attributes:
-            take(store, **each)
-        return {each.model_name: each for each in evaluate(store, 1000.0).prompts}
-
-    return prompts
+def prompts(attributes):
+    store = store_of()
+    for each in attributes:
+        take(store, **each)
+    return {each.model_name: each for each in evaluate(store, 1000.0).prompts}
 
 
-def test_a_bucket_of_prompts_has_its_upper_bound_and_the_last_one_everything_above(prompts):
+def test_a_bucket_of_prompts_has_its_upper_bound_and_the_last_one_everything_above():
     lengths = (0, 1, 1000, 1001, 4000, 16_001, 64_000, 64_001, 10_000_000)
     (found,) = prompts([{"prompt_tokens": length} for length in lengths]).values()
     assert {each.prompt_tokens: each.summary.requests for each in found.buckets} == {
@@ -303,7 +281,7 @@ def test_a_bucket_of_prompts_has_its_upper_bound_and_the_last_one_everything_abo
     assert found.buckets[1].summary.mean_prompt_tokens == 2500.5
 
 
-def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_out(prompts):
+def test_each_model_has_its_own_prompts_and_requests_of_unknown_length_are_left_out():
     pairs = (("a", 5), ("a", None), ("b", None), ("c", 5))
     found = prompts([{"model_name": name, "prompt_tokens": tokens} for name, tokens in pairs])
     assert list(found) == ["a", "c"]

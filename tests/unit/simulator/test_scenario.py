@@ -59,28 +59,3 @@ def test_an_unknown_name_lists_the_scenarios_and_a_directory_is_none(tmp_path):
         load_scenario("dropp")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_scenario(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [
-        (
-            "engines: 0\nspeculation:\n  token: 4\nphases:\n  - at: 5 minutes\n",
-            [
-                "drill.yml:1: engines must be at least 1",
-                "drill.yml:3: speculation.token is not a known key here; did you mean `tokens`?",
-                "drill.yml:5: phases[0].at is not a duration; write a number with its unit",
-            ],
-        ),
-        ("- drop\n", ["drill.yml:1 must be a mapping"]),
-        ("engines: 1\nload: {rate: 1\n", ["drill.yml:3"]),
-    ],
-    ids=["values and keys", "no mapping", "no YAML"],
-)
-def test_each_problem_of_a_file_has_its_line_and_a_remedy(tmp_path, monkeypatch, text, problems):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "drill.yml").write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        load_scenario("drill.yml")
-    found = zip(caught.value.problems, problems, strict=True)
-    assert all(str(problem).startswith(expected) for problem, expected in found)

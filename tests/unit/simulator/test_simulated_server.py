@@ -1,6 +1,5 @@
 """HTTP server of a simulation: outages, errors of ports, filters and formats, and what it says about itself."""
 
-import re
 from dataclasses import replace
 
 import aiohttp
@@ -10,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
+from tests.unit.simulator.conftest import make_simulation
 
 LOCAL = "127.0.0.1"
 RESTARTING = [{"at": "1s", "restart": {"down": "1s"}}]
@@ -38,31 +38,14 @@ async def page(server):
         return await answer.text()
 
 
-def value(text, name):
-    return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
-
-
-async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock):
+async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, clock):
     server = await make_server(make_simulation(phases=RESTARTING))
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
         await page(server)
 
 
-async def test_creation_times_are_the_clocks_whatever_the_speed(make_server, make_simulation, clock):
-    phases = [{"at": "30s", "restart": {"down": "30s"}}]
-    server = await make_server(make_simulation(phases=phases), speed=60.0)
-    started = clock.wall()
-    await clock.advance(0.75)
-    with pytest.raises(aiohttp.ClientConnectionError):
-        await page(server)
-    await clock.advance(0.75)
-    text = await page(server)
-    assert value(text, "process_start_time_seconds") == pytest.approx(started + 0.5, abs=0.02)
-    assert value(text, "vllm:generation_tokens_created") == pytest.approx(started + 1.0, abs=0.02)
-
-
-async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server, make_simulation):
+async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(make_server):
     server = await make_server(make_simulation())
     with pytest.raises(PortError, match="in use"):
         await make_server(make_simulation(), port=server.port)
@@ -71,7 +54,7 @@ async def test_a_port_that_is_taken_and_a_host_that_no_name_can_be_are_errors(ma
 
 
 @pytest.fixture
-async def get(make_simulation, clock):
+async def get(clock):
     """Function that returns an answer, with its text, of a server after 30 simulated seconds."""
     clients = []
 

@@ -1,4 +1,4 @@
-"""A simulated server: its seed and time steps, restarts, phases and engines, and identities of its counters."""
+"""A simulated server: its seed and time steps, restarts, phases and engines."""
 
 from itertools import pairwise
 
@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.scenario import INCLUDED, Scenario, load_scenario
+from spec_decode_exporter.simulator.scenario import INCLUDED, load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.every import every
-from tests.fakes.simulated_scenarios import SCENARIOS
+from tests.unit.simulator.conftest import make_simulation
 
 
-def test_the_seed_decides_the_page(make_simulation):
+def test_the_seed_decides_the_page():
     pages = []
     for seed in (7, 7, 8):
         simulation = make_simulation(seed=seed)
@@ -38,9 +38,7 @@ def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
     ("restart", "tokens", "drafts"),
     [({"tokens": 6}, 6, True), ({}, 5, True), ({"tokens_per_batch_size": [[1, 64, 0]]}, 5, False)],
 )
-def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
-    make_simulation, restart, tokens, drafts
-):
+def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(restart, tokens, drafts):
     phases = [{"at": "30s", "restart": {"down": "10s", **restart}}]
     simulation = make_simulation(speculation={"tokens": 5}, phases=phases, repeat="60s")
     serving = []
@@ -57,7 +55,7 @@ def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
     assert simulation.restarts == 3
 
 
-def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
+def test_a_change_reaches_the_requests_that_arrive_after_it():
     phases = [{"at": "60s", "acceptance": {"mean": 0.1}}]
     simulation = make_simulation(acceptance={"mean": 0.9, "spread": 0}, phases=phases)
     found = [(0, 0)]
@@ -75,21 +73,3 @@ def test_each_included_scenario_generates_tokens(name):
     simulation = Simulation(load_scenario(name))
     simulation.advance(65 if name == "idle" else 15)
     assert simulation.engines[0].counts.generation_tokens
-
-
-@settings(max_examples=40, deadline=None)
-@given(SCENARIOS, st.integers(0, 2**32), st.lists(st.floats(0.01, 5), min_size=1, max_size=6))
-def test_the_identities_of_vllm_hold_at_every_moment(keys, seed, waits):
-    simulation = Simulation(Scenario.model_validate(keys), seed)
-    tokens = keys["speculation"]["tokens"]
-    for wait in waits:
-        simulation.advance(wait)
-        counts = simulation.engines[0].counts
-        by_position = counts.accepted_by_position
-        assert sum(by_position) == counts.accepted_tokens <= counts.draft_tokens <= tokens * counts.drafts
-        assert by_position == sorted(by_position, reverse=True)
-        assert all(accepted <= counts.drafts for accepted in by_position)
-        assert counts.drafts <= counts.step.count
-        emitted = counts.generation_tokens - counts.first_token.count
-        assert counts.step.count <= emitted <= counts.step.count + counts.accepted_tokens
-        assert counts.cache_hits <= counts.cache_queries

@@ -6,6 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.simulator.vllm_page import metrics_page
+from tests.paths import DATA
+from tests.unit.simulator.conftest import make_simulation
 
 START = 1_795_224_832.0
 # Left out: they are of the web framework, count requests for completions, and nothing here reads them.
@@ -19,17 +21,16 @@ def lines(page):
     return {re.sub('="[^"]*"', "", line) if "cache_config_info{" in line else line for line in found}
 
 
-@pytest.fixture
-def page_like(make_simulation):
-    """Function that returns the page of the server of a recording after a minute."""
+def recorded(name):
+    """Return a recorded page of a real vLLM."""
+    return (DATA / "pages" / name).read_text()
 
-    def make(names=(), **keys):
-        defaults = {"model_name": "tiny-llama", "machine": {"max_model_len": 1024}}
-        simulation = make_simulation(**{**defaults, **keys})
-        simulation.advance(60)
-        return metrics_page(simulation, names, start=START).decode()
 
-    return make
+def page_like(names=(), **keys):
+    """Return the page of the server of a recording after a minute."""
+    simulation = make_simulation(**{"model_name": "tiny-llama", "machine": {"max_model_len": 1024}, **keys})
+    simulation.advance(60)
+    return metrics_page(simulation, names, start=START).decode()
 
 
 @pytest.mark.parametrize(
@@ -42,20 +43,20 @@ def page_like(make_simulation):
         ),
     ],
 )
-def test_a_python_page_has_the_lines_of_the_recorded_one(page_like, recorded, name, keys):
+def test_a_python_page_has_the_lines_of_the_recorded_one(name, keys):
     page = page_like(**keys)
     assert lines(page) == lines(recorded(name))
     assert len(page.splitlines()) == len(set(page.splitlines()))
 
 
-def test_numbers_are_written_as_the_recorded_pages_write_them(page_like):
+def test_numbers_are_written_as_the_recorded_pages_write_them():
     page = page_like()
     assert '\nvllm:num_requests_running{engine="0",model_name="tiny-llama"} 16.0\n' in page
     assert "\nprocess_start_time_seconds 1.795224832e+09\n" in page
     assert re.search(r"^vllm:spec_decode_num_drafts_created\{\S+\} 1\.795224832e\+09$", page, re.MULTILINE)
 
 
-def test_the_filtered_page_has_the_lines_of_the_recorded_one(page_like, recorded):
+def test_the_filtered_page_has_the_lines_of_the_recorded_one():
     page = recorded("vllm-0.32.0-filtered-k4.prom")
     names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}
     assert lines(page_like(names)) == lines(page)
@@ -69,12 +70,12 @@ def test_the_filtered_page_has_the_lines_of_the_recorded_one(page_like, recorded
         (["vllm:num_requests_running"], 2, 0),  # with several API servers the filtered page is empty
     ],
 )
-def test_a_filter_by_name(page_like, names, api_servers, samples):
+def test_a_filter_by_name(names, api_servers, samples):
     page = page_like(names, engines=2, api_servers=api_servers)
     assert len([line for line in page.splitlines() if not line.startswith("#")]) == samples
 
 
-def test_the_name_of_a_model_is_escaped_in_each_line(page_like):
+def test_the_name_of_a_model_is_escaped_in_each_line():
     families = text_string_to_metric_families(page_like(model_name='a"b\\c'))
     labels = [sample.labels for family in families for sample in family.samples]
     assert {each["model_name"] for each in labels if "model_name" in each} == {'a"b\\c'}

@@ -1,7 +1,5 @@
 """History of one engine: windows, totals, resets, K and processes."""
 
-import gc
-import tracemalloc
 from dataclasses import replace
 from itertools import accumulate
 from math import inf
@@ -78,32 +76,6 @@ def test_a_value_that_the_engine_lacks_is_none_and_not_0():
     engine.poll(busy(4, decode_steps=50, running_requests=3.0))
     assert engine.window().total.decode_steps == 40
     assert (engine.history.knows_steps, engine.window().mean) == (True, Means(1.0))
-
-
-def test_an_engine_with_8_positions_takes_80_kb_at_most_however_long_it_goes_on():
-    """Its last window, which is read four times a minute, is part of it: few increments are in memory twice."""
-
-    def sample(n):
-        counters = dict.fromkeys(COUNTERS, 10**6 * n)
-        gauges = {"running_requests": 20.0, "waiting_requests": 1.0, "kv_cache_usage": 0.5}
-        return make_sample(positions=[(20 - place) * n for place in range(8)], **gauges, **counters)
-
-    tracemalloc.start()
-    try:
-        gc.collect()
-        before, used = tracemalloc.get_traced_memory()[0], []
-        engine, kept = Fed(), None
-        for n in range(1, 450):
-            engine.poll(sample(n), after=0.999)
-            kept = engine.window(300.0) if n % 15 == 0 else kept
-            if n > 360 and n % 5 == 0:
-                gc.collect()  # the interpreter's own stock of free tuples is not the engine's
-                used.append(tracemalloc.get_traced_memory()[0] - before)
-    finally:
-        tracemalloc.stop()
-    assert engine.window(300.0).polls == kept.polls == 300
-    assert 30_000 < min(used) <= 60_000
-    assert max(used) <= 80_000
 
 
 # Totals

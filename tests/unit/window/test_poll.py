@@ -81,31 +81,14 @@ def test_a_process_whose_begin_is_not_known_to_be_since_the_last_poll_is_a_start
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [
-        (make_sample(10, 40, 9, positions=(5, 4)), make_sample(11, 44, 9, positions=(6, 3)), RESET),
-        (make_sample(100, 400, 200, created=WALL), make_sample(5, 20, 8, created=WALL), RESET),
-        (make_sample(5, 20, 8), make_sample(6, 24, 9, created=WALL), COUNTED),
-        (make_sample(6, 24, 9, created=WALL), make_sample(7, 28, 10), COUNTED),
-        # An increment of centuries
-        (
-            make_sample(decode_nanoseconds=0),
-            make_sample(decode_nanoseconds=2**62, created=WALL + 10.5),
-            RESET,
-        ),
-        (
-            make_sample(decode_nanoseconds=0, created=WALL),
-            make_sample(decode_nanoseconds=2**62, created=WALL + 10.5),
-            (Reset.RESTART, False),
-        ),
+        pytest.param(make_sample(10, 40, 9, positions=(5, 4)), make_sample(11, 44, 9, positions=(6, 3)), RESET, id="a position decreases"),
+        pytest.param(make_sample(100, 400, 200, created=WALL), make_sample(5, 20, 8, created=WALL), RESET, id="counters fall with the same creation time"),
+        pytest.param(make_sample(5, 20, 8), make_sample(6, 24, 9, created=WALL), COUNTED, id="a creation time appears"),
+        pytest.param(make_sample(6, 24, 9, created=WALL), make_sample(7, 28, 10), COUNTED, id="a creation time vanishes"),
+        pytest.param(make_sample(decode_nanoseconds=0), make_sample(decode_nanoseconds=2**62, created=WALL + 10.5), RESET, id="an increment of centuries"),
+        pytest.param(make_sample(decode_nanoseconds=0, created=WALL), make_sample(decode_nanoseconds=2**62, created=WALL + 10.5), (Reset.RESTART, False), id="one after a restart"),
     ],
-    ids=[
-        "a position decreases",
-        "counters fall with the same creation time",
-        "a creation time appears",
-        "a creation time vanishes",
-        "centuries",
-        "centuries after a restart",
-    ],
-)
+)  # fmt: skip
 def test_decreases_are_resets_and_creation_times_that_come_or_go_are_none(before, now, expected):
     taken = after(before, now)
     assert outcome(taken) == expected
