@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from spec_decode_exporter.web.fleet import PageQuery
 
 from spec_decode_exporter.analysis.figure_table import FIGURE, Unit, columns_of, term
 from spec_decode_exporter.analysis.knowledge import Knowledge
@@ -19,6 +18,7 @@ from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import group_view
 from spec_decode_exporter.web import page
+from spec_decode_exporter.web.fleet import PageQuery
 from tests.every import every
 from tests.fakes.windows import polled, summed, window
 from tests.unit.web.pages import shown
