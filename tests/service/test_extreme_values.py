@@ -294,8 +294,12 @@ ALL_GROW = {
 """A server of which every counter grows, in seconds beyond 2^62 ns, and every gauge is the most."""
 
 
+IN_THE_LAST_BUCKET = {"vllm:e2e_request_latency_seconds_bucket": [[0, 0, 4_611_686_018]]}
+
+
 @settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @example(PASSED[0], [ALL_GROW] * 2)
+@example(PASSED[0], [ALL_GROW | IN_THE_LAST_BUCKET, {}])
 @given(st.sampled_from(PASSED), st.lists(SERVERS, min_size=2, max_size=2))
 def test_any_numbers_of_a_page_raise_nothing_and_stay_finite(passed, servers):
     asyncio.run(told(passed, servers))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
@@ -280,7 +281,10 @@ def _used_tokens(tokens: int, its: Blocks, cost: CostSources) -> UsedTokensView:
 def _quantiles(buckets: Buckets) -> QuantilesView:
     values = {name: quantile(share, buckets) for name, share in LATENCY_QUANTILES}
     found = {name: each for name, share in LATENCY_QUANTILES if (each := edges(share, buckets))}
-    return QuantilesView.model_validate({**values, "buckets": found})
+    ends = {
+        name: {"lower": low, "upper": high if isfinite(high) else None} for name, (low, high) in found.items()
+    }
+    return QuantilesView.model_validate({**values, "buckets": ends})
 
 
 def _ways(view: EngineView) -> tuple[CostMeasurement, ...]:

@@ -35,7 +35,7 @@ def test_every_figure_with_a_value_appears_in_every_output(busy):
     saved = SavedSnapshot.model_validate(observation)
     shown_page = asyncio.run(shown(Snapshot([(labels, busy)]), PageQuery("", (view.id,))))
     observed = observation_report.report(observation, TextStyle())
-    comparison = as_text(compared(saved, saved, 0.05), TextStyle())
+    comparison = as_text(compared(saved, saved), TextStyle())
     document, group = view.model_dump_json(), group_view({}, [(labels, busy)]).model_dump_json()
     its = busy.evaluation.longest
     figures = [each for each in FIGURE.values() if not each.index and each.of(its) is not None]

@@ -166,7 +166,7 @@ def test_the_worst_of_the_models_counts_and_a_missing_one_makes_it_uncertain_at_
             SavedSnapshot(engines=(), models=[model(rate, 0.001, name=name) for name, rate in rates.items()])
             for rates in (before, after)
         )
-        return compared(*sides, 0.05).outcome
+        return compared(*sides).outcome
 
     for place, worst in enumerate(ORDER):
         for other in ORDER[place:]:

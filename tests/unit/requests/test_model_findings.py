@@ -176,8 +176,7 @@ def test_groups_get_the_advice_of_their_speed_up(groups, more, begin, end):
 def test_two_kinds_that_an_average_hides_come_first_though_both_gain():
     found = advice({"chat": (40, 100, 150), "code": (60, 100, 330)}, cost=make_cost(0.2, 0.1))
     assert found[0] == (
-        "Their average hides that speculation gives chat requests 2.50 tokens a draft, and code requests 4.30 tokens a "
-        "draft."
+        "Their average hides that speculation gives 2.50 tokens a draft to chat requests, and 4.30 to code requests."
     )
     assert not any("Serve" in sentence for sentence in found)
 
