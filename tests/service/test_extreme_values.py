@@ -20,7 +20,7 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import id_of
-from spec_decode_exporter.monitor.state_file import parsed_state
+from spec_decode_exporter.monitor.state import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation import observation_of

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.state import StateFile
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server import parse_listen_address
 from tests.conftest import PAGES_AT_ONCE

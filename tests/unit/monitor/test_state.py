@@ -11,8 +11,8 @@ from spec_decode_exporter.monitor.state import (
     ModelKey,
     Remembered,
     group_of,
+    parsed_state,
 )
-from spec_decode_exporter.monitor.state_file import parsed_state
 from spec_decode_exporter.window.poll import Counters
 from tests.fakes.saved_state import document_of
 from tests.fakes.windows import increment
