@@ -23,10 +23,10 @@ from spec_decode_exporter.core.tasks import Background, cancel, keep_running, sp
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import StateSaver
 from spec_decode_exporter.monitor.summary_log import write_summaries
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig

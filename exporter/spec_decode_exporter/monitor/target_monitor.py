@@ -6,7 +6,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, floor, inf
 from operator import attrgetter
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -14,36 +14,97 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Item
+from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
+from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, group_of
+from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poller import Poller
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
+from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
 T = TypeVar("T")
+RequestTimes = Callable[[str, str, float, float], ArmTypes]
+"""Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
+ExperimentMember = tuple[Member, EngineMonitor]
+"""Engine that may take part in experiments."""
 
 EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
+SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
+USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 
 _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
+
+
+class Shared:
+    """Everything that the targets share."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        remembered: Remembered | None = None,
+        *,
+        spread: bool = True,
+        recorded: Recorded | None = None,
+    ) -> None:
+        """Begin without engines.
+
+        Args:
+            clock: Clock.
+            remembered: Learned state of engines of earlier processes, and baselines; by default none.
+            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
+            recorded: Takes each raw poll, to record it.
+        """
+        self.clock, self.remembered, self.recorded = clock, remembered or Remembered(), recorded
+        self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
+        """Its run is named after the start, in milliseconds of Unix time."""
+        self.errors = Isolation(clock.monotonic)
+        """Isolates internal errors of readers and of targets; those of engines are events."""
+        self.engine_errors = Isolation(clock.monotonic, self._report)
+        self.limit, self.places_taken = MAX_ENGINES, 0
+        """Places: an engine takes one, or more with long labels."""
+        self.budget, self._spread = PollBudget(), spread
+        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+        """Takes labels, snapshot and pace of each engine that was evaluated."""
+
+    def _report(self, part: str, item: Item, error: Exception) -> None:
+        """Record an internal error as an event of the engine that it concerns."""
+        self.events.record(Event("internal_error", {"part": part}, error=error), self.clock.wall(), item)
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
+        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
+
+    def is_due(self, engine: EngineMonitor, polled: Polled) -> bool:
+        """Return whether an engine is evaluated at this poll: in its pace, or at once."""
+        pace, before = self.pace, engine.evaluated_at
+        if engine.is_urgent or pace <= polled.interval or before == -inf:
+            return True
+        shift = engine.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
+        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
+
+    def phase(self, key: str) -> float:
+        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
+        return phase(key) if self._spread else 0.0
 
 
 class TargetMonitor:

@@ -20,8 +20,7 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import ExperimentMonitor, Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings

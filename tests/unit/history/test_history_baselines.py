@@ -14,8 +14,8 @@ from spec_decode_exporter.history.history_baselines import (
     HistoryBaselines,
 )
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.state import ModelKey
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.scrape.errors import PollError
 from tests.conftest import settle
 from tests.fakes.simulated import Server

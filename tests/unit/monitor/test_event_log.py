@@ -5,13 +5,8 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor import event_log
-from spec_decode_exporter.monitor.event_log import (
-    EVENT_EVERY,
-    REPEATED_AFTER,
-    EventLog,
-    UnknownEventError,
-    engine_errors,
-)
+from spec_decode_exporter.monitor.event_log import EVENT_EVERY, REPEATED_AFTER, EventLog
+from spec_decode_exporter.monitor.target_monitor import Shared
 
 WALL = 1_790_000_000.0
 ENGINE = {"target": "one", "model_name": "m", "engine": "0"}
@@ -65,7 +60,7 @@ def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, k
 )
 def test_an_invalid_identifier_is_rejected(log, identifier):
     fill(log, 3)
-    with pytest.raises(UnknownEventError, match="is not the id of an event"):
+    with pytest.raises(ValueError, match="is not the id of an event"):
         log.since(identifier)
 
 
@@ -113,18 +108,18 @@ def test_there_is_a_burst_then_a_rate_and_what_it_omits_is_counted(logs, clock, 
     assert [entry["omitted"] for entry in logs if entry["event"] == "events_omitted"] == [1, 6]
 
 
-def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(log, logs, clock):
-    errors = engine_errors(log, clock)
+def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(logs, clock):
+    shared = Shared(clock)
     item, secret = {"target": "one", "model_name": "m", "engine": "0", "zone": "a"}, ValueError("secret")
 
     def fails():
         raise secret
 
-    errors.attempt("evaluation", item, fails)
-    (failed,) = log.since().events
+    shared.engine_errors.attempt("evaluation", item, fails)
+    (failed,) = shared.events.since().events
     assert (failed.type, failed.bad, failed.engine, failed.fields) == (
         "internal_error", True, "0", {"part": "evaluation"},
     )  # fmt: skip
     (entry,) = logs
-    assert (entry["log_level"], entry["event_id"], entry["exc_info"]) == ("error", "a1-1", secret)
-    assert "secret" not in str(log.since())
+    assert (entry["log_level"], entry["event_id"], entry["exc_info"]) == ("error", failed.id, secret)
+    assert "secret" not in str(shared.events.since())

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
-from spec_decode_exporter.monitor import experiment_monitor
+from spec_decode_exporter.monitor import fleet
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
+from spec_decode_exporter.monitor.fleet import ExperimentMonitor
 from tests.fakes.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
 
 NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
@@ -17,10 +17,8 @@ def settings_of(name, baseline="a"):
 
 
 async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):
-    asked, compare = [], experiment_monitor.compare
-    monkeypatch.setattr(
-        experiment_monitor, "compare", lambda *given: asked.append(given[-1]) or compare(*given)
-    )
+    asked, compare = [], fleet.compare
+    monkeypatch.setattr(fleet, "compare", lambda *given: asked.append(given[-1]) or compare(*given))
     compared = ExperimentMonitor()
     for settings in (settings_of("one"), settings_of("one"), settings_of("one", baseline="b")):
         compared.adopt([settings])

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.summary_log import summary_line, write_summaries
+from spec_decode_exporter.monitor.target_monitor import Shared
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 
