@@ -183,7 +183,7 @@ class EngineMonitor:
         if self._decisions.state is State.UNREACHABLE or not self.history.is_gone(now):
             return ()
         self._last, self.is_urgent = self._absent(), True
-        return (self._decisions.gone(is_bad=is_bad),)
+        return tuple(self._decisions.gone(is_bad=is_bad))
 
     def evaluation_over(self, seconds: float, *, is_gone: bool = False) -> Evaluation:
         """Return the evaluation of the last ``seconds``, at most: the advice needs no longer ones."""
@@ -295,7 +295,7 @@ class EngineMonitor:
             self._note_change(now)  # from now on a verdict is about the time since
             self.is_urgent = True
         basis = (self._assumptions, self._resets)
-        return self._decisions.show(evaluation, now, self._lengths[-1], basis, is_dropped=bool(drops.live))
+        return self._decisions.show(evaluation, now, basis, is_dropped=bool(drops.live))
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
