@@ -214,7 +214,7 @@ class Chain:
         ]
         for model in models:
             _check_json(model.model_dump_json())
-        for event in self.events.since().events:
+        for event in self.events.kept:
             _check_json(to_json(event))
         for labels, snapshot in taken.engines:
             _check_json(json.dumps(summary_line(labels, snapshot)))
@@ -245,7 +245,7 @@ class Chain:
             7.0,
             tuple(each for watch in self.fleet for each in watch.snapshots_over(7.0, now)),
             tuple(target_view(watch.status()) for watch in self.fleet),
-            events=self.events.since().events,
+            events=self.events.kept,
             errors=self.errors,
         )
         _check_json(seen.model_dump_json())

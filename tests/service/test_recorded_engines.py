@@ -39,9 +39,7 @@ class Replayed:
         return self.snapshot.evaluation.longest
 
     def times(self, name):
-        return [
-            datetime.fromtimestamp(each.time, UTC) for each in self.events.since().events if each.type == name
-        ]
+        return [datetime.fromtimestamp(each.time, UTC) for each in self.events.kept if each.type == name]
 
 
 def counts(page):

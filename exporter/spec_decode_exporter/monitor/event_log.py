@@ -60,18 +60,6 @@ class RecordedEvent:
     """Other fields of the log, by `type`, without the text of an internal error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
-    """Events after a given one."""
-
-    events: tuple[RecordedEvent, ...]
-    """Oldest first."""
-    gap: bool
-    """True if events are missing: no longer kept, or of an earlier run."""
-    last: str
-    """Identifier for the next request."""
-
-
 class EventLog:
     """Records events: each gets an identifier and a log line, and the newest are kept.
 
@@ -111,19 +99,23 @@ class EventLog:
             fields = {"omitted": self._omitted, "example": event.name}
             self._keep(Event("events_omitted", fields), wall, {"target": labels["target"]})
 
-    def since(self, identifier: str | None = None) -> Since:
-        """Return the events after one, or all kept events.
+    @property
+    def kept(self) -> tuple[RecordedEvent, ...]:
+        """Kept events, oldest first."""
+        return tuple(self._kept)
+
+    def since(self, identifier: str) -> tuple[tuple[RecordedEvent, ...], bool]:
+        """Return the events after one, and whether some are missing: not kept any longer, or of another run.
 
         Raises:
             ValueError: The identifier is invalid.
         """
-        match = _IDENTIFIER.fullmatch(f"{self._run}-0" if identifier is None else identifier)
+        match = _IDENTIFIER.fullmatch(identifier)
         if match is None:
             raise ValueError(f"{identifier!r} is not the id of an event")
         is_own, before = match[1] == self._run, self._number - len(self._kept)
         number = min(int(match[2]), self._number) if is_own else 0
-        gap = identifier is not None and (number < before or not is_own)
-        return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
+        return self.kept[max(0, number - before) :], number < before or not is_own
 
     def _keep(self, event: Event, wall: float, labels: Item) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)

@@ -24,7 +24,6 @@ from spec_decode_exporter.experiments.experiment import ArmFindings, Claims, Exp
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.target_monitor import ExperimentMember, RequestTimes, Shared, TargetMonitor
-from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 
 MANY_TARGETS: Final = 10
 QUIET_SECONDS: Final = 60.0
@@ -58,8 +57,6 @@ class Fleet:
         shared.limit = self._limit
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
-        self._resolvers: dict[str, Resolver] = {}
-        """One for each list of a discovery."""
         self._monitors: dict[TargetKey, TargetMonitor] = {}
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
@@ -97,7 +94,7 @@ class Fleet:
 
     def watch(self, targets: Sequence[Target]) -> None:
         """Monitor these targets without polling them: an observation polls them, or reads a recording."""
-        self._monitors = {target.key: self._new_monitor(target) for target in targets}
+        self._monitors = {target.key: TargetMonitor(target, self.config, self.shared) for target in targets}
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
@@ -147,20 +144,16 @@ class Fleet:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
         monitor = self._monitors.get(key)
         if monitor is None:
-            monitor = self._monitors[key] = self._new_monitor(target)
+            monitor = self._monitors[key] = TargetMonitor(target, self.config, self.shared)
         elif key in self._tasks and monitor.fits(target, self.config):
             return
         else:
             await cancel([self._tasks.pop(key, None)])
             await monitor.change(target, self.config)
-        polling = keep_running("polling", monitor.run, self.shared.errors, self.shared.clock, monitor.item)
+        polling = keep_running(
+            "polling", lambda: monitor.poller().run(), self.shared.errors, self.shared.clock, monitor.item
+        )
         self._tasks[key] = spawn(polling)
-
-    def _new_monitor(self, target: Target) -> TargetMonitor:
-        resolver = CONFIG_RESOLVER
-        if target.found_by:  # the threads of a list that resolves slowly are not those of others
-            resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
-        return TargetMonitor(target, self.config, self.shared, resolver)
 
 
 class ExperimentMonitor:

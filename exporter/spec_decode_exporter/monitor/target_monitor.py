@@ -26,7 +26,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
-from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
+from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, LIST_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
 from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
@@ -108,17 +108,15 @@ class Shared:
 
 
 class TargetMonitor:
-    """Monitors each engine of a target; ``run`` polls it.
+    """Monitors each engine of a target; its ``poller`` polls it.
 
     It has no reference to its poller, so that a removed target is freed without a garbage collection.
     """
 
-    def __init__(
-        self, target: Target, config: Config, shared: Shared, resolver: Resolver = CONFIG_RESOLVER
-    ) -> None:
-        """Prepare to ``run``."""
+    def __init__(self, target: Target, config: Config, shared: Shared) -> None:
+        """Prepare to poll."""
         self.engines: dict[EngineName, EngineMonitor] = {}
-        self._shared, self._resolver = shared, resolver
+        self._shared = shared
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._ranks: Mapping[str, int] = {}
@@ -144,7 +142,7 @@ class TargetMonitor:
         return (self.target, *_settings(self._config)) == (target, *_settings(config))
 
     async def change(self, target: Target, config: Config) -> None:
-        """Continue with another configuration and the same windows; ``run`` must have ended."""
+        """Continue with another configuration and the same windows; its poller must have ended."""
         await self._client.close()
         self._configure(target, config)
         self._use_served(is_another=True)
@@ -168,10 +166,6 @@ class TargetMonitor:
             recorded=shared.recorded,
             layout_bytes=shared.limit * LAYOUT_BYTES,
         )
-
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        await self.poller().run()
 
     async def close(self) -> None:
         """Close the connection, and free the places of the engines."""
@@ -268,9 +262,8 @@ class TargetMonitor:
         self.item: Item = {"target": target.name}
         """Log fields that name the target."""
         self._config = config
-        self._client = Client(
-            target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
-        )
+        resolver, poll = LIST_RESOLVER if target.found_by else CONFIG_RESOLVER, config.poll
+        self._client = Client(target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=resolver)
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         if problem and self._record.is_news("pod_arguments", problem):

@@ -206,7 +206,7 @@ class Observation:
             seconds,
             (engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
-            events=self.events.since().events,
+            events=self.events.kept,
             errors=self.fleet.shared.errors,
         )
 

@@ -74,7 +74,7 @@ class Watch:
 
     @property
     def events(self):
-        return [(event.type, event.engine) for event in self._events.since().events]
+        return [(event.type, event.engine) for event in self._events.kept]
 
 
 @pytest.fixture
