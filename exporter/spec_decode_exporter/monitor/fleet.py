@@ -23,7 +23,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import ArmFindings, Claims, Experiment, arm_of, compare
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.target_monitor import ExperimentMember, RequestTimes, Shared, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import ExperimentMember, Shared, TargetMonitor
 
 MANY_TARGETS: Final = 10
 QUIET_SECONDS: Final = 60.0
@@ -71,11 +71,6 @@ class Fleet:
         """Yield the labels and the snapshot of each engine."""
         for monitor in self:
             yield from monitor.snapshots()
-
-    def members(self, now: float, times: RequestTimes) -> Iterator[ExperimentMember]:
-        """Yield every engine as a member of experiments at ``now`` (monotonic)."""
-        for monitor in self:
-            yield from monitor.members(now, times)
 
     def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; omit a target for which it raises."""

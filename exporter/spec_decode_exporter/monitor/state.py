@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -39,24 +39,13 @@ MAX_CONTAINERS: Final = 500_000
 """Maximum lists and objects, which take memory before anything is validated; an engine has about 100."""
 _SLICE: Final = 20
 """Entries between two yields to the event loop: one takes 0.2 to 1 ms."""
+EngineKey = tuple[str, str, str]
+"""Labels ``target``, ``model_name`` and ``engine``."""
+ModelKey = tuple[str, str]
+"""Group of servers and its model, whose baseline they share: a replaced pod leaves it to the next."""
 Key = TypeVar("Key")
 Entry = TypeVar("Entry")
 _log = structlog.get_logger(__name__)
-
-
-class EngineKey(NamedTuple):
-    """Labels that identify an engine."""
-
-    target: str
-    model_name: str
-    engine: str
-
-
-class ModelKey(NamedTuple):
-    """Model of a group of servers that share its baseline: a replaced pod leaves it to the next."""
-
-    group: str
-    model_name: str
 
 
 WHERE_LABELS: Final = ("cluster", "namespace", "job")
@@ -151,11 +140,11 @@ class Remembered:
     def recall(self, state: StateDocument) -> None:
         """Add what a file has about unknown engines and models."""
         for engine in state.engines:
-            key = EngineKey(engine.target, engine.model_name, engine.engine)
+            key = engine.target, engine.model_name, engine.engine
             if key not in self._engines:
                 self.keep_engine(key, engine.learned, engine.seen)
         for saved in state.baselines:
-            model = ModelKey(saved.group, saved.model_name)
+            model = saved.group, saved.model_name
             known = self._known_baseline(model)
             if known is None or (not known.end and known.adopt(saved.baseline)):
                 self.keep_baseline(model, known or saved.baseline)

@@ -25,7 +25,7 @@ from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered, group_of
+from spec_decode_exporter.monitor.state import ModelKey, Remembered, group_of
 from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, LIST_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
@@ -133,7 +133,7 @@ class TargetMonitor:
 
     def model_key(self, model_name: str) -> ModelKey:
         """Return the key of the baseline of a model."""
-        return ModelKey(group_of(dict(self.target.labels), self.target.name), model_name)
+        return group_of(dict(self.target.labels), self.target.name), model_name
 
     # Polls
 
@@ -389,7 +389,7 @@ class TargetMonitor:
             self._config.windows,
             self._assumptions(name),
             remembered.baseline(self.model_key(name.model_name)),
-            remembered.engine(EngineKey(self.target.name, *name), polled.wall),
+            remembered.engine((self.target.name, *name), polled.wall),
             labels=labels,
             phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
         )
@@ -401,7 +401,7 @@ class TargetMonitor:
         learned = self._shared.errors.attempt("saving", engine.labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.keep_engine(EngineKey(self.target.name, *name), learned, seen)
+            remembered.keep_engine((self.target.name, *name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:

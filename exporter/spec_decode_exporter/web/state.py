@@ -123,7 +123,8 @@ class ExporterState:
         if now >= self._shared_until:
             self._shared = None  # with it, the evaluations that newer ones have replaced
         requests = await self._receiver.findings(windows)
-        work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
+        members = (each for monitor in self.fleet for each in monitor.members(now, self._receiver.times))
+        work = partial(self._experiments.compare, members, windows, now)
         await self.errors.attempt_async("comparison", work)
         return requests
 
