@@ -35,7 +35,10 @@ class DecisionMonitor:
         """Begin before the first evaluation."""
         self.state: State | None = None
         """State of the last events."""
-        self._decision, self._setting = ShownDecision(), ShownSetting()
+        self._decision = ShownDecision()
+        self._setting = self._newest_setting = UNKNOWN_SETTING
+        self._basis: object = None
+        self._computed_at = -inf
         self._is_cost_known = False
         self._recorded = Decision()
         """Verdict and advice of the last events."""
@@ -68,7 +71,26 @@ class DecisionMonitor:
         )
         compute = partial(evaluation.setting_by, decision.advice)
         basis = (decision.advice, basis, self._is_cost_known)
-        return decision, self._setting.offer(compute, basis, now, evaluation.longest.window.length)
+        return decision, self.show_setting(compute, basis, now, evaluation.longest.window.length)
+
+    def show_setting(
+        self, compute: Callable[[], SpeculationSetting], basis: object, now: float, longest: float
+    ) -> SpeculationSetting:
+        """Return the setting to show, which is to be copied: it stays until two disjoint windows agree.
+
+        Args:
+            compute: Return the setting by the newest windows.
+            basis: Inputs of the setting besides the windows: another one shows another setting at once.
+            now: Seconds (monotonic).
+            longest: Length of the longest window in seconds.
+        """
+        is_another = basis != self._basis
+        if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
+            before, self._newest_setting = self._newest_setting, compute()
+            if is_another or _printed(self._newest_setting) in (_printed(before), _printed(self._setting)):
+                self._setting = self._newest_setting
+            self._basis, self._computed_at = basis, now
+        return self._setting
 
     def gone(self, *, is_bad: bool) -> Iterator[Event]:
         """Yield the event of an engine that is gone; it shows no decision."""
@@ -173,32 +195,3 @@ class ShownDecision:
         is_known = self.shown.verdict is Verdict.UNCLEAR and now - self._paying_since >= STAYED_SECONDS
         is_steady = now - self._offered_since >= STAYED_SECONDS
         return is_steady or is_known or now - self._shown_at >= ABSENT_SECONDS
-
-
-class ShownSetting:
-    """Keeps the setting, which is to be copied, until two disjoint windows agree on another one."""
-
-    def __init__(self) -> None:
-        """Compute it at the first call of ``offer``."""
-        self._shown = self._newest = UNKNOWN_SETTING
-        self._basis: object = None
-        self._computed_at = -inf
-
-    def offer(
-        self, compute: Callable[[], SpeculationSetting], basis: object, now: float, longest: float
-    ) -> SpeculationSetting:
-        """Return the setting to show at ``now`` (monotonic).
-
-        Args:
-            compute: Return the setting by the newest windows.
-            basis: Inputs of the setting besides the windows: another one shows another setting at once.
-            now: Seconds.
-            longest: Length of the longest window in seconds.
-        """
-        is_another = basis != self._basis
-        if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
-            before, self._newest = self._newest, compute()
-            if is_another or _printed(self._newest) in (_printed(before), _printed(self._shown)):
-                self._shown = self._newest
-            self._basis, self._computed_at = basis, now
-        return self._shown
