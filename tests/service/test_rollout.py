@@ -41,7 +41,9 @@ async def fleet_fixture(clock, network):
     started = []
 
     def fleet(remembered):
-        started.append(Fleet(Config(), Shared(clock, remembered)))
+        shared = Shared(clock)
+        shared.remembered = remembered
+        started.append(Fleet(Config(), shared))
         return started[-1]
 
     yield fleet

@@ -56,23 +56,15 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 class Shared:
     """Everything that the targets share."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        remembered: Remembered | None = None,
-        *,
-        spread: bool = True,
-        recorded: Recorded | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, *, spread: bool = True, recorded: Recorded | None = None) -> None:
         """Begin without engines.
 
         Args:
             clock: Clock.
-            remembered: Learned state of engines of earlier processes, and baselines; by default none.
             spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
             recorded: Takes each raw poll, to record it.
         """
-        self.clock, self.remembered, self.recorded = clock, remembered or Remembered(), recorded
+        self.clock, self.recorded, self.remembered = clock, recorded, Remembered()
         self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
         """Its run is named after the start, in milliseconds of Unix time."""
         self.errors = Isolation(clock.monotonic)
