@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.console import end, parsed, parser, percent, print_table
 from benchmarks.truth.fleet import Fleet, Machine, Work
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Experiment, Member, compare
 

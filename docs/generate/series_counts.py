@@ -8,8 +8,8 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.schema import Config, Metrics, Profile
-from spec_decode_exporter.config.speculation_settings import CostSettings, LoadCost
 from spec_decode_exporter.costs.baseline import COMPARED, Baseline, BaselineRequests, LearnedHistogram, Period
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor

@@ -2,7 +2,7 @@
 
 from math import exp, sqrt
 
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.window.engine_windows import (

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 import structlog
 from yarl import URL
 
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS
-from spec_decode_exporter.config.speculation_settings import SpeculativeSettings
 from spec_decode_exporter.config.types import FromVariable, format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation

@@ -17,14 +17,14 @@ from pydantic import (
     model_validator,
 )
 
-from spec_decode_exporter.config.mistakes import Mistake, near_name
-from spec_decode_exporter.config.policy import Policy, merged, misordered
-from spec_decode_exporter.config.speculation_settings import (
+from spec_decode_exporter.config.comparison_settings import (
     BaselineSettings,
-    CostSettings,
     ExperimentSettings,
     ReferenceSettings,
 )
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.mistakes import Mistake, near_name
+from spec_decode_exporter.config.policy import Policy, merged, misordered
 from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
 from spec_decode_exporter.config.types import (
     MAX_FILE_BYTES,

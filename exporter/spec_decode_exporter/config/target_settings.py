@@ -11,15 +11,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
+from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
+from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.config.speculation_settings import (
-    BaselineSettings,
-    CostSettings,
-    ReferenceSettings,
-    SpeculativeSettings,
-)
 from spec_decode_exporter.config.types import (
     Duration,
     Endpoint,

@@ -8,15 +8,11 @@ from typing import Final
 
 import structlog
 
+from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
+from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.speculation_settings import (
-    BaselineSettings,
-    CostSettings,
-    ReferenceSettings,
-    SpeculativeSettings,
-)
 from spec_decode_exporter.config.types import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 

@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.core.recurring import persistent
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.pace import TypeTimesOf, added_types

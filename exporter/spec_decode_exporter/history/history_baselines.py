@@ -10,7 +10,7 @@ from functools import partial
 from math import inf
 from typing import Final, TypeVar
 
-from spec_decode_exporter.config.speculation_settings import PrometheusSettings
+from spec_decode_exporter.config.comparison_settings import PrometheusSettings
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_reader import MAX_BODY, BaselineReader, FoundBaseline, server_of

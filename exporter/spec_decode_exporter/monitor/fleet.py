@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 import structlog
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop

@@ -16,8 +16,8 @@ from pydantic import Field
 from spec_decode_exporter.analysis.depth import speedup
 from spec_decode_exporter.analysis.verdict import SHARES, SpeedupRange, Verdict, likely_share, speedup_verdict
 from spec_decode_exporter.analysis.window_evaluation import probably_pays
+from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.config.policy import DepthPolicy, SpeedupPolicy
-from spec_decode_exporter.config.speculation_settings import Architecture, CostSettings
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.costs.cost import CostRange, CostSource, CostSources, fixed_tokens
 from spec_decode_exporter.costs.methods import drafts_what_it_finds, kind_of

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from spec_decode_exporter.config.cost_settings import Schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
 from spec_decode_exporter.config.source import read_source
-from spec_decode_exporter.config.speculation_settings import Schedule
 from spec_decode_exporter.config.types import Context, Duration, Section, Share
 
 MAX_TOKENS: Final = 32

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
+from spec_decode_exporter.config.comparison_settings import ReferenceSettings
 from spec_decode_exporter.config.load import active_yaml
-from spec_decode_exporter.config.speculation_settings import ReferenceSettings
 from tests.paths import CHECKOUT
 
 KUBERNETES = "discovery: {kubernetes: [{%s}]}"

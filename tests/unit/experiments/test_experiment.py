@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Member, arm_of, compare, winner
 from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimes

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from spec_decode_exporter.config.speculation_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.monitor import fleet
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.fleet import ExperimentMonitor

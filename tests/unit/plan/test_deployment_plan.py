@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.speculation_settings import Architecture
+from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.plan.deployment_plan import GPUS, DeploymentPlan, PlanOutcome, gpu_of, memory
 from spec_decode_exporter.plan.model_config import DTYPES, Model, Weights
 from tests.fakes.model_configs import LLAMA_8B
