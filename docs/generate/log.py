@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENTS, About, EventType
+from spec_decode_exporter.monitor.events import EVENTS, About, EventType
 
 _BEGIN: Final = (
     "<!-- Generated from exporter/spec_decode_exporter/monitor/events.py by `make generate`. "
     "Change the rows there. -->\n"
 )
 _END: Final = "<!-- End of what is generated. -->\n"
+
+_COMMON_FIELDS = {
+    About.ENGINE: ("event_id", "target", "model_name", "engine"),
+    About.TARGET: ("event_id", "target"),
+}
+"""Fields of all rows of a subject, besides ``timestamp``, ``level`` and ``event``."""
 
 
 def markdown() -> str:
@@ -20,7 +26,7 @@ def markdown() -> str:
 
 
 def _list(about: About) -> str:
-    common = COMMON_FIELDS.get(about, ())
+    common = _COMMON_FIELDS.get(about, ())
     introduction = f"Each has {_written(common)}.\n\n" if common else ""
     rows = [_row(event) for event in EVENTS.values() if event.about is about]
     return f"### {about}\n\n{introduction}" + "\n".join([*rows, ""])

@@ -10,13 +10,13 @@ from contextlib import suppress
 
 import pytest
 
-from spec_decode_exporter.monitor.state_file import StateFile
+from spec_decode_exporter.monitor.state import StateFile
 
 SAVER = """
 import sys
 from pathlib import Path
 from spec_decode_exporter.monitor.state import RememberedEngine
-from spec_decode_exporter.monitor.state_file import StateFile, document, entry_json
+from spec_decode_exporter.monitor.state import StateFile, document, entry_json
 from spec_decode_exporter.costs.learned import LearnedState
 
 file = StateFile(Path(sys.argv[1]))

@@ -1,6 +1,6 @@
 """The document of the state file, without a file."""
 
-from spec_decode_exporter.monitor.state_file import document, entry_json
+from spec_decode_exporter.monitor.state import document, entry_json
 
 
 def document_of(remembered, now):

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from tests.robustness.faults import READ, faults, serving
 
 POLLS = 2

@@ -18,10 +18,10 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import id_of
-from spec_decode_exporter.monitor.state_file import parsed_state
+from spec_decode_exporter.monitor.state import parsed_state
 from spec_decode_exporter.monitor.summary_log import summary_line
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation import observation_of
 from spec_decode_exporter.reports.observation_report import json_report, report
@@ -208,7 +208,7 @@ class Chain:
         ]
         for model in models:
             _check_json(model.model_dump_json())
-        for event in self.events.since().events:
+        for event in self.events.kept:
             _check_json(to_json(event))
         for labels, snapshot in taken.engines:
             _check_json(json.dumps(summary_line(labels, snapshot)))
@@ -239,7 +239,7 @@ class Chain:
             7.0,
             tuple(each for watch in self.fleet for each in watch.snapshots_over(7.0, now)),
             tuple(target_view(watch.status()) for watch in self.fleet),
-            events=self.events.since().events,
+            events=self.events.kept,
             errors=self.errors,
         )
         _check_json(seen.model_dump_json())

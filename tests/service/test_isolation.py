@@ -88,7 +88,7 @@ OF_PAGES = {
     "section of targets": Fault("web.page.render", lambda _, template, **__: template == "targets.html"),
 }
 OF_EXPERIMENTS_AND_REQUESTS = {
-    "comparison": Fault("monitor.experiment_monitor.compare", lambda _, settings, *__: settings.name == "bad"),
+    "comparison": Fault("monitor.fleet.compare", lambda _, settings, *__: settings.name == "bad"),
     "JSON of an experiment": Fault("views.fleet_view._experiment", lambda _, name, *__: name == "worse"),
     "lines": Fault("metrics.page._View.lines", lambda _, view, *__: "bad" in (view.labels.get("experiment"), view.labels.get("request_type"))),
     "model": Fault("requests.store.model_findings", lambda _, name, *__: name == "bad"),

@@ -22,8 +22,13 @@ from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
-from spec_decode_exporter.monitor.state import Remembered, RememberedEngine
-from spec_decode_exporter.monitor.state_file import document, entry_json, parsed_state
+from spec_decode_exporter.monitor.state import (
+    Remembered,
+    RememberedEngine,
+    document,
+    entry_json,
+    parsed_state,
+)
 from spec_decode_exporter.plan.models import ModelError
 from spec_decode_exporter.plan.report import as_json
 from spec_decode_exporter.reports.comparison import as_json as compared_json

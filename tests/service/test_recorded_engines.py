@@ -10,7 +10,7 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.history.recording import RecordingClock, read_recording, replay
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.target_monitor import Shared
 from tests.fakes.replayed_metrics import recorded_targets
 from tests.paths import DATA
 
@@ -39,9 +39,7 @@ class Replayed:
         return self.snapshot.evaluation.longest
 
     def times(self, name):
-        return [
-            datetime.fromtimestamp(each.time, UTC) for each in self.events.since().events if each.type == name
-        ]
+        return [datetime.fromtimestamp(each.time, UTC) for each in self.events.kept if each.type == name]
 
 
 def counts(page):

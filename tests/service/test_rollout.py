@@ -9,9 +9,8 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.costs.cost import CostSource
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.monitor.state_file import parsed_state
+from spec_decode_exporter.monitor.state import Remembered, parsed_state
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle
 from tests.fakes.saved_state import document_of
@@ -42,7 +41,9 @@ async def fleet_fixture(clock, network):
     started = []
 
     def fleet(remembered):
-        started.append(Fleet(Config(), Shared(clock, remembered)))
+        shared = Shared(clock)
+        shared.remembered = remembered
+        started.append(Fleet(Config(), shared))
         return started[-1]
 
     yield fleet

@@ -23,10 +23,10 @@ from spec_decode_exporter.core.tasks import Background, cancel, keep_running, sp
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import ExporterStatus
-from spec_decode_exporter.monitor.state_file import StateSaver
+from spec_decode_exporter.monitor.state import StateSaver
 from spec_decode_exporter.monitor.summary_log import write_summaries
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.hosts import AllowedHosts
 from spec_decode_exporter.web.security import Guard, LiveWebConfig
@@ -91,7 +91,7 @@ class Service:
         self.state.allowed_hosts = options.allowed_hosts
         if options.lifecycle:
             self.state.reload = self._reloader.reload
-        self._saver = StateSaver(self.fleet)
+        self._saver = StateSaver(shared.remembered, clock, self.fleet.remember)
 
         self._discoverer: Discoverer | None = None
         self._summary_interval: float | None = None
@@ -110,7 +110,7 @@ class Service:
         Raises:
             ListenError: The exporter cannot listen on an address.
         """
-        await self._saver.use(self.fleet.config.state.file)
+        await self._saver.use(self.fleet.config.state)
         guard = Guard(self._web) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
@@ -154,7 +154,7 @@ class Service:
         await self.fleet.close()
 
     async def _use(self, config: Config) -> None:
-        await self._saver.use(config.state.file)
+        await self._saver.use(config.state)
         self.state.adopt(config)
         await self._restart()
 

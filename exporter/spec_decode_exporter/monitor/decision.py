@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation, Shown
@@ -22,6 +23,9 @@ DOUBT_SECONDS: Final = 60.0
 SETTING_SECONDS: Final = 300.0
 """Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
 _BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
+_FAULTS: Final = {State.STALLED, State.UNREACHABLE}
+_printed: Final = attrgetter("tokens", "schedule")
+"""What an operator copies of a setting; speed-ups beside it vary with each window."""
 
 
 class DecisionMonitor:
@@ -31,7 +35,10 @@ class DecisionMonitor:
         """Begin before the first evaluation."""
         self.state: State | None = None
         """State of the last events."""
-        self._decision, self._setting = ShownDecision(), ShownSetting()
+        self._decision = ShownDecision()
+        self._setting = self._newest_setting = UNKNOWN_SETTING
+        self._basis: object = None
+        self._computed_at = -inf
         self._is_cost_known = False
         self._recorded = Decision()
         """Verdict and advice of the last events."""
@@ -41,15 +48,12 @@ class DecisionMonitor:
         self._decision.reset()
         self._is_cost_known = self._is_cost_known and not forget_cost
 
-    def show(
-        self, evaluation: Evaluation, now: float, longest: float, basis: object, *, is_dropped: bool
-    ) -> Shown:
+    def show(self, evaluation: Evaluation, now: float, basis: object, *, is_dropped: bool) -> Shown:
         """Return the decision and the setting to show, after those of an evaluation are offered.
 
         Args:
             evaluation: Evaluation of the newest windows.
             now: Seconds (monotonic).
-            longest: Length of the longest window in seconds.
             basis: Inputs of the setting besides windows and decision.
             is_dropped: True during a drop.
         """
@@ -67,29 +71,46 @@ class DecisionMonitor:
         )
         compute = partial(evaluation.setting_by, decision.advice)
         basis = (decision.advice, basis, self._is_cost_known)
-        return decision, self._setting.offer(compute, basis, now, longest)
+        return decision, self.show_setting(compute, basis, now, evaluation.longest.window.length)
 
-    def gone(self, *, is_bad: bool) -> Event:
-        """Return the event of an engine that is gone; it shows no decision."""
+    def show_setting(
+        self, compute: Callable[[], SpeculationSetting], basis: object, now: float, longest: float
+    ) -> SpeculationSetting:
+        """Return the setting to show, which is to be copied: it stays until two disjoint windows agree.
+
+        Args:
+            compute: Return the setting by the newest windows.
+            basis: Inputs of the setting besides the windows: another one shows another setting at once.
+            now: Seconds (monotonic).
+            longest: Length of the longest window in seconds.
+        """
+        is_another = basis != self._basis
+        if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
+            before, self._newest_setting = self._newest_setting, compute()
+            if is_another or _printed(self._newest_setting) in (_printed(before), _printed(self._setting)):
+                self._setting = self._newest_setting
+            self._basis, self._computed_at = basis, now
+        return self._setting
+
+    def gone(self, *, is_bad: bool) -> Iterator[Event]:
+        """Yield the event of an engine that is gone; it shows no decision."""
         self.reset()
-        before, self.state = self.state, State.UNREACHABLE
-        return _state_event("state_changed", self.state, before, bad=is_bad)
+        yield from self._state_events(State.UNREACHABLE, bad=is_bad)
 
     def events(self, evaluation: Evaluation, snapshot: EngineSnapshot) -> Iterator[Event]:
         """Yield what an evaluation, with its snapshot, shows and the one before did not."""
         yield from self._state_events(evaluation.state)
         yield from self._decision_events(evaluation.decision, snapshot)
 
-    def _state_events(self, state: State) -> Iterator[Event]:
+    def _state_events(self, state: State, *, bad: bool | None = None) -> Iterator[Event]:
         """Yield a new state; the first state is an event only if it is a fault."""
         before, self.state = self.state, state
-        if state is before:
+        if state is before or (before is None and state not in _FAULTS):
             return
-        if state is State.STALLED:
-            yield _state_event("drafting_stalled", state, before)
-        elif before is not None:
-            is_end = before is State.STALLED
-            yield _state_event("drafting_no_longer_stalled" if is_end else "state_changed", state, before)
+        name = "drafting_stalled" if state is State.STALLED else "state_changed"
+        if before is State.STALLED and state is not State.UNREACHABLE:
+            name = "drafting_no_longer_stalled"
+        yield Event(name, {"state": str(state), "before": str(before or "")}, bad=bad)
 
     def _decision_events(self, shown: Decision, snapshot: EngineSnapshot) -> Iterator[Event]:
         """Yield another verdict, and other advice; the absence of one is none."""
@@ -112,10 +133,6 @@ class DecisionMonitor:
                 "verdict": str(shown.verdict),
             }
             yield Event("recommendation_changed", recommendation)
-
-
-def _state_event(name: str, state: State, before: State | None, *, bad: bool | None = None) -> Event:
-    return Event(name, {"state": str(state), "before": str(before or "")}, bad=bad)
 
 
 class ShownDecision:
@@ -178,37 +195,3 @@ class ShownDecision:
         is_known = self.shown.verdict is Verdict.UNCLEAR and now - self._paying_since >= STAYED_SECONDS
         is_steady = now - self._offered_since >= STAYED_SECONDS
         return is_steady or is_known or now - self._shown_at >= ABSENT_SECONDS
-
-
-class ShownSetting:
-    """Keeps the setting, which is to be copied, until two disjoint windows agree on another one."""
-
-    def __init__(self) -> None:
-        """Compute it at the first call of ``offer``."""
-        self._shown = self._newest = UNKNOWN_SETTING
-        self._basis: object = None
-        self._computed_at = -inf
-
-    def offer(
-        self, compute: Callable[[], SpeculationSetting], basis: object, now: float, longest: float
-    ) -> SpeculationSetting:
-        """Return the setting to show at ``now`` (monotonic).
-
-        Args:
-            compute: Return the setting by the newest windows.
-            basis: Inputs of the setting besides the windows: another one shows another setting at once.
-            now: Seconds.
-            longest: Length of the longest window in seconds.
-        """
-        is_another = basis != self._basis
-        if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
-            before, self._newest = self._newest, compute()
-            if is_another or _printed(self._newest) in (_printed(before), _printed(self._shown)):
-                self._shown = self._newest
-            self._basis, self._computed_at = basis, now
-        return self._shown
-
-
-def _printed(setting: SpeculationSetting) -> tuple[object, ...]:
-    """Return what an operator copies; speed-ups beside it vary with each window."""
-    return setting.tokens, setting.schedule

@@ -185,7 +185,7 @@ class EngineMonitor:
         if self._decisions.state is State.UNREACHABLE or not self.history.is_gone(now):
             return ()
         self._last, self.is_urgent = self._absent(), True
-        return (self._decisions.gone(is_bad=is_bad),)
+        return tuple(self._decisions.gone(is_bad=is_bad))
 
     def evaluation_over(self, seconds: float, *, is_gone: bool = False) -> Evaluation:
         """Return the evaluation of the last ``seconds``, at most: the advice needs no longer ones."""
@@ -297,7 +297,7 @@ class EngineMonitor:
             self._note_change(now)  # from now on a verdict is about the time since
             self.is_urgent = True
         basis = (self._assumptions, self._resets)
-        return self._decisions.show(evaluation, now, self._lengths[-1], basis, is_dropped=bool(drops.live))
+        return self._decisions.show(evaluation, now, basis, is_dropped=bool(drops.live))
 
     def _count_time(self, window: WindowEvaluation | None) -> None:
         """Count the decode time of the polls since the last evaluation, at the speed-up of a window."""
@@ -362,30 +362,30 @@ class EngineMonitor:
 
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
-        evaluation = Evaluation((), Knowledge(self._assumptions.speculation))
-        return self._snapshot(evaluation, DropStatus(total=self.learned.drops.status().total))
+        known = Knowledge(self._assumptions.speculation, assumed=self._assumptions)
+        return self._snapshot(Evaluation((), known), DropStatus(total=self.learned.drops.status().total))
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
         its, assumed, drafting = self.history, self._known, self.counters.drafting
-        known = Knowledge(assumed.speculation, policy=assumed.policy, drafting=drafting, wall=its.wall)
+        known = Knowledge(
+            assumed.speculation, policy=assumed.policy, drafting=drafting, wall=its.wall, assumed=assumed
+        )
         return self._snapshot(FallbackEvaluation(windows, known), DropStatus(total={}), its.sample)
 
     def _snapshot(
         self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None
     ) -> EngineSnapshot:
-        history, reference = self.history, self._assumptions.reference
+        history, saved = self.history, self.learned.saved
         return EngineSnapshot(
-            moment=history.last_seen,
             totals=history.totals(),
             tokens=history.tokens,
             broken=self._broken,
             evaluation=evaluation,
             reported=reported,
             drops=drops,
-            reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
-            decode_time=self.learned.saved.total,
-            today=self.learned.saved.today,
+            decode_time=saved.total,
+            today=saved.today,
         )
 
     def _found(

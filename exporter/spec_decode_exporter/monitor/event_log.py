@@ -13,9 +13,8 @@ from typing import Annotated, Final
 import structlog
 from pydantic import Field
 
-from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Isolation, Item
+from spec_decode_exporter.core.isolation import Item
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
 from spec_decode_exporter.monitor.snapshot import id_of
@@ -35,10 +34,6 @@ _log = structlog.get_logger()
 
 Plain = bool | int | float | str | None
 """Value of a field that JSON can represent."""
-
-
-class UnknownEventError(ValueError):
-    """Text that is not the identifier of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +58,6 @@ class RecordedEvent:
     """Identifier of the engine, as in the snapshot."""
     fields: Mapping[str, Plain | tuple[Plain, ...]]
     """Other fields of the log, by `type`, without the text of an internal error."""
-
-
-@dataclass(frozen=True, slots=True)
-class Since:
-    """Events after a given one."""
-
-    events: tuple[RecordedEvent, ...]
-    """Oldest first."""
-    gap: bool
-    """True if events are missing: no longer kept, or of an earlier run."""
-    last: str
-    """Identifier for the next request."""
 
 
 class EventLog:
@@ -116,19 +99,23 @@ class EventLog:
             fields = {"omitted": self._omitted, "example": event.name}
             self._keep(Event("events_omitted", fields), wall, {"target": labels["target"]})
 
-    def since(self, identifier: str | None = None) -> Since:
-        """Return the events after one, or all kept events.
+    @property
+    def kept(self) -> tuple[RecordedEvent, ...]:
+        """Kept events, oldest first."""
+        return tuple(self._kept)
+
+    def since(self, identifier: str) -> tuple[tuple[RecordedEvent, ...], bool]:
+        """Return the events after one, and whether some are missing: not kept any longer, or of another run.
 
         Raises:
-            UnknownEventError: The identifier is invalid.
+            ValueError: The identifier is invalid.
         """
-        match = _IDENTIFIER.fullmatch(f"{self._run}-0" if identifier is None else identifier)
+        match = _IDENTIFIER.fullmatch(identifier)
         if match is None:
-            raise UnknownEventError(f"{identifier!r} is not the id of an event")
+            raise ValueError(f"{identifier!r} is not the id of an event")
         is_own, before = match[1] == self._run, self._number - len(self._kept)
         number = min(int(match[2]), self._number) if is_own else 0
-        gap = identifier is not None and (number < before or not is_own)
-        return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
+        return self.kept[max(0, number - before) :], number < before or not is_own
 
     def _keep(self, event: Event, wall: float, labels: Item) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
@@ -145,15 +132,6 @@ class EventLog:
             (log.warning if bad else log.info)(event.name)
         self._number += 1
         self._kept.append(recorded)
-
-
-def engine_errors(events: EventLog, clock: Clock) -> Isolation:
-    """Return an isolation whose internal errors become events of the engines that they concern."""
-
-    def report(part: str, item: Item, error: Exception) -> None:
-        events.record(Event("internal_error", {"part": part}, error=error), clock.wall(), item)
-
-    return Isolation(clock.monotonic, report)
 
 
 def _plain(value: object) -> Plain | tuple[Plain, ...]:

@@ -28,13 +28,6 @@ class About(StrEnum):
     EXPORTER = "Exporter"
 
 
-COMMON_FIELDS: Final[Mapping[About, tuple[str, ...]]] = {
-    About.ENGINE: ("event_id", "target", "model_name", "engine"),
-    About.TARGET: ("event_id", "target"),
-}
-"""Fields of all rows of a subject, besides ``timestamp``, ``level`` and ``event``."""
-
-
 class EventType(NamedTuple):
     """Row of the table. Only a row with a text is an event; any other is a log line alone."""
 
@@ -43,7 +36,7 @@ class EventType(NamedTuple):
     level: str
     """Level; of two levels the usual one comes first, and ``Event.bad`` decides."""
     fields: str
-    """Fields besides the common ones of its subject, separated by spaces."""
+    """Fields besides those that name its subject, separated by spaces."""
     meaning: str
     """Sentence for docs/reference/log.md."""
     text: str = ""

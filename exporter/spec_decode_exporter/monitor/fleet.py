@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,15 +12,18 @@ from typing import Final, TypeVar
 
 import structlog
 
+from spec_decode_exporter.analysis.knowledge import FasterMethod
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
+from spec_decode_exporter.costs.learned import Learned
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.experiments.experiment import ArmFindings, Claims, Experiment, arm_of, compare
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
+from spec_decode_exporter.monitor.target_monitor import ExperimentMember, Shared, TargetMonitor
 
 MANY_TARGETS: Final = 10
 QUIET_SECONDS: Final = 60.0
@@ -53,8 +57,6 @@ class Fleet:
         shared.limit = self._limit
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
-        self._resolvers: dict[str, Resolver] = {}
-        """One for each list of a discovery."""
         self._monitors: dict[TargetKey, TargetMonitor] = {}
         self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
@@ -69,11 +71,6 @@ class Fleet:
         """Yield the labels and the snapshot of each engine."""
         for monitor in self:
             yield from monitor.snapshots()
-
-    def members(self, now: float, times: RequestTimes) -> Iterator[ExperimentMember]:
-        """Yield every engine as a member of experiments at ``now`` (monotonic)."""
-        for monitor in self:
-            yield from monitor.members(now, times)
 
     def each(self, part: str, work: Callable[[TargetMonitor], T]) -> Iterator[T]:
         """Yield the result of ``work`` for each target; omit a target for which it raises."""
@@ -92,7 +89,7 @@ class Fleet:
 
     def watch(self, targets: Sequence[Target]) -> None:
         """Monitor these targets without polling them: an observation polls them, or reads a recording."""
-        self._monitors = {target.key: self._new_monitor(target) for target in targets}
+        self._monitors = {target.key: TargetMonitor(target, self.config, self.shared) for target in targets}
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
@@ -142,20 +139,82 @@ class Fleet:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
         monitor = self._monitors.get(key)
         if monitor is None:
-            monitor = self._monitors[key] = self._new_monitor(target)
+            monitor = self._monitors[key] = TargetMonitor(target, self.config, self.shared)
         elif key in self._tasks and monitor.fits(target, self.config):
             return
         else:
             await cancel([self._tasks.pop(key, None)])
             await monitor.change(target, self.config)
-        polling = keep_running("polling", monitor.run, self.shared.errors, self.shared.clock, monitor.item)
+        polling = keep_running(
+            "polling", lambda: monitor.poller().run(), self.shared.errors, self.shared.clock, monitor.item
+        )
         self._tasks[key] = spawn(polling)
 
-    def _new_monitor(self, target: Target) -> TargetMonitor:
-        resolver = CONFIG_RESOLVER
-        if target.found_by:  # the threads of a list that resolves slowly are not those of others
-            resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
-        return TargetMonitor(target, self.config, self.shared, resolver)
+
+class ExperimentMonitor:
+    """Repeated comparisons of the arms of all experiments, and their last results.
+
+    Engines use the results too: steps of the baseline show the cost of drafting, and a faster arm is a
+    better method.
+    """
+
+    def __init__(self, errors: Isolation | None = None) -> None:
+        """Compare nothing until ``adopt``; ``errors`` omits an experiment that fails."""
+        self._errors = errors or Isolation()
+        self._compared: dict[str, tuple[ExperimentSettings, Claims]] = {}
+        self._results: dict[str, Experiment] = {}
+        self._informed: set[EngineMonitor] = set()
+        """Engines that use results."""
+
+    def adopt(self, settings: Sequence[ExperimentSettings]) -> None:
+        """Compare these experiments from now on; unchanged ones keep their state."""
+        kept = {name: compared for name, compared in self._compared.items() if compared[0] in settings}
+        self._compared = {each.name: kept.get(each.name) or (each, Claims()) for each in settings}
+        self._results = {}
+
+    async def compare(
+        self, members: Iterable[ExperimentMember], lengths: Sequence[float], now: float
+    ) -> None:
+        """Compare all arms over the windows of ``lengths`` until ``now``, monotonic; yield after each."""
+        compared, results = self._compared, dict[str, Experiment]()
+        engines = list(members) if compared else []
+        for name, (settings, claims) in compared.items():
+            work = partial(compare, settings, [member for member, _ in engines], lengths, now, claims)
+            experiment = self._errors.attempt("comparison", {"experiment": name}, work)
+            if experiment is not None:
+                results[name] = experiment
+            await yield_to_event_loop()
+        if compared is self._compared:  # else others were adopted during the comparison
+            self._results = results
+            self._inform(engines)
+
+    def findings(self) -> Iterator[tuple[dict[str, str], ArmFindings]]:
+        """Yield the labels and the findings of every arm."""
+        for name, experiment in self._results.items():
+            for arm, findings in experiment.arms.items():
+                yield {"experiment": name, "arm": arm, "baseline": experiment.baseline}, findings
+
+    def _inform(self, members: Sequence[ExperimentMember]) -> None:
+        """Hand the results to the engines; of several faster methods the first counts."""
+        baselines: defaultdict[EngineMonitor, list[Learned]] = defaultdict(list)
+        faster: dict[EngineMonitor, FasterMethod] = {}
+        for name, (settings, _) in self._compared.items():
+            experiment = self._results.get(name)
+            placed = [(arm_of(settings, member), member, engine) for member, engine in members]
+            plain: defaultdict[str, list[Learned]] = defaultdict(list)
+            for arm, member, engine in placed:
+                if arm == settings.baseline:
+                    plain[member.labels["model_name"]].append(engine.learned)
+            for arm, member, engine in placed:
+                if arm is not None and arm != settings.baseline:
+                    baselines[engine].extend(plain[member.labels["model_name"]])
+                better = experiment and arm and experiment.faster_method(arm, member)
+                if better:
+                    faster.setdefault(engine, better)
+        engines = {engine for _, engine in members}
+        for engine in engines | self._informed:
+            engine.use_experiments(baselines[engine], faster.get(engine))
+        self._informed = engines
 
 
 def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:

@@ -39,8 +39,6 @@ def id_of(labels: Mapping[str, str]) -> str:
 class EngineSnapshot:
     """State of one engine at its last evaluation."""
 
-    moment: float
-    """Time of the evaluated poll (monotonic)."""
     totals: Totals
     """Sums until the newest poll."""
     tokens: int
@@ -51,8 +49,6 @@ class EngineSnapshot:
     reported: Sample | None
     """Evaluated sample; None if the engine is gone."""
     drops: DropStatus
-    reference_acceptance_ratio: float | None
-    """Acceptance rate of the reference at this K."""
     decode_time: DecodeTime
     """Of the polls with bounds of the speed-up, since the first poll."""
     today: DayTime

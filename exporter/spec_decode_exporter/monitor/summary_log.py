@@ -15,7 +15,7 @@ import structlog
 
 from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.figures.estimate import Estimate, ratio
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
 
@@ -75,17 +75,10 @@ def summary_line(labels: Mapping[str, str], snapshot: EngineSnapshot) -> dict[st
         "recommended_tokens": evaluation.decision.advice.tokens,
     }
     for figure in map(FIGURE.__getitem__, _FIGURES):
-        bounds = figure.bounds(longest) if figure.bounds else None
-        fields |= _with_bounds(figure.key, figure.of(longest), bounds)
-    if (request := longest.request) is not None:  # else only the speed-up of decoding is known
-        fields |= _with_bounds("end_to_end_speedup_ratio", request.value, request.bounds)
-        fields["end_to_end_basis"] = str(request.basis)
+        fields[figure.key] = figure.of(longest)
+        if figure.bounds and (bounds := figure.bounds(longest)):
+            fields |= {f"{figure.key}_lower": bounds.lower, f"{figure.key}_upper": bounds.upper}
     return {name: _rounded(value) for name, value in fields.items() if value is not None}
-
-
-def _with_bounds(key: str, value: float | None, bounds: Estimate | None) -> dict[str, object]:
-    known = {f"{key}_lower": bounds.lower, f"{key}_upper": bounds.upper} if bounds else {}
-    return {key: value, **known}
 
 
 def _rounded(value: object) -> object:

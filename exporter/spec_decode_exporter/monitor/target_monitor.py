@@ -6,7 +6,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, floor, inf
 from operator import attrgetter
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -14,31 +14,38 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.isolation import Item
+from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.urls import Url, address, model_of
 from spec_decode_exporter.costs.cost import CostRange
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
+from spec_decode_exporter.experiments.pace import ArmTypes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, RequestTimes
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, TargetStatus
-from spec_decode_exporter.monitor.state import EngineKey, ModelKey, group_of
-from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
+from spec_decode_exporter.monitor.state import ModelKey, Remembered, group_of
+from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, LIST_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poller import Poller
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
+from spec_decode_exporter.scrape.poller import PollBudget, Poller, phase
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, labelled_speculation
 
 T = TypeVar("T")
+RequestTimes = Callable[[str, str, float, float], ArmTypes]
+"""Return the times of requests by type: of a model and a target, between two moments (monotonic)."""
+ExperimentMember = tuple[Member, EngineMonitor]
+"""Engine that may take part in experiments."""
 
 EVICTED_AFTER: Final = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
 LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
+SHORTEST_PACE, SCRAPE_PACE = 1.0, 15.0  # seconds between two evaluations of an engine, and two usual scrapes
+USUAL_EVALUATIONS, MOST_EVALUATIONS = 10, 66  # of all engines, a second: up to 990 engines, and beyond
 ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 
@@ -46,18 +53,62 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
+class Shared:
+    """Everything that the targets share."""
+
+    def __init__(self, clock: Clock, *, spread: bool = True, recorded: Recorded | None = None) -> None:
+        """Begin without engines.
+
+        Args:
+            clock: Clock.
+            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
+            recorded: Takes each raw poll, to record it.
+        """
+        self.clock, self.recorded, self.remembered = clock, recorded, Remembered()
+        self.events = EventLog(f"{max(0, round(clock.wall() * 1000)):x}", clock.monotonic)
+        """Its run is named after the start, in milliseconds of Unix time."""
+        self.errors = Isolation(clock.monotonic)
+        """Isolates internal errors of readers and of targets; those of engines are events."""
+        self.engine_errors = Isolation(clock.monotonic, self._report)
+        self.limit, self.places_taken = MAX_ENGINES, 0
+        """Places: an engine takes one, or more with long labels."""
+        self.budget, self._spread = PollBudget(), spread
+        self.prepare: Callable[[Mapping[str, str], EngineSnapshot, float], None] = lambda *_: None
+        """Takes labels, snapshot and pace of each engine that was evaluated."""
+
+    def _report(self, part: str, item: Item, error: Exception) -> None:
+        """Record an internal error as an event of the engine that it concerns."""
+        self.events.record(Event("internal_error", {"part": part}, error=error), self.clock.wall(), item)
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        usual = min(self.places_taken / USUAL_EVALUATIONS, SCRAPE_PACE)
+        return max(SHORTEST_PACE, usual, self.places_taken / MOST_EVALUATIONS)
+
+    def is_due(self, engine: EngineMonitor, polled: Polled) -> bool:
+        """Return whether an engine is evaluated at this poll: in its pace, or at once."""
+        pace, before = self.pace, engine.evaluated_at
+        if engine.is_urgent or pace <= polled.interval or before == -inf:
+            return True
+        shift = engine.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
+        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
+
+    def phase(self, key: str) -> float:
+        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
+        return phase(key) if self._spread else 0.0
+
+
 class TargetMonitor:
-    """Monitors each engine of a target; ``run`` polls it.
+    """Monitors each engine of a target; its ``poller`` polls it.
 
     It has no reference to its poller, so that a removed target is freed without a garbage collection.
     """
 
-    def __init__(
-        self, target: Target, config: Config, shared: Shared, resolver: Resolver = CONFIG_RESOLVER
-    ) -> None:
-        """Prepare to ``run``."""
+    def __init__(self, target: Target, config: Config, shared: Shared) -> None:
+        """Prepare to poll."""
         self.engines: dict[EngineName, EngineMonitor] = {}
-        self._shared, self._resolver = shared, resolver
+        self._shared = shared
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._ranks: Mapping[str, int] = {}
@@ -74,7 +125,7 @@ class TargetMonitor:
 
     def model_key(self, model_name: str) -> ModelKey:
         """Return the key of the baseline of a model."""
-        return ModelKey(group_of(dict(self.target.labels), self.target.name), model_name)
+        return group_of(dict(self.target.labels), self.target.name), model_name
 
     # Polls
 
@@ -83,7 +134,7 @@ class TargetMonitor:
         return (self.target, *_settings(self._config)) == (target, *_settings(config))
 
     async def change(self, target: Target, config: Config) -> None:
-        """Continue with another configuration and the same windows; ``run`` must have ended."""
+        """Continue with another configuration and the same windows; its poller must have ended."""
         await self._client.close()
         self._configure(target, config)
         self._use_served(is_another=True)
@@ -107,10 +158,6 @@ class TargetMonitor:
             recorded=shared.recorded,
             layout_bytes=shared.limit * LAYOUT_BYTES,
         )
-
-    async def run(self) -> None:
-        """Poll until cancelled."""
-        await self.poller().run()
 
     async def close(self) -> None:
         """Close the connection, and free the places of the engines."""
@@ -206,9 +253,8 @@ class TargetMonitor:
         """Log fields that name the target."""
         self._address = f"{address(target.url)}{urlsplit(target.url).path}"
         self._config = config
-        self._client = Client(
-            target.http, timeout=config.poll.timeout, max_body=config.poll.max_body, resolver=self._resolver
-        )
+        resolver, poll = LIST_RESOLVER if target.found_by else CONFIG_RESOLVER, config.poll
+        self._client = Client(target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=resolver)
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         if problem and self._record.is_news("pod_arguments", problem):
@@ -334,7 +380,7 @@ class TargetMonitor:
             self._config.windows,
             self._assumptions(name),
             remembered.baseline(self.model_key(name.model_name)),
-            remembered.engine(EngineKey(self.target.name, *name), polled.wall),
+            remembered.engine((self.target.name, *name), polled.wall),
             labels=labels,
             phase=shared.phase(f"evaluation of {name} at {self.target.url}"),
             errors=shared.errors,
@@ -347,7 +393,7 @@ class TargetMonitor:
         learned = self._shared.errors.attempt("saving", engine.labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
-            remembered.keep_engine(EngineKey(self.target.name, *name), learned, seen)
+            remembered.keep_engine((self.target.name, *name), learned, seen)
         remembered.keep_baseline(self.model_key(name.model_name), engine.learned.baseline)
 
     def _note_gone(self) -> None:

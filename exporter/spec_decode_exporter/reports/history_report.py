@@ -138,7 +138,7 @@ def observation(history: PrometheusHistory) -> ObservationView | None:
         return None
     targets = groupby(drafted, lambda each: each[0].target)
     return observation_of(
-        max(snapshot.moment for _, snapshot in drafted),
+        max(snapshot.evaluation.known.wall for _, snapshot in drafted),
         min(engine.reported_seconds for engine, _ in drafted),
         ((engine.labels, snapshot) for engine, snapshot in drafted),
         tuple(_target(list(members)) for _, members in targets),

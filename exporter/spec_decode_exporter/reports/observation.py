@@ -33,8 +33,8 @@ from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.recording import RecordingClock, replay
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.reports.observation_view import ObservationView
 from spec_decode_exporter.reports.saved_snapshot import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
@@ -182,7 +182,7 @@ class Observation:
             seconds,
             (engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             self.targets(),
-            events=self.events.since().events,
+            events=self.events.kept,
             errors=self.fleet.shared.errors,
         )
 

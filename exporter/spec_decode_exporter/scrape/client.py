@@ -81,8 +81,8 @@ class Resolver(ThreadPool):
 
 
 CONFIG_RESOLVER: Final = Resolver("resolver", 32)
-"""Resolver of configured names, separate so that no list can block it."""
-THREADS_PER_LIST: Final = 4  # concurrent look-ups for all targets of one list
+LIST_RESOLVER: Final = Resolver("list-resolver", 16)
+"""Resolvers of configured names, and of those in discovered lists, which cannot block the others."""
 
 
 class ResponseParser:

@@ -217,10 +217,9 @@ class Reporter:
 
     def _forget(self) -> None:
         """Leave to the parent process what it will send."""
-        self.exchanges.clear()
         self._bytes_read = self._bytes_put
-        self.records.clear()
-        self.unreported.clear()
+        for queue in (self.exchanges, self.records, self.unreported):
+            queue.clear()
 
     def attributes(self, scope: Message, body: bytes) -> tuple[Any, ...]:
         """Return temperature, ``n``, type and user of a request."""
@@ -235,9 +234,8 @@ class Reporter:
     def put(self, exchange: Exchange) -> None:
         """Queue an exchange for the thread; drop it if the queue is full."""
         if self._thread is None or not self._thread.is_alive():  # a fork does not copy it
-            thread = threading.Thread(target=self._run, name="spec-decode-requests", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = threading.Thread(target=self._run, name="spec-decode-requests", daemon=True)
+            self._thread.start()
         exchange.size = EXCHANGE_BYTES + sum(map(len, exchange.pieces)) + PIECE_BYTES * len(exchange.pieces)
         if self._bytes_put + exchange.size - self._bytes_read > WAITING_BYTES:
             self.unreported.append(False)
@@ -380,9 +378,9 @@ def authorization(settings: Settings) -> dict[str, bytes]:
         secret = file.read(SECRET_CHARACTERS).strip()
     if not secret.isprintable():
         raise OSError(EINVAL, "more than one line, or a character that no header can have", path)
-    text = secret.encode()
-    basic = b"Basic " + base64.b64encode(text)
-    return {"Authorization": basic if settings.basic_auth_file else b"Bearer " + text}
+    if settings.basic_auth_file:
+        return {"Authorization": b"Basic " + base64.b64encode(secret.encode())}
+    return {"Authorization": b"Bearer " + secret.encode()}
 
 
 def reason(error: Exception) -> str:
@@ -415,9 +413,8 @@ def member(value: object, path: Iterable[str]) -> object:
 def optional(name: str, numbers: str, **others: type | UnionType) -> type:
     """Return the type of a JSON object with these members. Each may be absent; others are skipped."""
     kinds = {**dict.fromkeys(numbers.split(), Integer | float), **others}
-    return msgspec.defstruct(
-        name, [(key, kind | None, None) for key, kind in kinds.items()], omit_defaults=True
-    )
+    members = [(key, kind | None, None) for key, kind in kinds.items()]
+    return msgspec.defstruct(name, members, omit_defaults=True)
 
 
 # The members of a response that leave vLLM. Their only text is the model's name.

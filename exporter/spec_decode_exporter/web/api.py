@@ -165,13 +165,13 @@ async def targets(request: web.Request, _query: Query) -> bytes:
 async def events(request: web.Request, query: Query) -> bytes:
     """Return a page of the stored events."""
     state, limit = request.app[STATE], query["limit"]
-    since = state.events.since(query["since"])
-    chosen = [event for event in since.events if _has(query, event, "type", "target", "engine_id")]
+    stored, gap = (state.events.kept, False) if query["since"] is None else state.events.since(query["since"])
+    chosen = [event for event in stored if _has(query, event, "type", "target", "engine_id")]
     more = query["since"] is not None and len(chosen) > limit
     shown = chosen[:limit] if query["since"] is not None else chosen[-limit:]
     views = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
-    last = shown[-1].id if more else since.last
-    return await joined({"events": views}, gap=since.gap, last=last, more=more)
+    last = shown[-1].id if more else state.events.last
+    return await joined({"events": views}, gap=gap, last=last, more=more)
 
 
 async def requests(request: web.Request, query: Query) -> bytes:

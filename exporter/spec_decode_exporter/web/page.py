@@ -114,7 +114,7 @@ async def page_facts(state: ExporterState, query: PageQuery) -> Facts:
         "fleet": fleet,
         "headline": errors.attempt("page", NO_ITEM, lambda: headline(fleet.engines, targets, now)),
         "time_saved": errors.attempt("page", NO_ITEM, lambda: time_saved(fleet.engines, now)),
-        "events": Events(state.events.since().events),
+        "events": Events(state.events.kept),
         "targets": targets,
         "requests": snapshot.requests,
         "experiments": list(experiment_views(snapshot.experiments, errors, "page")),

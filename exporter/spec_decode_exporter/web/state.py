@@ -20,8 +20,7 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.metrics.subject import ENGINE
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
-from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.fleet import ExperimentMonitor, Fleet
 from spec_decode_exporter.monitor.snapshot import EngineSnapshot, ExporterStatus, Snapshot
 from spec_decode_exporter.requests.receiver import RequestReceiver, TargetCosts
 from spec_decode_exporter.requests.store import RequestFindings
@@ -127,7 +126,8 @@ class ExporterState:
         if now >= self._shared_until:
             self._shared = None  # with it, the evaluations that newer ones have replaced
         requests = await self._receiver.findings(windows)
-        work = partial(self._experiments.compare, self.fleet.members(now, self._receiver.times), windows, now)
+        members = (each for monitor in self.fleet for each in monitor.members(now, self._receiver.times))
+        work = partial(self._experiments.compare, members, windows, now)
         await self.errors.attempt_async("comparison", work)
         return requests
 

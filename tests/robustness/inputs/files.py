@@ -16,9 +16,15 @@ from spec_decode_exporter.config.types import MAX_FILE_BYTES
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import Sums
-from spec_decode_exporter.monitor.state import MAX_STATES, RememberedEngine
-from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.monitor.state_file import MAX_CONTAINERS, StateFile, document, entry_json
+from spec_decode_exporter.monitor.state import MAX_BYTES as LARGEST_STATE
+from spec_decode_exporter.monitor.state import (
+    MAX_CONTAINERS,
+    MAX_STATES,
+    RememberedEngine,
+    StateFile,
+    document,
+    entry_json,
+)
 from spec_decode_exporter.plan import models
 from spec_decode_exporter.plan.models import ModelError
 from spec_decode_exporter.reports import saved_snapshot

@@ -14,8 +14,7 @@ from spec_decode_exporter.history.history_baselines import (
     HistoryBaselines,
 )
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.state import ModelKey
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.scrape.errors import PollError
 from tests.conftest import settle
 from tests.fakes.simulated import Server
@@ -59,7 +58,7 @@ class Exporter:
         plan.moment -= seconds
 
     def baseline(self, target):
-        return self.remembered.baseline(ModelKey(target, DRAFTING.model_name))
+        return self.remembered.baseline((target, DRAFTING.model_name))
 
     async def close(self):
         await cancel([self.task])

@@ -18,7 +18,7 @@ from spec_decode_exporter.history.recording import (
     replay,
 )
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from tests.paths import DATA

@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Decision, Verdict
-from spec_decode_exporter.monitor.decision import STAYED_SECONDS, ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.decision import STAYED_SECONDS, DecisionMonitor, ShownDecision
 
 
 def decision(verdict, action=Action.COLLECT, tokens=None):
@@ -125,14 +125,14 @@ class Settings:
     """Offers a setting of K; its speed-ups by load differ each time."""
 
     def __init__(self, longest=300.0):
-        self.held, self.longest, self.computed = ShownSetting(), longest, 0
+        self.held, self.longest, self.computed = DecisionMonitor(), longest, 0
 
     def at(self, now, tokens, basis=0):
         def compute():
             self.computed += 1
             return SpeculationSetting(tokens, known=(1.0, float(self.computed)))
 
-        return self.held.offer(compute, basis, now, self.longest)
+        return self.held.show_setting(compute, basis, now, self.longest)
 
 
 class TestSetting:

@@ -136,7 +136,7 @@ class TestEvaluation:
         later = watched.snapshot
         assert later.evaluation == first.evaluation
         assert later.findings is first.findings
-        assert (first.moment, later.moment, watched.watch.evaluated_at) == (39.0, 39.0, 39.0)
+        assert (later.evaluation.known.wall, watched.watch.evaluated_at) == (WALL + 39.0, 39.0)
         assert [each.totals.counters.drafts for each in (first, later)] == [380, 390]
 
     @pytest.mark.parametrize("in_full", [True, False])

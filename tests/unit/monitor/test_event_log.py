@@ -5,13 +5,8 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor import event_log
-from spec_decode_exporter.monitor.event_log import (
-    EVENT_EVERY,
-    REPEATED_AFTER,
-    EventLog,
-    UnknownEventError,
-    engine_errors,
-)
+from spec_decode_exporter.monitor.event_log import EVENT_EVERY, REPEATED_AFTER, EventLog
+from spec_decode_exporter.monitor.target_monitor import Shared
 
 WALL = 1_790_000_000.0
 ENGINE = {"target": "one", "model_name": "m", "engine": "0"}
@@ -35,20 +30,13 @@ def fill(log, number, target="one"):
         )
 
 
-def ids(since):
-    return [event.id for event in since.events]
-
-
 @pytest.mark.parametrize(
     ("kept", "since", "found", "gap"),
     [
-        (0, None, [], False),
-        (3, None, [1, 2, 3], False),
         (3, "a1-0", [1, 2, 3], False),
         (3, "a1-2", [3], False),
         (3, "a1-3", [], False),
         (3, "a1-99", [], False),
-        (8, None, [4, 5, 6, 7, 8], False),
         (8, "a1-3", [4, 5, 6, 7, 8], False),
         (8, "a1-2", [4, 5, 6, 7, 8], True),
         (3, "b2-2", [1, 2, 3], True),
@@ -56,8 +44,11 @@ def ids(since):
 )
 def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, kept, since, found, gap):
     fill(log, kept)
-    result = log.since(since)
-    assert (ids(result), result.gap, result.last) == ([f"a1-{n}" for n in found], gap, f"a1-{kept}")
+    events, is_gap = log.since(since)
+    assert ([event.id for event in events], is_gap) == ([f"a1-{n}" for n in found], gap)
+    assert ([event.id for event in log.kept], log.last) == (
+        [f"a1-{n}" for n in range(max(1, kept - 4), kept + 1)], f"a1-{kept}",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -65,7 +56,7 @@ def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, k
 )
 def test_an_invalid_identifier_is_rejected(log, identifier):
     fill(log, 3)
-    with pytest.raises(UnknownEventError, match="is not the id of an event"):
+    with pytest.raises(ValueError, match="is not the id of an event"):
         log.since(identifier)
 
 
@@ -74,7 +65,7 @@ def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
     log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, {"target": "one"})
     log.record(Event("state_changed"), WALL, {"target": "two"})
-    first, second, third = log.since().events
+    first, second, third = log.kept
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (
         WALL, "acceptance_dropped", True, "one", "m", "0",
@@ -113,18 +104,18 @@ def test_there_is_a_burst_then_a_rate_and_what_it_omits_is_counted(logs, clock, 
     assert [entry["omitted"] for entry in logs if entry["event"] == "events_omitted"] == [1, 6]
 
 
-def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(log, logs, clock):
-    errors = engine_errors(log, clock)
+def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(logs, clock):
+    shared = Shared(clock)
     item, secret = {"target": "one", "model_name": "m", "engine": "0", "zone": "a"}, ValueError("secret")
 
     def fails():
         raise secret
 
-    errors.attempt("evaluation", item, fails)
-    (failed,) = log.since().events
+    shared.engine_errors.attempt("evaluation", item, fails)
+    (failed,) = shared.events.kept
     assert (failed.type, failed.bad, failed.engine, failed.fields) == (
         "internal_error", True, "0", {"part": "evaluation"},
     )  # fmt: skip
     (entry,) = logs
-    assert (entry["log_level"], entry["event_id"], entry["exc_info"]) == ("error", "a1-1", secret)
-    assert "secret" not in str(log.since())
+    assert (entry["log_level"], entry["event_id"], entry["exc_info"]) == ("error", failed.id, secret)
+    assert "secret" not in str(shared.events.kept)

@@ -19,7 +19,7 @@ from spec_decode_exporter.monitor.fleet import (
     container_memory,
     engines_that_fit,
 )
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.target_monitor import Shared
 from tests.conftest import settle, until
 from tests.fakes.simulated import Server
 

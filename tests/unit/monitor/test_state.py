@@ -5,19 +5,12 @@ import pytest
 from spec_decode_exporter.costs.baseline import Baseline
 from spec_decode_exporter.costs.learned import LearnedState
 from spec_decode_exporter.monitor import state
-from spec_decode_exporter.monitor.state import (
-    BASELINE_SECONDS,
-    EngineKey,
-    ModelKey,
-    Remembered,
-    group_of,
-)
-from spec_decode_exporter.monitor.state_file import parsed_state
+from spec_decode_exporter.monitor.state import BASELINE_SECONDS, Remembered, group_of, parsed_state
 from spec_decode_exporter.window.poll import Counters
 from tests.fakes.saved_state import document_of
 from tests.fakes.windows import increment
 
-KEY, MODEL = EngineKey("chat", "llama", "0"), ModelKey("chat", "llama")
+KEY, MODEL = ("chat", "llama", "0"), ("chat", "llama")
 END = 1_790_000_000.0
 DAY = 86_400.0
 
@@ -42,7 +35,7 @@ def test_of_too_many_engines_those_stay_that_were_kept_last(monkeypatch):
     monkeypatch.setattr(state, "MAX_STATES", 3)
     found = Remembered()
     for target in ("a", "b", "c", "a", "d"):
-        found.keep_engine(EngineKey(target, "m", "0"), LearnedState(4), END)
+        found.keep_engine((target, "m", "0"), LearnedState(4), END)
     assert [each.target for each in found.state(END).engines] == ["c", "a", "d"]
 
 
@@ -58,7 +51,7 @@ def test_ever_new_models_are_bounded_and_their_baselines_expire(monkeypatch):
     monkeypatch.setattr(state, "MAX_BASELINES", 3)
     found = Remembered()
     for number in range(5):
-        found.keep_baseline(ModelKey("chat", str(number)), learned())
+        found.keep_baseline(("chat", str(number)), learned())
     assert [each.model_name for each in found.state(END).baselines] == ["2", "3", "4"]
     assert found.state(END + BASELINE_SECONDS + 1).baselines == []
 

@@ -8,9 +8,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.costs.learned import DraftingMethod, LearnedState
-from spec_decode_exporter.monitor import state_file
-from spec_decode_exporter.monitor.state import RememberedEngine, StateDocument
-from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile, document, entry_json, parsed_state
+from spec_decode_exporter.monitor import state
+from spec_decode_exporter.monitor.state import (
+    MAX_BYTES,
+    RememberedEngine,
+    StateDocument,
+    StateFile,
+    document,
+    entry_json,
+    parsed_state,
+)
 
 
 def engine(target="chat", **learned):
@@ -118,7 +125,7 @@ def test_an_entry_that_cannot_be_read_again_is_not_written(method):
 
 def test_of_more_engines_than_the_file_may_hold_the_last_ones_are_written(monkeypatch):
     text = entry_json(engine())[0]
-    monkeypatch.setattr(state_file, "MAX_BYTES", 2**20 + 150 * len(text))
+    monkeypatch.setattr(state, "MAX_BYTES", 2**20 + 150 * len(text))
     assert len(parsed_state(document([text] * 220, [])).engines) == 120
 
 

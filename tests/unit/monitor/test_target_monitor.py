@@ -7,8 +7,7 @@ import pytest
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.shared import Shared
-from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import EVICTED_AFTER, PLACE_LABELS, Shared, TargetMonitor
 from spec_decode_exporter.scrape.poll_record import Polled
 from spec_decode_exporter.scrape.sample import (
     MAX_ENGINES,
@@ -75,7 +74,7 @@ class Watch:
 
     @property
     def events(self):
-        return [(event.type, event.engine) for event in self._events.since().events]
+        return [(event.type, event.engine) for event in self._events.kept]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.shared import Shared
+from spec_decode_exporter.monitor.target_monitor import Shared
 from spec_decode_exporter.web.state import ExporterState
 from tests.conftest import settle
 
