@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,7 +24,7 @@ from spec_decode_exporter.config.mistakes import (
     dotted,
     near_name,
 )
-from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded, FromVariable
+from spec_decode_exporter.config.types import MAX_FILE_BYTES, Context, Expanded
 from spec_decode_exporter.core.files import size_text
 
 if typing.TYPE_CHECKING:
@@ -38,8 +37,8 @@ MAX_ALIASED: Final = 100_000
 
 Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
 """
-FLAGS: Final = "command line"
-"""The place of a mistake in a flag. The place of a mistake in a variable is its name."""
+FLAGS: Final = "command line or environment"
+"""The place of a mistake in a flag, or in its variable."""
 _MAX_PROBLEMS: Final = 100
 """Mistakes that are reported."""
 _MAX_QUOTED: Final = 100
@@ -97,7 +96,7 @@ class Source:
         if len(self.problems) >= _MAX_PROBLEMS:
             self.omitted += 1
         elif line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
-            self.problems.append((0, Problem(_origin(self.data, path), dotted(path), message)))
+            self.problems.append((0, Problem(FLAGS, dotted(path), message)))
         elif line or path not in self.broken:
             around = (path[:end] for end in range(len(path), -1, -1))
             line = line or next((self.lines[place] for place in around if place in self.lines), 1)
@@ -131,23 +130,6 @@ class Source:
         if self.omitted:
             ordered.append(Problem(self.name, "", f"and {self.omitted} more mistakes"))
         return ConfigError(dict.fromkeys(ordered))
-
-
-def _origin(data: Any, path: KeyPath) -> str:  # noqa: ANN401  a value of any depth
-    """Return the variable of the value at ``path`` or of the nearest one around it, or ``FLAGS``."""
-    with suppress(LookupError, TypeError):
-        for step in path:
-            data = data[step]
-    return next(_variables(data), FLAGS)
-
-
-def _variables(data: object) -> Iterator[str]:
-    """Yield the names of the variables of the values in ``data``."""
-    if isinstance(data, FromVariable):
-        yield data.origin
-    inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    for value in inside:
-        yield from _variables(value)
 
 
 def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
