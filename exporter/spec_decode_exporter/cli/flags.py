@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 import structlog
 from yarl import URL
 
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import SpeculativeSettings
 from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS
-from spec_decode_exporter.config.types import FromVariable, format_duration, parse_duration
+from spec_decode_exporter.config.types import Expanded, format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
@@ -132,7 +132,7 @@ def _value_options(flag: Flag, value: str) -> dict[str, Any]:
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{flag.variable}: {error}") from None
         return {**options, "action": _Replace, "default": default}
-    return {**options, "default": FromVariable.of(value, flag.variable) if value else flag.default}
+    return {**options, "default": Expanded.of(value, flag.variable) if value else flag.default}
 
 
 class _Replace(argparse.Action):
@@ -168,7 +168,7 @@ def flag_problem(problem: Problem) -> str:
 
 def is_given(value: str | None) -> bool:
     """Return whether a flag is on the command line; its variable, often that of ``run``, does not count."""
-    return value is not None and not isinstance(value, FromVariable)
+    return value is not None and not isinstance(value, Expanded)
 
 
 def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
@@ -185,7 +185,7 @@ def reject_pairs(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> Non
     for name, others in pairs.items():
         for other in others.split() if getattr(arguments, name) is not None else ():
             value = getattr(arguments, other)
-            if value and not isinstance(value, FromVariable):
+            if value and not isinstance(value, Expanded):
                 raise UsageError(f"{flags[other]} and {flags[name]} exclude each other: use one")
 
 
@@ -202,7 +202,7 @@ def speculation_keys(arguments: argparse.Namespace) -> dict[str, object]:
     try:
         speculation = config_speculation(text) if text is not None else None
     except ValueError as error:
-        if not isinstance(text, FromVariable):
+        if not isinstance(text, Expanded):
             raise UsageError(f"--speculative.config {error}") from None
         _log.warning("variable_not_understood", variable=text.origin, reason=str(error))
         speculation = None

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
 from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.costs.methods import DRAFT_MODEL, present_name
 from spec_decode_exporter.costs.methods import METHODS as KNOWN_METHODS

@@ -89,13 +89,10 @@ class Source:
     """Values that have a mistake already."""
     problems: list[tuple[int, Problem]] = field(default_factory=list)
     """Mistakes by their line; 0 for those of flags."""
-    omitted: int = 0
 
     def add_problem(self, path: KeyPath, message: str, line: int = 0) -> None:
         """Add a mistake at a line, by default that of the value or of the nearest one around it."""
-        if len(self.problems) >= _MAX_PROBLEMS:
-            self.omitted += 1
-        elif line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
+        if line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
             self.problems.append((0, Problem(FLAGS, dotted(path), message)))
         elif line or path not in self.broken:
             around = (path[:end] for end in range(len(path), -1, -1))
@@ -113,8 +110,7 @@ class Source:
             return model.model_validate(self.data, context=context)
         except ValidationError as error:
             details = error.errors(include_url=False)
-            self.omitted += len(details[_MAX_PROBLEMS:])
-            for detail in details[:_MAX_PROBLEMS]:
+            for detail in details[: _MAX_PROBLEMS + 1]:
                 for path, message in explain(detail, model):
                     self.add_problem(path, message)
             raise self._error() from None
@@ -127,8 +123,8 @@ class Source:
     def _error(self) -> ConfigError:
         """Return the mistakes in the order of the file."""
         ordered = [problem for _, problem in sorted(self.problems, key=lambda entry: entry[0])]
-        if self.omitted:
-            ordered.append(Problem(self.name, "", f"and {self.omitted} more mistakes"))
+        if len(ordered) > _MAX_PROBLEMS:
+            ordered[_MAX_PROBLEMS:] = [Problem(self.name, "", "has more mistakes")]
         return ConfigError(dict.fromkeys(ordered))
 
 

@@ -8,8 +8,12 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
-from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
+from spec_decode_exporter.config.comparison_settings import (
+    BaselineSettings,
+    CostSettings,
+    ReferenceSettings,
+    SpeculativeSettings,
+)
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.schema import Config

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from spec_decode_exporter.config.cost_settings import Schedule
+from spec_decode_exporter.config.comparison_settings import Schedule
 from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
 from spec_decode_exporter.config.source import read_source
 from spec_decode_exporter.config.types import Context, Duration, Section, Share

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.costs.blocks import (
     BLOCK_SECONDS,
     HALF_WEEK,

@@ -6,7 +6,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Advice, Decision, Verdict
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.comparison_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.simulation import Simulation

@@ -8,7 +8,7 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.comparison_settings import Architecture
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import EngineView
