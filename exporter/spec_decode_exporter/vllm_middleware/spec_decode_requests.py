@@ -114,9 +114,7 @@ class Middleware:
         exchange = Exchange(self._reporter, scope)
 
         async def receive_and_keep() -> Message:
-            message = await receive()
-            if exchange.receiving:
-                exchange.received(message)
+            exchange.received(message := await receive())
             return message
 
         async def send_and_keep(message: Message) -> None:
@@ -142,7 +140,7 @@ class Exchange:
     def received(self, message: Message) -> None:
         """Keep a message of the request; decode the body at its end: msgspec skips the prompt."""
         try:
-            if message["type"] == "http.request" and self._is_end(message):
+            if self.receiving and message["type"] == "http.request" and self._is_end(message):
                 self.receiving = False
                 self.request = self._reporter.attributes(self._scope, self.take())
         except Exception as error:
@@ -235,9 +233,8 @@ class Reporter:
     def put(self, exchange: Exchange) -> None:
         """Queue an exchange for the thread; drop it if the queue is full."""
         if self._thread is None or not self._thread.is_alive():  # a fork does not copy it
-            thread = threading.Thread(target=self._run, name="spec-decode-requests", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._thread = threading.Thread(target=self._run, name="spec-decode-requests", daemon=True)
+            self._thread.start()
         exchange.size = EXCHANGE_BYTES + sum(map(len, exchange.pieces)) + PIECE_BYTES * len(exchange.pieces)
         if self._bytes_put + exchange.size - self._bytes_read > WAITING_BYTES:
             self.unreported.append(False)
@@ -415,9 +412,8 @@ def member(value: object, path: Iterable[str]) -> object:
 def optional(name: str, numbers: str, **others: type | UnionType) -> type:
     """Return the type of a JSON object with these members. Each may be absent; others are skipped."""
     kinds = {**dict.fromkeys(numbers.split(), Integer | float), **others}
-    return msgspec.defstruct(
-        name, [(key, kind | None, None) for key, kind in kinds.items()], omit_defaults=True
-    )
+    fields = [(key, kind | None, None) for key, kind in kinds.items()]
+    return msgspec.defstruct(name, fields, omit_defaults=True)
 
 
 # The members of a response that leave vLLM. Their only text is the model's name.
