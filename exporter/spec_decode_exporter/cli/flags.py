@@ -16,8 +16,8 @@ from yarl import URL
 from spec_decode_exporter.config.comparison_settings import SpeculativeSettings
 from spec_decode_exporter.config.mistakes import Problem, near_name
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.source import FLAGS
-from spec_decode_exporter.config.types import Expanded, format_duration, parse_duration
+from spec_decode_exporter.config.source import FLAGS, Source
+from spec_decode_exporter.config.types import Context, Expanded, format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
@@ -230,13 +230,18 @@ def exporter_url(text: str) -> URL:
 
 
 def with_speculation(config: Config, speculation: Mapping[str, object]) -> Config:
-    """Add keys of ``speculative`` to every configured target, except for those that the target sets itself."""
+    """Add keys of ``speculative`` to every configured target, except for those that the target sets itself.
+
+    Raises:
+        ConfigError: A key is not valid.
+    """
     if not speculation:
         return config
     targets = []
     for target in config.targets:
         own = target.speculative.model_dump(exclude_none=True) if target.speculative else {}
-        speculative = SpeculativeSettings.model_validate({**speculation, **own})
+        settings = Source(FLAGS, {**speculation, **own})
+        speculative = settings.validated(SpeculativeSettings, Context(Path()))
         targets.append(target.model_copy(update={"speculative": speculative}))
     return config.model_copy(update={"targets": tuple(targets)})
 

@@ -2,7 +2,12 @@
 
 import pytest
 
-FILES = {"file.yml": "{}\n", "found.yml": "discovery: {files: [targets.yml]}\n", "no.json": "{}"}
+FILES = {
+    "file.yml": "{}\n",
+    "target.yml": "targets: [{url: http://a}]\n",
+    "found.yml": "discovery: {files: [targets.yml]}\n",
+    "no.json": "{}",
+}
 PLAN = ("plan", "--target", "70B", "--draft", "8B", "--gpus", "2")
 NAMED = ("plan", "--model-name", "Qwen/Qwen3-32B", "--method", "eagle3")
 PAST = ("observe", "--prometheus.url", "p:9090")
@@ -66,6 +71,7 @@ WRONG = [
     (["run", "--poll.interval", "often"], "command line or environment: --poll.interval is not a duration"),
     (["observe", "a", "--cost.draft-cost-ratio", "x"], "command line or environment: --cost.draft-cost-ratio must be a number"),
     (["observe", "--speculative.method", ""], "command line or environment: --speculative.method must not be empty"),
+    (["run", "--config.file", "target.yml", "--speculative.method", ""], "command line or environment: method must not be empty"),
     (["observe", "a", "ftp://vllm"], "command line or environment: --target 2 is not an address"),
     (["observe", "a/m?model=x", "a/m?model=x&y=1"], "command line or environment: --target 2 makes it a second target with the name a/x/m"),
     (["run", "--target", "http://a", "--target", "http://a/m"], "command line or environment: --target 2 is missing: its address makes it a second target"),
